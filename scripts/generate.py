@@ -1,0 +1,263 @@
+"""Write what is made from the table of hook points: `_typed.py` and docs/hooks.md.
+
+python scripts/generate.py           write both
+python scripts/generate.py --check   exit 1 when one is stale
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hookline._points import END, TABLE, Head
+
+ROOT = Path(__file__).resolve().parent.parent
+TYPED = ROOT / "src" / "hookline" / "_typed.py"
+DOCS = ROOT / "docs" / "hooks.md"
+
+HEAD = '''"""The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
+
+Generated from the table in `_points.py` by scripts/generate.py. Do not edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+
+from hookline import _points as p
+from hookline._proceed import Proceed
+from hookline._messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from hookline._model import (
+    ChatRequest,
+    ModelRequest,
+    ModelResponse,
+    PartEndChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline._outcomes import Ask, Continue, Response, Stop, ToolError, ToolResult
+from hookline._registration import Disposer, HookDef
+from hookline._run import D, DepsT
+
+C = TypeVar("C")
+R = TypeVar("R")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+O = TypeVar("O", bound=p.Observer)  # noqa: E741
+OnError = Literal["raise", "log"]
+Maybe: TypeAlias = R | Awaitable[R | None] | None  # what an interceptor may give, sync or async
+
+
+class ObserverDecorator(Protocol[C]):
+    def __call__(self, hook: Callable[[C], T], /) -> Callable[[C], T]: ...
+
+
+class InterceptorDecorator(Protocol[C, R]):
+    @overload
+    def __call__(
+        self, hook: Callable[[C], Coroutine[Any, Any, R | None]], /
+    ) -> Callable[[C], Coroutine[Any, Any, R | None]]: ...
+    @overload
+    def __call__(self, hook: Callable[[C], R | None], /) -> Callable[[C], R | None]: ...
+
+
+class WrapperDecorator(Protocol[C, T, R]):
+    def __call__(
+        self, hook: Callable[[C, Proceed[T, R]], Coroutine[Any, Any, R]], /
+    ) -> Callable[[C, Proceed[T, R]], Coroutine[Any, Any, R]]: ...
+'''
+
+PAYLOADS = {"message": "UserMessage", "request": "ModelRequest", "call": "ToolCall"}
+
+
+def returns(head: Head) -> str:
+    union = " | ".join(kind.__name__ for kind in head.acts)
+    return f"{union} | tuple[{union}, ...]" if head.flat else union
+
+
+def context(head: Head) -> str:
+    generic = hasattr(head.context, "__parameters__") and head.context.__parameters__
+    return f"p.{head.context.__name__}" + ("[{D}]" if generic else "")
+
+
+def hook_type(head: Head) -> str:
+    ctx = context(head)
+    if head.kind == "observer":
+        return f"Callable[[{ctx}], object]"
+    union = returns(head)
+    if head.kind == "wrapper":
+        return f"Callable[[{ctx}, Proceed[{PAYLOADS[head.payload]}, {union}]], Awaitable[{union}]]"
+    return f"Callable[[{ctx}], Maybe[{union}]]"
+
+
+def decorator_type(head: Head) -> str:
+    ctx = context(head)
+    if head.kind == "observer":
+        return f"ObserverDecorator[{ctx}]"
+    if head.kind == "wrapper":
+        return f"WrapperDecorator[{ctx}, {PAYLOADS[head.payload]}, {returns(head)}]"
+    return f"InterceptorDecorator[{ctx}, {returns(head)}]"
+
+
+def options(head: Head) -> str:
+    lines = [
+        "priority: int = 0,",
+        "name: str | None = None,",
+        "timeout: float | None = None,",
+    ]
+    deny = head.name == "preToolCall"
+    lines.append(
+        'on_error: Literal["raise", "log", "deny"] = "raise",'
+        if deny
+        else 'on_error: OnError = "raise",'
+    )
+    if head.at_tool:
+        lines.append("tools: Iterable[str] | None = None,")
+    lines.append("inherit: bool = False,")
+    return "\n        ".join(lines)
+
+
+OWN_OPTIONS = """priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,"""
+
+
+def point_type(head: Head) -> str:
+    return f'Literal["{head.name}"] | type[{context(head).format(D="Any")}]'
+
+
+def calls(result: str, extra: str, *, var: str, static: bool = False) -> str:
+    out = []
+    for head in TABLE.values():
+        hook = hook_type(head).replace("{D}", var)
+        out.append(f"""    @overload
+    def __call__(
+        self,
+        point: {point_type(head)},
+        hook: {hook},
+        *,
+        {extra}{options(head)}
+    ) -> {result}: ...
+""")
+    for point, hook in OWN:
+        out.append(f"""    @overload
+    def __call__(
+        self,
+        point: {point},
+        hook: {hook},
+        *,
+        {extra}{OWN_OPTIONS}
+    ) -> {result}: ...
+""")
+    return "".join(out)
+
+
+OWN = [
+    ("type[O]", "Callable[[O], object]"),
+    ("type[p.Interceptor[R]]", "Callable[[Any], Maybe[R]]"),
+    ("type[p.Wrapper[R]]", "Callable[[Any, Proceed[Any, R]], Awaitable[R]]"),
+]
+OWN_DECORATORS = [
+    ("type[O]", "ObserverDecorator[O]"),
+    ("type[p.Interceptor[R]]", "InterceptorDecorator[Any, R]"),
+    ("type[p.Wrapper[R]]", "WrapperDecorator[Any, Any, R]"),
+]
+
+
+def typed() -> str:
+    text = HEAD + "\n\nclass AddHook(Protocol[D]):\n" + calls("Disposer", "", var="D")
+    text += "\n\nclass HookDecorator(Protocol[DepsT]):\n"
+    for head in TABLE.values():
+        kind = decorator_type(head).replace("{D}", "DepsT")
+        text += f"""    @overload
+    def __call__(
+        self,
+        point: {point_type(head)},
+        *,
+        {options(head)}
+    ) -> {kind}: ...
+"""
+    for point, kind in OWN_DECORATORS:
+        text += f"""    @overload
+    def __call__(
+        self,
+        point: {point},
+        *,
+        {OWN_OPTIONS}
+    ) -> {kind}: ...
+"""
+    extra = "id: str | None = None,\n        required: bool = False,\n        "
+    text += "\n\nclass DefineHook(Protocol):\n" + calls("HookDef", extra, var="Any")
+    return text
+
+
+def ends(head: Head) -> str:
+    found = [f"`{kind.__name__}`" for kind, act in head.acts.items() if act is END]
+    return ", ".join(found) if found and head.kind == "interceptor" else "–"
+
+
+def docs() -> str:
+    lines = [
+        "# The hook points",
+        "",
+        "Generated from the table in `src/hookline/_points.py` by `scripts/generate.py`.",
+        "",
+        "An **observer** sees; what it returns is ignored. An **interceptor** is a chain: each",
+        "sees what the previous one returned, `None` means unchanged. A **wrapper** is",
+        "`async def w(ctx, proceed)` around what it names. Higher `priority` first, ties in order",
+        'of registration. What a throw does is the rule of `on_error="raise"`, the default;',
+        '`on_error="log"` logs it and goes on with the last good value.',
+        "",
+        "| point | kind | may return | ends the chain | what a throw does | replay |",
+        "|---|---|---|---|---|---|",
+    ]
+    for head in TABLE.values():
+        allowed = (
+            "–" if head.kind == "observer" else ", ".join(f"`{k.__name__}`" for k in head.acts)
+        )
+        if head.flat:
+            allowed += ", or a tuple of these"
+        cells = (f"`{head.name}`", head.kind, allowed, ends(head), head.throws, head.replay)
+        lines.append("| " + " | ".join(cells) + " |")
+    lines.append("")
+    for head in TABLE.values():
+        fields = [name for name in head.context.__struct_fields__ if name != "run"]
+        summary = (head.context.__doc__ or "").strip().splitlines()[0]
+        names = ", ".join(f"`ctx.{name}`" for name in fields)
+        lines += [f"## {head.name}", "", summary, ""]
+        lines += [f"Context: `{head.context.__name__}` – {names}.", ""]
+        if head.note:
+            lines += [f"Note: {head.note}.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    stale = []
+    for path, text in ((TYPED, typed()), (DOCS, docs())):
+        if path == TYPED:
+            text = formatted(text)
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(path.name)
+        if "--check" not in sys.argv:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    print("stale: " + ", ".join(stale) if stale else "up to date")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+def formatted(text: str) -> str:
+    import subprocess
+
+    for command in (["check", "--fix", "-q", "--select", "I"], ["format", "-q"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TYPED), "-"]
+        text = subprocess.run(ruff, input=text, text=True, capture_output=True, check=True).stdout
+    return text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,281 @@
+"""One model call: chunks in, deltas through `onDelta`, events out, an answer at the end.
+
+What `onDelta` lets through is what is shown and what is stored. An answer that a hook gave is
+played through the same way, one delta a part. The model's iterator is entered and left here, and
+what it raises while it is closed never replaces how the call ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+
+from hookline._assembly import Assembly, PartKind
+from hookline._chain import flow, wrap
+from hookline._chat import Chat
+from hookline._errors import ModelError
+from hookline._events import PartEnd, ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta
+from hookline._log import log_throw
+from hookline._messages import NO_USAGE, Reasoning, Text, Usage
+from hookline._model import (
+    Chunk,
+    Delta,
+    Finish,
+    ModelRequest,
+    ModelResponse,
+    PartEndChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline._points import AroundRequest, OnDelta
+from hookline._runtime import MODEL, Json, Key
+from hookline._schema import clean_text, json_text
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model step gives: the answer as it was shown, and what its calls cost."""
+
+    response: ModelResponse
+    spent: Usage | None
+
+
+_ANSWER: Json[Answer] = Json(Answer)
+
+
+async def ask_model(chat: Chat, iteration: int, request: ModelRequest) -> ModelResponse:
+    """Call the model, through aroundRequest; text, reasoning and calls are published."""
+    spent: list[Usage] = []
+    call = partial(_ask, chat, iteration, request, spent)
+    answer = await chat.runtime.step((MODEL, iteration), call, _ANSWER)
+    if not spent:
+        chat.add_usage(answer.spent)  # replayed, or a model that does not count
+    return answer.response
+
+
+async def _ask(chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]) -> Answer:
+    if chat.attempt > 1:
+        await chat.publish(ResponseReset, iteration=iteration)
+    wrappers = chat.view.aroundRequest
+    if not wrappers:
+        response = await _stream(chat, iteration, request, spent)
+        return Answer(response=response, spent=spent[0] if spent else None)
+    streamed: list[ModelResponse] = []
+
+    async def inner(request: ModelRequest) -> ModelResponse:
+        streamed[:] = [await _stream(chat, iteration, request, spent)]
+        return streamed[0]
+
+    ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=iteration, request=request)
+    response = await wrap(wrappers, ctx, inner, chat)
+    if not streamed or response.parts != streamed[0].parts:
+        # The wrapper's own answer: it is shown like the model's.
+        response = await _play(chat, iteration, response)
+    return Answer(response=response, spent=sum(spent, NO_USAGE) if spent else None)
+
+
+async def play(chat: Chat, key: Key, iteration: int, response: ModelResponse) -> ModelResponse:
+    """Show an answer that a hook gave, through onDelta, one delta a part."""
+    call = partial(_played, chat, iteration, response)
+    answer = await chat.runtime.step(key, call, _ANSWER)
+    return answer.response
+
+
+async def _played(chat: Chat, iteration: int, response: ModelResponse) -> Answer:
+    return Answer(response=await _play(chat, iteration, response), spent=None)
+
+
+async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelResponse:
+    asm = await _begin(chat, iteration)
+    for index, part in enumerate(response.parts):
+        if isinstance(part, Text):
+            await _take(chat, asm, TextChunk(part.text))
+            await _end_part(chat, asm, PartEndChunk("text"))
+        elif isinstance(part, Reasoning):
+            await _take(chat, asm, ReasoningChunk(part.text))
+            await _end_part(chat, asm, PartEndChunk("reasoning", part.meta))
+        else:
+            part = asm.given(part, index)
+            text = json_text(part.arguments) if part.raw is None else part.raw
+            chunk = ToolCallChunk(index=index, id=part.id, name=part.name, arguments=text)
+            await _show_call(chat, asm, chunk)
+    return response.replace(parts=asm.whole())
+
+
+async def _begin(chat: Chat, iteration: int) -> Assembly:
+    """A new answer; one that was shown before in this step is taken back."""
+    if chat.assembly is not None:
+        chat.assembly.forget()
+    if chat.shown:
+        chat.shown = False
+        await chat.publish(ResponseReset, iteration=iteration)
+    asm = Assembly(chat.taken, chat.call_prefix, chat.config.limits.argument_bytes)
+    chat.assembly = asm
+    return asm
+
+
+async def _stream(
+    chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]
+) -> ModelResponse:
+    asm = await _begin(chat, iteration)
+    chat.doing["model"] = "the model"
+    chunks: Any = request.model.stream(request)
+    if isawaitable(chunks):
+        chunks = await chunks
+    try:
+        finish = await _read(chat, asm, iteration, chunks)
+    finally:
+        await _close(chunks)
+        del chat.doing["model"]
+    if finish is None:
+        raise ModelError(
+            "the model's stream ended without Finish, so its answer may be cut off; "
+            "an adapter yields Finish(...) last"
+        )
+    if asm.kind is not None:
+        await _end_part(chat, asm, PartEndChunk(asm.kind))
+    if finish.usage is not None:
+        chat.add_usage(finish.usage)
+        spent.append(finish.usage)
+    return asm.finish(finish)
+
+
+async def _read(
+    chat: Chat, asm: Assembly, iteration: int, chunks: AsyncIterator[Chunk]
+) -> Finish | None:
+    """Take all chunks. The middle of this loop is the hot path: one event per text chunk."""
+    finish: Finish | None = None
+    view, outlet, live = chat.view, chat.outlet, chat.live
+    chat_id, path, buffer = chat.chat_id, outlet.path, outlet.buffer
+    async for chunk in chunks:
+        if chat.broken:
+            chat.check()
+        if type(chunk) is TextChunk and asm.kind == "text" and not view.onDelta and finish is None:
+            text = chunk.text
+            if not text:
+                continue
+            if not text.isascii():
+                text = clean_text(text)
+            asm.text.append(text)
+            if not live:
+                continue
+            if buffer is not None and buffer.full:
+                await outlet.room()
+            if buffer is not None or outlet.heard:
+                outlet.put(
+                    TextDelta(
+                        chat_id=chat_id,
+                        seq=outlet.number(),
+                        path=path,
+                        iteration=iteration,
+                        text=text,
+                    )
+                )
+            else:
+                outlet.number()
+        elif finish is not None:
+            raise ModelError(f"the model sent a {type(chunk).__name__} after its Finish")
+        elif isinstance(chunk, Finish):
+            finish = chunk
+        else:
+            await _take(chat, asm, chunk)
+    return finish
+
+
+async def _close(chunks: Any) -> None:
+    close = getattr(chunks, "aclose", None)
+    if close is None:
+        return
+    try:
+        await close()
+    except Exception as exc:
+        log_throw("the model's stream raised while it was closed", exc)
+
+
+# ── one chunk ───────────────────────────────────────────────────────────────────────────────
+
+
+async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
+    """Take one chunk through onDelta, ending the open part first where it begins another."""
+    if isinstance(chunk, (TextChunk, ReasoningChunk)):
+        if not chunk.text:
+            return
+        kind: PartKind = "text" if isinstance(chunk, TextChunk) else "reasoning"
+        if asm.kind is not None and asm.kind != kind:
+            await _end_part(chat, asm, PartEndChunk(asm.kind))
+        if asm.kind is None:
+            asm.open(kind)
+        if chat.view.onDelta:
+            for delta in await _through(chat, chunk):
+                await _say(chat, asm, delta)
+        else:
+            await _say(chat, asm, chunk)
+    elif isinstance(chunk, PartEndChunk):
+        if asm.kind != chunk.part:
+            if asm.kind is not None:
+                await _end_part(chat, asm, PartEndChunk(asm.kind))
+            asm.open(chunk.part)  # a part without text: reasoning that is only a signature
+        await _end_part(chat, asm, chunk)
+    elif isinstance(chunk, ToolCallChunk):
+        if asm.kind is not None:
+            await _end_part(chat, asm, PartEndChunk(asm.kind))
+        call = asm.call(chunk)
+        await _show_call(chat, asm, chunk.replace(id=call.id, name=call.name))
+    else:
+        raise ModelError(f"the model sent a {type(chunk).__name__}, which is no chunk")
+
+
+async def _through(chat: Chat, delta: Delta) -> Any:
+    ctx: OnDelta[Any] = OnDelta(run=chat.run, iteration=chat.iteration, delta=delta)
+    return await flow(chat.view.onDelta, ctx, chat)
+
+
+async def _say(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
+    """Keep and show a piece of text."""
+    text = clean_text(delta.text)
+    if not text:
+        return
+    kind: PartKind = "text" if isinstance(delta, TextChunk) else "reasoning"
+    if asm.kind != kind:  # a hook turned one into the other
+        await _finish_part(chat, asm, None)
+        asm.open(kind)
+    asm.text.append(text)
+    if chat.live:
+        chat.shown = True
+        event = TextDelta if kind == "text" else ReasoningDelta
+        await chat.publish(event, iteration=chat.iteration, text=text)
+
+
+async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
+    """The open part is complete: hooks may let go what they held back."""
+    if chat.view.onDelta:
+        for delta in await _through(chat, end):
+            if not isinstance(delta, PartEndChunk):
+                await _say(chat, asm, delta)
+    await _finish_part(chat, asm, end.meta)
+
+
+async def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None:
+    kind, said = asm.kind, bool(asm.text)
+    asm.close(meta)
+    if said and chat.live and kind is not None:
+        await chat.publish(PartEnd, iteration=chat.iteration, part=kind)
+
+
+async def _show_call(chat: Chat, asm: Assembly, chunk: ToolCallChunk) -> None:
+    """Show a piece of a call, unless a hook hides it."""
+    if chat.view.onDelta and not await _through(chat, chunk):
+        return
+    if chat.live:
+        await chat.publish(
+            ToolCallDelta,
+            iteration=chat.iteration,
+            index=chunk.index,
+            call_id=chunk.id,
+            name=chunk.name,
+            arguments=chunk.arguments,
+        )

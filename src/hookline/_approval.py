@@ -1,0 +1,146 @@
+"""Calls that ask: the sealed request, the question, the answer.
+
+What runs is exactly what was approved: name, arguments and call id stand in the request and are
+sealed by its digest. Without an approver the request waits in the conversation; without either,
+asking is a denial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+
+from hookline._call import Call
+from hookline._chain import notify
+from hookline._chat import Chat
+from hookline._conversation import Conversation, PendingStep
+from hookline._deadline import Expired
+from hookline._errors import ApprovalError
+from hookline._events import ApprovalRequested
+from hookline._handler import bind_again
+from hookline._messages import ToolCall
+from hookline._outcomes import ApprovalRequest, Approve, Ask, Decision, Deny, ToolError
+from hookline._points import OnApproval
+from hookline._runtime import ANSWER, ANSWERED, ASKED, NOTHING
+
+
+def digest_of(call: ToolCall) -> str:
+    """The seal of what is approved."""
+    text = msgspec.json.encode((call.id, call.name, call.arguments), order="deterministic")
+    return sha256(text).hexdigest()
+
+
+def prepare(chat: Chat, iteration: int, call: Call, ask: Ask) -> None:
+    """The call must not run before somebody says so."""
+    call.runs = False
+    if chat.task.approver is None and not chat.keeps:
+        reason = "this call needs an approval, and nobody is there to give it"
+        call.set(ToolError(reason, type="Denied"), "denied")
+        return
+    call.request = ApprovalRequest(
+        id=f"{chat.chat_id}.{call.id}",
+        call=call.call,
+        prompts=tuple(ask.prompt.split("\n")) if ask.prompt else (),
+        chat_id=chat.chat_id,
+        conversation_id=chat.conversation_id,
+        iteration=iteration,
+        digest=digest_of(call.call),
+        expires=None if ask.expires is None else chat.runtime.now() + ask.expires,
+    )
+    call.pending = chat.task.approver is None
+
+
+async def put(chat: Chat, iteration: int, call: Call) -> None:
+    """Put the question: the event, and onApproval without a decision."""
+    request = call.request
+    assert request is not None
+    await chat.publish(ApprovalRequested, request=request)
+    if chat.view.onApproval:
+        key = (ASKED, iteration, call.id)
+        await chat.runtime.step(key, partial(_tell, chat, request, None), NOTHING)
+
+
+async def _tell(chat: Chat, request: ApprovalRequest, decision: Decision | None) -> None:
+    ctx: OnApproval[Any] = OnApproval(run=chat.run, request=request, decision=decision)
+    await notify(chat.view.onApproval, ctx, chat)
+
+
+async def decide(chat: Chat, iteration: int, call: Call) -> None:
+    """Wait for the approver's answer and act on it."""
+    request = call.request
+    assert request is not None
+    key = (ANSWER, iteration, call.id)
+    decision = await chat.runtime.wait(key, request, partial(_from_approver, chat, call, request))
+    await act_on(chat, iteration, call, decision)
+
+
+async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> Decision:
+    approver = chat.task.approver
+    assert approver is not None
+
+    async def answer() -> Decision:
+        value: Any = approver(request, call.run_of(chat))
+        decision = await value if isawaitable(value) else value
+        if not isinstance(decision, (Approve, Deny)):
+            raise ApprovalError(
+                f"the approver returned a {type(decision).__name__}; it returns Approve() or "
+                "Deny('why'), and the call did not run"
+            )
+        return decision
+
+    if request.expires is None:
+        return await answer()
+    left = max(0.001, request.expires - chat.runtime.now())
+    try:
+        return await chat.deadlines.run(answer(), left)
+    except Expired:
+        return Deny("the question expired before it was answered")
+
+
+async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> None:
+    """Carry out the answer: the call runs as approved, or is denied."""
+    request = call.request
+    assert request is not None
+    call.decided = True
+    call.pending = False
+    if chat.view.onApproval:
+        key = (ANSWERED, iteration, call.id)
+        await chat.runtime.step(key, partial(_tell, chat, request, decision), NOTHING)
+    if isinstance(decision, Deny):
+        call.set(ToolError(decision.reason, type="Denied"), "denied")
+    elif decision.arguments is not None:
+        bind_again(call, decision.arguments)
+    else:
+        bind_again(call, request.call.arguments)
+
+
+def check_answers(
+    conversation: Conversation, answers: Mapping[str, Decision], now: float
+) -> PendingStep:
+    """The step that these answers go on with; raises ApprovalError, before anything runs."""
+    pending = conversation.pending_step
+    if pending is None:
+        raise ApprovalError(
+            f"nothing waits for an approval in conversation {conversation.id!r}: it was answered "
+            "before, or a new chat has denied it"
+        )
+    if not answers:
+        raise ApprovalError("resume() needs at least one answer: {approval_id: Approve()}")
+    requests = {request.id: request for request in pending.requests}
+    for id, decision in answers.items():
+        request = requests.get(id)
+        if request is None:
+            waiting = ", ".join(map(repr, requests))
+            raise ApprovalError(f"there is no pending approval {id!r}; waiting are: {waiting}")
+        if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
+            raise ApprovalError(f"the answer to {id!r} is {decision!r}; use Approve() or Deny()")
+        if digest_of(request.call) != request.digest:
+            raise ApprovalError(f"approval {id!r}: the call is not the one that was asked about")
+        if request.expires is not None and now > request.expires:
+            raise ApprovalError(f"approval {id!r} has expired; start a new chat to ask again")
+    return pending

@@ -1,0 +1,83 @@
+"""One tool call on its way from the model's wish to its message. State only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hookline._messages import CallOutcome, ToolCall, ToolMessage
+from hookline._outcomes import ApprovalRequest, Ask, CallResult, Stop, ToolError, ToolResult
+from hookline._run import ChatPort, Run
+from hookline._scopes import Scope
+from hookline._tools import AnyTool
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What preToolCall came to: the call as it stands, an answer in its place, a question."""
+
+    call: ToolCall
+    answer: ToolResult | ToolError | Stop | None = None
+    ask: Ask | None = None
+
+
+class Call:
+    """A call and what has become of it."""
+
+    __slots__ = (
+        "announced",
+        "ask",
+        "bound",
+        "call",
+        "decided",
+        "deferred",
+        "earlier",
+        "final",
+        "id",
+        "message",
+        "outcome",
+        "pending",
+        "place",
+        "reported",
+        "request",
+        "result",
+        "runs",
+        "scope",
+        "stop",
+        "tool",
+    )
+
+    def __init__(self, call: ToolCall, place: int) -> None:
+        self.id = call.id
+        self.call = call  # as hooks left it
+        self.place = place
+        self.tool: AnyTool | None = None
+        self.scope: Scope | None = None
+        self.ask: Ask | None = None
+        self.request: ApprovalRequest | None = None
+        self.decided = False  # the request was answered
+        self.pending = False  # it waits for an answer that a later chat brings
+        self.deferred = False  # it must not overtake a pending one
+        self.bound: dict[str, Any] | None = None  # validated arguments
+        self.runs = False  # its handler is to run
+        self.result: CallResult | None = None
+        self.outcome: CallOutcome = "ok"
+        self.final = False  # no hook may change the result any more
+        self.stop: Stop | None = None
+        self.earlier = False  # its message was committed by an earlier chat
+        self.announced = False  # ToolCallStarted was published
+        self.reported = False  # ToolCallFinished was published
+        self.message: ToolMessage | None = None
+
+    def set(self, result: CallResult, outcome: CallOutcome | None) -> None:
+        """This is its result; it does not run (any more)."""
+        self.result = result
+        self.runs = False
+        if outcome is not None:
+            self.outcome = outcome
+        else:
+            self.outcome = "ok" if isinstance(result, ToolResult) else "error"
+
+    def run_of(self, chat: ChatPort) -> Run[Any]:
+        """The run as this call's hooks and its handler see it."""
+        return Run(chat, self.id)

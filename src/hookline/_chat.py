@@ -1,0 +1,385 @@
+"""What one chat holds, and the few verbs that change it: publish, commit, report, abort, fail.
+
+The life of the chat is `_loop.py`, the model's answer `_answer.py`, its tool calls `_dispatch.py`:
+functions over this state. It knows no task: `interrupt` is given by the owner of the run.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from hookline._assembly import Assembly
+from hookline._bus import HookBus, View, watcher
+from hookline._chain import Conduct, Watch, intercept, notify
+from hookline._conversation import Conversation, PendingStep, Store
+from hookline._deadline import Deadlines
+from hookline._events import MessageAdded, PartEnd, ReasoningDelta, ResponseReset, Status, TextDelta
+from hookline._log import logger
+from hookline._messages import (
+    NO_USAGE,
+    AssistantMessage,
+    Data,
+    FinishReason,
+    History,
+    Message,
+    ModelPart,
+    Reasoning,
+    Text,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from hookline._model import DEFAULT_SETTINGS, Model, Settings
+from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome, Response
+from hookline._outlet import Buffer, Outlet
+from hookline._points import OnMessage, OnStatus, PreMessage
+from hookline._run import Run
+from hookline._runtime import LOCAL, MESSAGE, Effects, Json, Runtime
+from hookline._schema import clean_text, to_json_data
+from hookline._scopes import Scopes
+from hookline._tools import AnyTool
+
+Release = Literal["live", "response"]
+Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
+SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
+
+_MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
+
+
+class Limits(Data, frozen=True, kw_only=True):
+    """Bounds with finite defaults. Bytes of arguments and outputs are per call.
+
+    `grace`: how long what was aborted may take to end, in seconds.
+    """
+
+    tool_calls: int = 64
+    argument_bytes: int = 1_048_576
+    output_bytes: int = 262_144
+    tool_timeout: float | None = 120.0
+    grace: float = 5.0
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What all chats of an agent have in common."""
+
+    name: str
+    model: Model
+    bus: HookBus[Any]
+    scopes: Scopes
+    system: SystemText = None
+    settings: Settings = DEFAULT_SETTINGS
+    limits: Limits = DEFAULT_LIMITS
+    max_steps: int = 20
+    max_continuations: int = 3
+    parallel_tools: bool = True
+    runtime: Runtime = LOCAL
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What one chat was asked for."""
+
+    chat_id: str
+    view: View
+    message: UserMessage | None
+    conversation: Conversation | str | None = None
+    store: Store | None = None
+    deps: Any = None
+    settings: Settings | None = None
+    approver: Approver | None = None
+    release: Release = "live"
+    answers: dict[str, Approve | Deny] | None = None
+    parent: Any = None  # the Chat whose tool call this chat is
+    call_id: str | None = None
+    state: dict[str, Any] | None = None
+
+
+class Chat:
+    """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
+
+    __slots__ = (
+        "__weakref__",
+        "agent_name",
+        "assembly",
+        "attempt",
+        "base_tools",
+        "began",
+        "broken",
+        "chat_id",
+        "conduct",
+        "config",
+        "continuations",
+        "conversation",
+        "deadlines",
+        "deps",
+        "doing",
+        "error",
+        "fatal",
+        "finish_reason",
+        "interrupt",
+        "interrupted",
+        "iteration",
+        "keeps",
+        "live",
+        "messages",
+        "open_step",
+        "outcome",
+        "outlet",
+        "over",
+        "parent_chat_id",
+        "reason",
+        "report_later",
+        "response",
+        "resumes",
+        "run",
+        "runtime",
+        "shown",
+        "started",
+        "state",
+        "taken",
+        "task",
+        "thrown",
+        "usage",
+        "view",
+        "written",
+    )
+
+    def __init__(self, config: Config, task: Task, buffer: Buffer | None) -> None:
+        parent: Chat | None = task.parent
+        self.config = config
+        self.task = task
+        self.chat_id = task.chat_id
+        self.agent_name = config.name
+        self.view = task.view
+        given = task.conversation
+        self.keeps = given is not None  # what is said is kept, in the user's conversation
+        self.conversation = given if isinstance(given, Conversation) else Conversation(id="-")
+        self.deps = task.deps
+        self.state = {} if task.state is None else task.state
+        self.live = task.release == "live"
+        self.parent_chat_id = None if parent is None else parent.chat_id
+        self.deadlines = Deadlines(None if parent is None else parent.deadlines)
+        if parent is None:
+            self.outlet = Outlet(config.bus, self.deadlines, buffer)
+        else:
+            path = (*parent.outlet.path, task.call_id or "")
+            self.outlet = Outlet(config.bus, self.deadlines, None, parent.outlet, path)
+        self.runtime: Runtime = config.runtime.for_chat(self)
+        self.run: Run[Any] = Run(self)
+        self.interrupt: Callable[[], None] | None = None
+        self.report_later: Callable[[str, Callable[[], bool]], None] = lambda what, ended: None
+        self.iteration = 0
+        self.attempt = 1
+        self.written = 0  # messages committed by this chat
+        self.messages: list[Message] = []
+        self.usage = NO_USAGE
+        self.taken: set[str] = set()  # call ids in use
+        self.continuations = 0
+        self.resumes: str | None = None
+        self.started = 0.0
+        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to this step
+        self.began = False  # aroundChat has called proceed
+        self.shown = False  # text of this step was published
+        self.assembly: Assembly | None = None  # the answer that is being streamed
+        self.open_step: Any = None  # the tool calls that are being made
+        self.doing: dict[str, str] = {}  # what runs at the moment, by key, for reports
+        self.over = False  # the caller has its answer: what still runs was left behind
+        self.broken = False  # aborted or failed: nothing new begins
+        self.reason: str | None = None
+        self.interrupted = False  # a third party cancelled the owner
+        self.fatal: BaseException | None = None  # what failed, where it could not be raised
+        self.conduct: Conduct = self  # in the ending another, which is not broken
+        self.finish_reason: FinishReason | None = None
+        self.outcome: Outcome | None = None
+        self.response: Response | None = None
+        self.error: BaseException | None = None
+        self.thrown: BaseException | None = None  # by a hook at onChatDone
+
+    # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
+
+    deadlines: Deadlines
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self.conversation.id if self.keeps else None
+
+    @property
+    def history(self) -> History:
+        return self.conversation.history
+
+    @property
+    def watch(self) -> Watch | None:
+        return watcher(self.view, self.run) if self.view.onHook else None
+
+    @property
+    def call_prefix(self) -> str:
+        """What ids of calls begin with that came without one."""
+        return f"call_{self.chat_id[:8]}_{self.iteration}"
+
+    # ── ending early ────────────────────────────────────────────────────────────────────────
+
+    def abort(self, reason: str | None = None) -> bool:
+        """Ask for the abort: True when it decides the chat."""
+        if self.outcome is not None or self.broken:
+            logger.info("chat %s: abort(%r) came too late", self.chat_id, reason)
+            return False
+        self.broken = True
+        self.reason = reason
+        if self.interrupt is not None:
+            self.interrupt()
+        return True
+
+    def fail(self, exc: BaseException) -> None:
+        """The chat has failed with this, whatever is raised or swallowed on the way out."""
+        if self.outcome is None and not self.broken:
+            self.broken = True
+            self.fatal = exc
+
+    def check(self) -> None:
+        """Stop here if the chat was aborted or has failed."""
+        if self.broken:
+            raise CancelledError("the chat was aborted")
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────
+
+    async def publish(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Put one event out, after waiting for room."""
+        outlet = self.outlet
+        if not outlet.heard:
+            outlet.number()
+            return
+        buffer = outlet.buffer
+        if buffer is not None and buffer.full:
+            await outlet.room()
+        outlet.put(kind(chat_id=self.chat_id, seq=outlet.number(), path=outlet.path, **fields))
+
+    async def status(self, type: str, data: Any, call_id: str | None) -> None:
+        """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
+        if self.over:
+            raise CancelledError("the chat is over")
+        data = to_json_data(data)
+        await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
+        if self.view.onStatus:
+            ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call_id=call_id)
+            try:
+                await notify(self.view.onStatus, ctx, self.conduct)
+            except Exception as exc:
+                self.fail(exc)
+                if self.interrupt is not None:
+                    self.interrupt()  # a tool cannot catch it
+                raise CancelledError("a hook at onStatus raised") from exc
+
+    # ── history ─────────────────────────────────────────────────────────────────────────────
+
+    async def commit(self, message: Message, streamed: tuple[ModelPart, ...] | None = None) -> Any:
+        """Write a message: preMessage, the commit, the event, onMessage.
+
+        `streamed`: what of an answer was shown so far; shown and stored are made the same.
+        """
+        key = (MESSAGE, self.written)
+        self.written += 1
+        count = self.written
+        done = await self.runtime.step(key, partial(self._write, message, streamed), _MESSAGE)
+        if len(self.messages) < count:  # replayed: nothing ran, so nothing was written
+            self._append(done)
+        return done
+
+    async def _write(self, message: Message, streamed: tuple[ModelPart, ...] | None) -> Message:
+        if not message.id:
+            message = message.replace(id=f"{self.chat_id}.{len(self.messages)}")
+        view = self.view
+        if view.preMessage:
+            ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
+            ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
+            message = ctx.message
+        message = cleaned(message)
+        if streamed is not None and type(message) is AssistantMessage:
+            await self.agree(message.parts, streamed)
+        self._append(message)
+        await self.publish(MessageAdded, message=message)
+        if view.onMessage:
+            await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
+        return message
+
+    def write_plain(self, message: Message) -> None:
+        """Write a message past the hooks: for what must stand when they fail."""
+        self.written += 1
+        self._append(message.replace(id=f"{self.chat_id}.{len(self.messages)}"))
+
+    def _append(self, message: Message) -> None:
+        self.conversation.commit(message)
+        self.messages.append(message)
+
+    async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
+        """Make what is shown the same as what is stored."""
+        if self.live and (final is streamed or _said(final) == _said(streamed)):
+            return
+        if self.live and self.shown:
+            await self.publish(ResponseReset, iteration=self.iteration)
+        for part in _said(final):
+            kind = TextDelta if type(part) is Text else ReasoningDelta
+            await self.publish(kind, iteration=self.iteration, text=part.text)
+            name = "text" if type(part) is Text else "reasoning"
+            await self.publish(PartEnd, iteration=self.iteration, part=name)
+
+    # ── for a durable runtime ───────────────────────────────────────────────────────────────
+
+    def mark(self) -> Any:
+        """The state before a step."""
+        return msgspec.json.encode(self.state), self.broken, self.outlet.count
+
+    def effects(self, mark: Any) -> Effects:
+        """What was done since the mark."""
+        state, broken, count = mark
+        return Effects(
+            state=dict(self.state) if msgspec.json.encode(self.state) != state else None,
+            aborted=self.broken and not broken and self.fatal is None,
+            reason=self.reason,
+            events=self.outlet.count - count,
+        )
+
+    def apply(self, effects: Effects) -> None:
+        """Do it again from the record."""
+        if effects.state is not None:
+            self.state.clear()
+            self.state.update(effects.state)
+        self.outlet.skip(effects.events)
+        if effects.aborted:
+            self.abort(effects.reason)
+
+    def pending(self) -> PendingStep | None:
+        """What waits on this conversation."""
+        return self.conversation.pending_step
+
+    def add_usage(self, usage: Usage | None) -> None:
+        """Count what a model call has cost."""
+        if usage is not None:
+            self.usage = usage if self.usage is NO_USAGE else self.usage + usage
+
+
+def _said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:
+    return [part for part in parts if isinstance(part, (Text, Reasoning)) and part.text.strip()]
+
+
+def cleaned(message: Message) -> Message:
+    """The message without lone surrogates, which no store and no wire would take."""
+    if isinstance(message, ToolMessage):
+        text = message.text
+        return message if text.isascii() else message.replace(text=clean_text(text))
+    parts: list[Any] = []
+    changed = False
+    for part in message.parts:
+        if isinstance(part, (Text, Reasoning)) and not part.text.isascii():
+            text = clean_text(part.text)
+            if text is not part.text:
+                part = part.replace(text=text)
+                changed = True
+        parts.append(part)
+    return message.replace(parts=tuple(parts)) if changed else message

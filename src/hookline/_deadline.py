@@ -1,0 +1,118 @@
+"""All time limits of one chat on one timer, paused while a slow consumer is waited for.
+
+A limit belongs to the task that runs inside it; when it runs out, that task is cancelled once and
+the limit turns the cancellation into an expiry. One timer that is moved costs a fifth of a scope
+per call. Limits measure time that the chat could use: while events wait for room, none counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Limit:
+    """One running time limit."""
+
+    __slots__ = ("cancelling", "fired", "seconds", "task", "when")
+
+    def __init__(self, task: asyncio.Task[object], when: float, seconds: float) -> None:
+        self.task = task
+        self.when = when
+        self.seconds = seconds
+        self.cancelling = task.cancelling()
+        self.fired = False
+
+
+class Expired(Exception):
+    """The limit ran out."""
+
+
+class Deadlines:
+    """The limits of one chat. `parent` is paused along: a sub-agent's wait is its parent's too."""
+
+    __slots__ = ("_limits", "_loop", "_paused_at", "_pauses", "_stalled", "_timer", "parent")
+
+    def __init__(self, parent: Deadlines | None = None) -> None:
+        self.parent = parent
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._limits: dict[Limit, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._stalled = 0.0  # time spent waiting for room, so far
+        self._paused_at = 0.0
+        self._pauses = 0
+
+    async def run(self, work: Awaitable[T], seconds: float) -> T:
+        """Await `work`; raises Expired when it was cancelled because the time ran out."""
+        limit = self._start(seconds)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if limit.fired and limit.task.uncancel() <= limit.cancelling:
+                raise Expired from None
+            raise
+        finally:
+            del self._limits[limit]
+            if limit.fired and limit.task.cancelling() > limit.cancelling:
+                # The work swallowed the cancellation or failed in it: it is not the caller's.
+                limit.task.uncancel()
+
+    def _start(self, seconds: float) -> Limit:
+        task = asyncio.current_task()
+        assert task is not None  # hooks and tools run in tasks
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = task.get_loop()
+        limit = Limit(task, loop.time() - self._stalled + seconds, seconds)
+        self._limits[limit] = None
+        timer = self._timer
+        if timer is None or limit.when + self._stalled < timer.when():
+            self._arm(limit.when)
+        return limit
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._loop is not None
+        self._timer = self._loop.call_at(when + self._stalled, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._pauses or not self._limits or self._loop is None:
+            return
+        now = self._loop.time() - self._stalled
+        for limit in list(self._limits):
+            if limit.when <= now and not limit.fired:
+                limit.fired = True
+                limit.task.cancel()
+        waiting = [limit.when for limit in self._limits if not limit.fired]
+        if waiting:
+            self._arm(min(waiting))
+
+    def pause(self) -> None:
+        """A writer waits for room: the clock stands still."""
+        if self.parent is not None:
+            self.parent.pause()
+        self._pauses += 1
+        if self._pauses == 1 and self._loop is not None:
+            self._paused_at = self._loop.time()
+
+    def resume(self) -> None:
+        """The writer has room."""
+        if self.parent is not None:
+            self.parent.resume()
+        self._pauses -= 1
+        if self._pauses == 0 and self._loop is not None and self._limits:
+            if self._paused_at:
+                self._stalled += self._loop.time() - self._paused_at
+            self._arm(min(limit.when for limit in self._limits))
+        self._paused_at = 0.0
+
+    def close(self) -> None:
+        """The chat is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,269 @@
+"""Every exception that hookline raises, in one tree, branched by whose fault it is.
+
+    HooklineError
+    ├── UsageError               the caller: wrong arguments, wrong moment
+    │   ├── UnknownHookError         no hook point of that name
+    │   ├── HookOptionError          add_hook() options that do not fit the point
+    │   ├── ToolDefinitionError      a tool whose name, signature or schema cannot work
+    │   ├── ScopeError               a scope or tool name that is taken, a scope that is gone
+    │   ├── HistoryError             a history that no provider would accept
+    │   ├── ConversationBusyError    a second chat on a conversation that runs one
+    │   ├── ConversationConflictError  the stored conversation has moved on
+    │   ├── ApprovalError            an answer to nothing: unknown, late, replayed, foreign
+    │   └── StreamStateError         a second reader, another loop, a result asked too early
+    ├── HookError                a hook: it failed in a way that is not its own exception
+    │   ├── HookReturnError          a value of a type that the point does not take
+    │   └── HookTimeoutError         it took longer than its `timeout=`
+    ├── ToolCallError            a tool call; told to the model, never to the caller
+    │   ├── UnknownToolError, DisabledToolError, ToolArgumentsError, ToolTimeoutError
+    │   ├── ToolLimitError           more calls in one step than the agent allows
+    │   └── ToolDenied               raised by a tool or by preToolCall: "not allowed, because"
+    ├── StopChat                 raised by a tool: end the chat gracefully after this step
+    ├── ModelError               a model that broke its own protocol
+    ├── MaxStepsError            the hard limit of model calls
+    ├── ChatAbortedError         the chat was aborted; has `reason` and `partial`
+    ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
+    └── SubscriptionOverflowError  a subscriber lagged behind its bound
+
+What a user's own tool, hook or model raises is never replaced by one of these.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class HooklineError(Exception):
+    """The root of all that hookline raises."""
+
+
+# ── the caller ──────────────────────────────────────────────────────────────────────────────
+
+
+class UsageError(HooklineError):
+    """The call cannot be carried out as it stands; nothing has been changed."""
+
+
+class UnknownHookError(UsageError):
+    """There is no hook point, or no declared hook, of that name."""
+
+    def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
+        self.name = name
+        self.closest = tuple(difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.5))
+        hint = f"; did you mean {' or '.join(map(repr, self.closest))}?" if self.closest else ""
+        help_ = (
+            " (docs/hooks.md lists them all; a point of your own is a class derived from "
+            "Observer, Interceptor or Wrapper)"
+        )
+        super().__init__(
+            f"there is no {what} {name!r}{hint}{help_ if what == 'hook point' else ''}"
+        )
+
+
+class HookOptionError(UsageError):
+    """An option of `add_hook` that does not fit the hook or its point."""
+
+    def __init__(self, point: str, hook: str, problem: str) -> None:
+        self.point = point
+        self.hook = hook
+        super().__init__(f"hook {hook!r} cannot be added at {point}: {problem}")
+
+
+class ToolDefinitionError(UsageError):
+    """A tool that no model could call: its name, signature or schema is wrong."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        self.tool = tool
+        super().__init__(f"tool {tool!r}: {problem}")
+
+
+class ScopeError(UsageError):
+    """A scope cannot be registered or found; the registry is unchanged."""
+
+
+class HistoryError(UsageError):
+    """A history that breaks the pairing of calls and results, or repeats a message."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        listed = "\n  - ".join(self.problems)
+        super().__init__(
+            f"the history is not valid:\n  - {listed}\n"
+            "repair_history(messages) mends it and reports what it did"
+        )
+
+
+class ConversationBusyError(UsageError):
+    """The conversation already runs a chat; this one changed nothing."""
+
+    def __init__(self, conversation_id: str, chat_id: str | None) -> None:
+        self.conversation_id = conversation_id
+        self.chat_id = chat_id
+        super().__init__(
+            f"conversation {conversation_id!r} is running chat {chat_id!r}; "
+            "wait for it, abort it, or use another conversation"
+        )
+
+
+class ConversationConflictError(UsageError):
+    """The stored conversation has messages that this one has not seen."""
+
+    def __init__(self, conversation_id: str, expected: int, found: int) -> None:
+        self.conversation_id = conversation_id
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"conversation {conversation_id!r} was expected to have {expected} messages and has "
+            f"{found}: somebody else wrote to it; load it again"
+        )
+
+
+class ApprovalError(UsageError):
+    """An approval answer that fits nothing that is pending; nothing was run."""
+
+
+class StreamStateError(UsageError):
+    """The stream cannot do that now: see the text for what it can do."""
+
+
+# ── hooks ───────────────────────────────────────────────────────────────────────────────────
+
+
+class HookError(HooklineError):
+    """A hook failed in a way that is not an exception of its own."""
+
+
+class HookReturnError(HookError):
+    """A hook returned a value of a type that its point does not take."""
+
+    def __init__(self, point: str, hook: str, value: object, allowed: str) -> None:
+        self.point = point
+        self.hook = hook
+        self.value_type = type(value)
+        super().__init__(
+            f"hook {hook!r} at {point} returned a {type(value).__qualname__}; "
+            f"this point takes {allowed}"
+        )
+
+
+class HookTimeoutError(HookError, TimeoutError):
+    """A hook took longer than the `timeout=` it was added with."""
+
+    def __init__(self, point: str, hook: str, seconds: float) -> None:
+        self.point = point
+        self.hook = hook
+        self.seconds = seconds
+        super().__init__(f"hook {hook!r} at {point} took longer than its timeout of {seconds:g} s")
+
+
+# ── tool calls: told to the model ───────────────────────────────────────────────────────────
+
+
+class ToolCallError(HooklineError):
+    """A tool call failed; the model is told and the chat goes on."""
+
+
+class UnknownToolError(ToolCallError):
+    """The model called a tool that does not exist."""
+
+    def __init__(self, tool: str, offered: Iterable[str]) -> None:
+        self.tool = tool
+        names = ", ".join(sorted(offered)) or "none"
+        super().__init__(f"there is no tool {tool!r}; offered are: {names}")
+
+
+class DisabledToolError(ToolCallError):
+    """The tool exists but was not offered in this step, or is switched off."""
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        super().__init__(f"tool {tool!r} is not available in this step")
+
+
+class ToolArgumentsError(ToolCallError):
+    """The arguments do not fit the tool's schema; `issues` names every one that does not."""
+
+    def __init__(self, tool: str, issues: Sequence[str], raw: str | None = None) -> None:
+        self.tool = tool
+        self.issues = tuple(issues)
+        self.raw = raw
+        super().__init__(f"bad arguments for tool {tool!r}: " + "; ".join(self.issues))
+
+
+class ToolTimeoutError(ToolCallError, TimeoutError):
+    """The tool ran longer than its time limit and was cancelled."""
+
+    def __init__(self, tool: str, seconds: float) -> None:
+        self.tool = tool
+        self.seconds = seconds
+        super().__init__(f"tool {tool!r} ran longer than {seconds:g} s and was cancelled")
+
+
+class ToolLimitError(ToolCallError):
+    """The model asked for more calls in one step than the agent allows."""
+
+    def __init__(self, tool: str, limit: int) -> None:
+        self.tool = tool
+        self.limit = limit
+        super().__init__(f"{tool!r} was not run: a step may have at most {limit} tool calls")
+
+
+class ToolDenied(ToolCallError):
+    """Raise it in a tool, or in a preToolCall hook, to refuse the call and tell the model why."""
+
+
+class StopChat(HooklineError):
+    """Raise it in a tool to end the chat gracefully after this step; `reason` is its result."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+# ── the model, and how a chat can end ───────────────────────────────────────────────────────
+
+
+class ModelError(HooklineError):
+    """A model answered with something that is not its protocol."""
+
+
+class MaxStepsError(HooklineError):
+    """The chat made its last allowed model call and still was not done."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"the chat was not done after {limit} model calls (max_steps={limit}); "
+            "raise max_steps, or end it gracefully with a hook that returns Stop"
+        )
+
+
+class ChatAbortedError(HooklineError):
+    """The chat was aborted. `partial` holds the messages that were kept."""
+
+    def __init__(self, reason: str | None, partial: Sequence[Any] = ()) -> None:
+        self.reason = reason
+        self.partial = tuple(partial)
+        super().__init__(f"the chat was aborted: {reason or 'no reason given'}")
+
+
+class StreamInterruptedError(HooklineError):
+    """A third party cancelled the run, so what was streamed is not the whole answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the run behind this stream was cancelled from outside; the answer is cut off"
+        )
+
+
+class SubscriptionOverflowError(HooklineError):
+    """A subscriber lagged more events behind than its bound, so it was closed."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"the subscription was closed: it lagged {limit} events behind. Read faster, "
+            "subscribe with a larger size=, or with overflow='drop_oldest'"
+        )

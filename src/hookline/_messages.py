@@ -1,0 +1,256 @@
+"""What a conversation is made of: messages, their parts, and the usage that they cost.
+
+All of it is frozen data with JSON both ways. A message is never half written: a text that was
+cut off by an abort or an error is a whole message that says so (`partial`). What the model wrote
+as arguments of a call and was no JSON object is not kept: the message then shows `{}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
+
+import msgspec
+
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
+CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
+
+
+class Data(msgspec.Struct, frozen=True):
+    """The root of hookline's frozen data: `.replace(...)` makes a changed copy."""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with these fields changed; an unknown field is a TypeError."""
+        return msgspec.structs.replace(self, **changes)
+
+    def to_json(self) -> bytes:
+        """The JSON text of this object."""
+        return msgspec.json.encode(self)
+
+
+class Usage(Data, frozen=True, kw_only=True):
+    """Tokens. `input` and `output` are totals: cached and reasoning tokens are inside them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+NO_USAGE = Usage()
+
+
+# ── parts ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Text(Data, frozen=True, tag_field="part", tag="text"):
+    """A piece of text."""
+
+    text: str
+
+
+class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
+    """What the model thought aloud; `meta` is the provider's own (signatures it wants back)."""
+
+    text: str
+    meta: dict[str, Any] | None = None
+
+
+class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
+    """A picture, as bytes or by URL."""
+
+    media_type: str = "image/png"
+    data: bytes | None = None
+    url: str | None = None
+
+
+class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
+    """A document, as bytes or by URL."""
+
+    media_type: str
+    name: str | None = None
+    data: bytes | None = None
+    url: str | None = None
+
+
+class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
+    """A call that the model asked for. `raw` is its text where that was no JSON object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
+    raw: str | None = None
+
+
+UserPart: TypeAlias = Text | Image | File
+ModelPart: TypeAlias = Text | Reasoning | ToolCall
+MediaPart: TypeAlias = Image | File
+
+
+def text_of(parts: Iterable[object]) -> str:
+    """The text of all Text parts, joined."""
+    return "".join([part.text for part in parts if type(part) is Text])
+
+
+def reasoning_of(parts: Iterable[object]) -> str:
+    """The text of all Reasoning parts, joined."""
+    return "".join([part.text for part in parts if type(part) is Reasoning])
+
+
+def calls_of(parts: Iterable[object]) -> tuple[ToolCall, ...]:
+    """The calls among these parts, in order."""
+    return tuple([part for part in parts if type(part) is ToolCall])
+
+
+def with_text(parts: Sequence[ModelPart], text: str) -> tuple[ModelPart, ...]:
+    """These parts with all their text replaced: it stands where the first text stood."""
+    out: list[ModelPart] = []
+    placed = not text
+    for part in parts:
+        if type(part) is not Text:
+            if type(part) is ToolCall and not placed:
+                out.append(Text(text))
+                placed = True
+            out.append(part)
+        elif not placed:
+            out.append(Text(text))
+            placed = True
+    if not placed:
+        out.append(Text(text))
+    return tuple(out)
+
+
+# ── messages ────────────────────────────────────────────────────────────────────────────────
+
+
+class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    """What the user, or a hook in the user's place, said."""
+
+    role: ClassVar[Literal["user"]] = "user"
+    id: str = ""
+    parts: tuple[UserPart, ...]
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
+        """A changed copy; `text=` replaces all the text at once."""
+        if text is not None:
+            media = tuple(part for part in self.parts if type(part) is not Text)
+            changes["parts"] = (Text(text), *media)
+        return msgspec.structs.replace(self, **changes)
+
+
+class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    """What the model answered. `partial`: it was cut off, and its calls were left out."""
+
+    role: ClassVar[Literal["assistant"]] = "assistant"
+    id: str = ""
+    parts: tuple[ModelPart, ...]
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+    model: str | None = None
+    partial: bool = False
+    meta: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+    @property
+    def reasoning(self) -> str:
+        return reasoning_of(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return calls_of(self.parts)
+
+    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
+        """A changed copy; `text=` replaces all the text at once."""
+        if text is not None:
+            changes["parts"] = with_text(changes.get("parts", self.parts), text)
+        return msgspec.structs.replace(self, **changes)
+
+
+class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):
+    """The one result of a call: `text` is what the model reads."""
+
+    role: ClassVar[Literal["tool"]] = "tool"
+    id: str = ""
+    call_id: str
+    name: str
+    text: str
+    outcome: CallOutcome = "ok"
+    media: tuple[MediaPart, ...] = ()
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+
+
+class History(Sequence[Message]):
+    """A read-only view of the first `length` messages of a list that is only appended to.
+
+    It costs the same for ten messages and for ten thousand; a slice of it is a tuple.
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[Message], length: int) -> None:
+        self._items = items
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if isinstance(index, slice):
+            return tuple([self._items[i] for i in range(*index.indices(self._length))])
+        if not -self._length <= index < self._length:
+            raise IndexError("message index out of range")
+        return self._items[index if index >= 0 else index + self._length]
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(iter(self._items), self._length)
+
+    def __reversed__(self) -> Iterator[Message]:
+        items = self._items
+        return (items[i] for i in range(self._length - 1, -1, -1))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Sequence) and not isinstance(other, (str, bytes)):
+            return tuple(self) == tuple(other)  # pyright: ignore[reportUnknownArgumentType]
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((id(self._items), self._length))
+
+    def __repr__(self) -> str:
+        return f"<History of {self._length} messages>"
+
+
+_message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def read_message(data: bytes | str) -> Message:
+    """A message from its JSON text; raises msgspec.ValidationError when it is none."""
+    return _message_decoder.decode(data)

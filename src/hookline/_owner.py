@@ -1,0 +1,316 @@
+"""The owner of a run: the one task in which a chat lives, and everything about its cancellation.
+
+Scopes, spans, provider streams, hooks and history writes live and die in that task. An abort
+cancels it once; how the chat ended is judged here, the ending is carried out in a task of its own
+that no further cancellation reaches, and what will not end within the grace period is named and
+left behind. Facts about asyncio's cancellation stay in this file and in `_deadline.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from hookline._chain import Alone
+from hookline._chat import Chat
+from hookline._errors import ChatAbortedError, HooklineError, ModelError, StreamInterruptedError
+from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
+from hookline._log import log_throw, logger
+from hookline._loop import Ending, end, run
+from hookline._outcomes import ErrorInfo, Response
+from hookline._outlet import Buffer
+
+
+class Owner:
+    """Owns one chat's task; the keeper of its loop."""
+
+    __slots__ = (
+        "__weakref__",
+        "_asked",
+        "_cancels",
+        "_outside",
+        "_rescuer",
+        "_superseded",
+        "_timer",
+        "_waiters",
+        "buffer",
+        "chat",
+        "ended",
+        "error",
+        "interrupted",
+        "loop",
+        "response",
+        "task",
+        "terminal",
+    )
+
+    def __init__(self, chat: Chat, buffer: Buffer | None) -> None:
+        self.chat = chat
+        self.buffer = buffer
+        self.ended = False
+        self.terminal: ChatEvent | None = None  # the last event, kept apart from the buffer
+        self.response: Response | None = None
+        self.error: BaseException | None = None  # what reaches the caller
+        self.interrupted = False  # a third party cancelled the task
+        self._asked = False  # an abort wants the task cancelled
+        self._cancels = 0  # cancellations that are ours
+        self._outside = False  # cancellations that are not
+        self._superseded = False  # the task is stuck and was left behind
+        self._timer: asyncio.TimerHandle | None = None
+        self._rescuer: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def start(self, context: Context | None = None) -> None:
+        """Begin the chat, in this loop and in a copy of the caller's context."""
+        chat = self.chat
+        chat.interrupt = self._interrupt
+        chat.report_later = self._report_later
+        self.loop = asyncio.get_running_loop()
+        self.task = self.loop.create_task(self._main(), context=context)
+
+    async def _main(self) -> None:
+        chat = self.chat
+        try:
+            self.response = await run(chat, self)
+        except (Exception, asyncio.CancelledError) as exc:
+            self.error = exc
+        except BaseException as exc:
+            self.error = exc
+            self._settle()
+            raise
+        if not self._superseded:
+            self._outside = self._outside or self.task.cancelling() > self._cancels
+            terminal = self._terminal()
+            if terminal is not None and chat.task.parent is not None:
+                await self._into_parent(terminal)
+            self._settle()
+        if self._outside:
+            raise asyncio.CancelledError
+
+    # ── the keeper ──────────────────────────────────────────────────────────────────────────
+
+    def judge(self, exc: BaseException) -> None:
+        """Decide the outcome by what came out of the chat."""
+        chat = self.chat
+        if self._superseded or not isinstance(exc, (Exception, asyncio.CancelledError)):
+            raise exc
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        outside = self.task.cancelling() > self._cancels
+        while self._cancels:
+            self._cancels -= 1
+            self.task.uncancel()
+        self._outside = self._outside or outside
+        if chat.outcome is not None:
+            if not isinstance(exc, asyncio.CancelledError):
+                raise exc
+            return
+        if chat.fatal is not None:
+            chat.outcome, chat.error = "error", chat.fatal
+        elif chat.broken:
+            chat.outcome = "aborted"
+        elif not isinstance(exc, asyncio.CancelledError):
+            chat.outcome, chat.error = "error", exc
+        elif outside:
+            chat.outcome, chat.reason = "aborted", "cancelled"
+            self.interrupted = True
+        else:
+            error = ModelError("the model raised CancelledError, and nobody had cancelled it")
+            error.__cause__ = exc
+            chat.outcome, chat.error = "error", error
+        self._end_well()
+
+    def _end_well(self) -> None:
+        """From now on nothing new begins, but the ending's own hooks run."""
+        chat = self.chat
+        if chat.outcome == "aborted":
+            chat.error = ChatAbortedError(chat.reason)
+        chat.conduct = Alone(chat.watch, chat.deadlines)
+        chat.broken = True
+
+    async def finish(self, ending: Ending) -> None:
+        """Carry out the ending in a task that no cancellation of ours reaches."""
+        task = self.loop.create_task(self._end(ending))
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self._outside = self._outside or self.task.cancelling() > self._cancels
+        task.result()
+
+    async def _end(self, ending: Ending) -> None:
+        """Each thing in its turn; one that hangs past the grace period is cut off."""
+        until = self.loop.time() + self.chat.config.limits.grace
+        while ending:
+            act = ending.popleft()
+            try:
+                async with asyncio.timeout_at(max(until, self.loop.time() + 0.05)):
+                    await act()
+            except TimeoutError:
+                logger.warning(
+                    "chat %s: a hook at its end took longer than the grace period and was cut off",
+                    self.chat.chat_id,
+                )
+            except Exception as exc:
+                log_throw(f"chat {self.chat.chat_id}: its ending raised", exc)
+
+    # ── aborting ────────────────────────────────────────────────────────────────────────────
+
+    def _interrupt(self) -> None:
+        """The chat was aborted or has failed: cancel what runs. From any thread."""
+        if self._asked:
+            return
+        self._asked = True
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self.loop:
+            self._cancel()
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self.task.done() or self.chat.outcome is not None:
+            return
+        self._cancels += 1
+        self.task.cancel()
+        self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
+
+    def _rescue(self) -> None:
+        """The grace period is over and the chat has not ended: end it without its task."""
+        chat = self.chat
+        if chat.outcome is not None or self.ended:
+            return
+        self._superseded = True
+        what = ", ".join(chat.doing.values()) or "a hook"
+        logger.warning(
+            "chat %s: %s ignored its cancellation for %g s and is left behind",
+            chat.chat_id,
+            what,
+            chat.config.limits.grace,
+        )
+        self._rescuer = self.loop.create_task(self._rescued())
+
+    async def _rescued(self) -> None:
+        chat = self.chat
+        if chat.began:
+            chat.outcome = "error" if chat.fatal is not None else "aborted"
+            chat.error = chat.fatal
+            self._end_well()
+            await self._end(end(chat))
+        chat.conversation.release(chat.chat_id)
+        chat.deadlines.close()
+        terminal = self._terminal()
+        if terminal is not None and chat.task.parent is not None:
+            await self._into_parent(terminal)
+        self._settle()
+
+    def _report_later(self, what: str, ended: Callable[[], bool]) -> None:
+        """Name a thread that still runs after the grace period."""
+
+        def report() -> None:
+            if not ended():
+                logger.warning(
+                    "chat %s: %s ignored its cancellation for %g s; its thread is left behind",
+                    self.chat.chat_id,
+                    what,
+                    self.chat.config.limits.grace,
+                )
+
+        self.loop.call_later(self.chat.config.limits.grace, report)
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────
+
+    def _terminal(self) -> ChatEvent | None:
+        """The one last event; None where the chat never began."""
+        chat = self.chat
+        outlet = chat.outlet
+        if chat.outcome is None or not outlet.heard:
+            return None
+        head: dict[str, Any] = {"chat_id": chat.chat_id, "path": outlet.path}
+        if chat.outcome == "done":
+            assert chat.response is not None
+            event: ChatEvent = ChatDone(seq=outlet.number(), response=chat.response, **head)
+        elif chat.outcome == "aborted":
+            partial = tuple(chat.messages)
+            event = ChatAborted(seq=outlet.number(), reason=chat.reason, partial=partial, **head)
+        else:
+            assert chat.error is not None
+            event = ChatFailed(seq=outlet.number(), error=ErrorInfo.of(chat.error), **head)
+        if chat.task.parent is None:
+            self.terminal = event
+            for bus in outlet.buses:
+                bus.publish(event)
+        return event
+
+    async def _into_parent(self, terminal: ChatEvent) -> None:
+        """A sub-agent's last event goes the way of all its events."""
+        outlet = self.chat.outlet
+        try:
+            async with asyncio.timeout(self.chat.config.limits.grace):
+                await outlet.room()
+        except TimeoutError:
+            return
+        outlet.put(terminal)
+
+    def _settle(self) -> None:
+        """What reaches the caller is certain; nothing of ours holds the exception after that."""
+        chat = self.chat
+        if self._timer is not None:
+            self._timer.cancel()
+        if chat.outcome == "done":
+            if isinstance(self.error, asyncio.CancelledError):
+                self.error = None  # the answer is whole
+            self.response = chat.response
+        elif chat.outcome is not None:
+            self.error = StreamInterruptedError() if self.interrupted else chat.error
+        elif isinstance(self.error, asyncio.CancelledError) or self._superseded:
+            aborted = chat.broken and not self._outside
+            self.error = ChatAbortedError(chat.reason) if aborted else StreamInterruptedError()
+        chat.error = chat.fatal = chat.thrown = None
+        chat.over = True
+        self.ended = True
+        if self.buffer is not None:
+            self.buffer.end()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def join(self) -> None:
+        """Wait for the end, whoever cancels us; raises CancelledError after it if somebody did."""
+        cancelled: asyncio.CancelledError | None = None
+        while not self.ended:
+            waiter = self.loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError as exc:
+                cancelled = exc
+        if cancelled is not None:
+            raise cancelled
+
+    async def collect(self) -> Response:
+        """Wait for the answer. Cancelling the wait aborts the chat."""
+        if not self.ended:
+            waiter = self.loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self.chat.abort("cancelled")
+                await self.join()
+                raise
+        error, self.error = self.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        if self.response is None:
+            raise HooklineError("the chat ended without a response: this is a bug in hookline")
+        return self.response

@@ -1,0 +1,233 @@
+"""One registration: what `add_hook` was told, checked, and the disposer that takes it back.
+
+`Hook` is what the call rules see, `HookDef` a hook that is declared and registered later,
+`HookInfo` how a registration is listed. Where hooks are kept is `_bus.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Self, TypeAlias, cast
+
+from hookline._errors import HookOptionError, UnknownHookError, UsageError
+from hookline._messages import Data
+from hookline._points import Head, head_of
+from hookline._tools import is_async_callable
+
+OnError = Literal["raise", "log", "deny"]
+
+
+class Hook:
+    """One registration. `alive` is False once its disposer has returned."""
+
+    __slots__ = (
+        "alive",
+        "fn",
+        "head",
+        "id",
+        "inherit",
+        "is_async",
+        "name",
+        "on_error",
+        "origin",
+        "priority",
+        "required",
+        "timeout",
+        "tools",
+    )
+
+    def __init__(
+        self,
+        head: Head,
+        fn: Callable[..., Any],
+        *,
+        name: str,
+        priority: int,
+        tools: frozenset[str] | None,
+        timeout: float | None,
+        on_error: OnError,
+        inherit: bool,
+        origin: str,
+    ) -> None:
+        self.head = head
+        self.fn = fn
+        self.name = name
+        self.priority = priority
+        self.tools = tools
+        self.timeout = timeout
+        self.on_error: OnError = on_error
+        self.inherit = inherit
+        self.origin = origin
+        self.id: str | None = None
+        self.required = False
+        self.alive = True
+        self.is_async = is_async_callable(fn)
+
+
+class Disposer:
+    """Removes one registration. Twice is harmless; it also works in a `with`."""
+
+    __slots__ = ("_hook", "_remove")
+
+    def __init__(self, remove: Callable[[Hook], None], hook: Hook) -> None:
+        self._remove = remove
+        self._hook = hook
+
+    def __call__(self) -> None:
+        self._remove(self._hook)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self()
+
+
+class HookInfo(Data, frozen=True, kw_only=True):
+    """One registration, as `hooks()` lists it."""
+
+    point: str
+    name: str
+    priority: int
+    origin: str
+    id: str | None = None
+    on_error: OnError = "raise"
+    timeout: float | None = None
+    tools: tuple[str, ...] | None = None
+
+
+class HookDef:
+    """A hook to be registered later: for `Agent(hooks=[...])`, plugins and files of hooks.
+
+    With an `id` it can be named by it; `required` hooks also run in a chat that brings its own.
+    """
+
+    __slots__ = ("fn", "id", "options", "point", "required")
+
+    def __init__(
+        self,
+        point: object,
+        fn: Callable[..., Any],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        **options: Any,
+    ) -> None:
+        if id is not None and not (
+            id.replace("_", "a").isalnum() and id[0].isalpha() and id.islower()
+        ):
+            raise HookOptionError(
+                str(point),
+                id,
+                "an id is snake_case: lowercase letters, digits and '_', a letter first",
+            )
+        make_hook(point, fn, origin="definition", **options)  # what is wrong is said here
+        self.point = point
+        self.fn = fn
+        self.id = id
+        self.required = required
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"<HookDef {self.id or getattr(self.fn, '__qualname__', '?')!r} at {self.point}>"
+
+
+HookLike: TypeAlias = "HookDef | str | Sequence[HookLike]"
+HooksArgument: TypeAlias = "Mapping[Any, Any] | Sequence[HookLike]"
+
+
+def make_hook(
+    point: object,
+    hook: Callable[..., Any],
+    *,
+    priority: int = 0,
+    name: str | None = None,
+    tools: Iterable[str] | None = None,
+    timeout: float | None = None,
+    on_error: OnError = "raise",
+    inherit: bool = False,
+    origin: str = "",
+) -> Hook:
+    """A checked registration, not yet on a bus."""
+    head = head_of(point)
+    if name is None:
+        name = str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
+    problem = _problem(head, hook, priority, tools, timeout, on_error)
+    if problem:
+        raise HookOptionError(head.name, name, problem)
+    return Hook(
+        head,
+        hook,
+        name=name,
+        priority=priority,
+        tools=None if tools is None else frozenset(tools),
+        timeout=timeout,
+        on_error=on_error,
+        inherit=inherit,
+        origin=origin,
+    )
+
+
+def _problem(
+    head: Head, hook: object, priority: object, tools: object, timeout: object, on_error: object
+) -> str | None:
+    if not callable(hook):
+        return f"{type(hook).__name__} is not callable"
+    if not isinstance(priority, int):
+        return f"priority={priority!r} must be an int"
+    if tools is not None and not head.at_tool:
+        return "tools= is for the points of a tool call only"
+    if isinstance(tools, str):
+        return f"tools={tools!r} must be a list of names"
+    if on_error not in ("raise", "log", "deny"):
+        return f"on_error={on_error!r} must be 'raise', 'log' or 'deny'"
+    if on_error == "deny" and head.name != "preToolCall":
+        return "on_error='deny' is for preToolCall only"
+    if timeout is not None:
+        if not isinstance(timeout, (int, float)) or not timeout > 0:
+            return f"timeout={timeout!r} must be above 0 seconds"
+        if not is_async_callable(hook):
+            return "timeout= needs an async hook: a sync one cannot be interrupted"
+    if head.kind == "wrapper" and not is_async_callable(hook):
+        return "a wrapper is an async function: async def wrapper(ctx, proceed)"
+    return None
+
+
+def info_of(hook: Hook) -> HookInfo:
+    return HookInfo(
+        point=hook.head.name,
+        name=hook.name,
+        priority=hook.priority,
+        origin=hook.origin,
+        id=hook.id,
+        on_error=hook.on_error,
+        timeout=hook.timeout,
+        tools=None if hook.tools is None else tuple(sorted(hook.tools)),
+    )
+
+
+def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
+    """The registrations that `hooks=` declares: a table, or definitions, ids and lists of them."""
+    if isinstance(hooks, str):
+        raise UsageError(f"hooks={hooks!r} must be a table, or a list of definitions and ids")
+    if isinstance(hooks, Mapping):
+        pairs = hooks.items()
+        return [
+            make_hook(point, fn, origin=origin)
+            for point, value in pairs
+            for fn in (cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value])
+        ]
+    made: list[Hook] = []
+    for each in hooks:
+        if isinstance(each, str):
+            if each not in known:
+                raise UnknownHookError(each, known, what="hook id")
+            each = known[each]
+        if isinstance(each, HookDef):
+            options: dict[str, Any] = {"origin": origin, **each.options}
+            hook = make_hook(each.point, each.fn, **options)
+            hook.id, hook.required = each.id, each.required
+            made.append(hook)
+        else:
+            made.extend(expand(each, known, origin))
+    return made

@@ -1,0 +1,242 @@
+"""What one model call is given: built anew each step from history, the scopes that are on now, and
+what preChat made of the chat; and how a request is written down and read back by a runtime.
+
+A request is written as its differences: messages by their number, tools by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+
+from hookline._chat import Chat
+from hookline._errors import HookReturnError, ModelError
+from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage
+from hookline._model import (
+    ChatRequest,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    Settings,
+    model_name,
+)
+from hookline._outcomes import Stop
+from hookline._scopes import Scope, Sections
+from hookline._tools import AnyTool
+
+FROM_HOOK = Scope("request")  # the scope of a tool that a hook put into the request
+
+
+class Opening(Data, frozen=True, kw_only=True):
+    """What preChat left: None where the agent's own is to be asked each step."""
+
+    system: str | None = None
+    tools: tuple[AnyTool, ...] | None = None
+    settings: Settings | None = None
+
+
+AS_IT_IS = Opening()
+
+
+async def system_text(chat: Chat) -> str | None:
+    """The agent's system text, asked anew where it is a function."""
+    system = chat.config.system
+    if system is None or isinstance(system, str):
+        return system
+    text = system(chat.run)
+    return await text if isawaitable(text) else text
+
+
+async def first_request(chat: Chat, message: UserMessage) -> ChatRequest:
+    """What preChat is shown."""
+    return ChatRequest(
+        message=message,
+        system=await system_text(chat),
+        tools=chat.config.scopes.offered(),
+        settings=chat.task.settings or chat.config.settings,
+    )
+
+
+def opening(before: ChatRequest, after: ChatRequest) -> Opening:
+    """What preChat changed."""
+    return Opening(
+        system=None if after.system == before.system else after.system or "",
+        tools=None if after.tools is before.tools else after.tools,
+        settings=None if after.settings == before.settings else after.settings,
+    )
+
+
+async def build(chat: Chat, start: Opening) -> ModelRequest:
+    """The request of the step that begins."""
+    config = chat.config
+    scopes = config.scopes
+    offered = chat.base_tools = scopes.offered()
+    if start.tools is not None:
+        on = {tool.name for tool in offered}
+        offered = tuple(
+            tool for tool in start.tools if tool.name in on or scopes.find(tool.name) is None
+        )
+    sections = scopes.sections()
+    system = start.system if start.system is not None else await system_text(chat)
+    if sections.system:
+        system = f"{system}\n\n{sections.system}" if system else sections.system
+    messages: Sequence[Message] = chat.conversation.for_request()
+    if sections.user:
+        messages = with_section(messages, sections)
+    return ModelRequest(
+        model=config.model,
+        messages=messages,
+        system=system or None,
+        tools=offered,
+        settings=start.settings or chat.task.settings or config.settings,
+    )
+
+
+def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Message, ...]:
+    """The messages with the sections in the last thing that the user said; never stored."""
+    out = list(messages)
+    for place in range(len(out) - 1, -1, -1):
+        message = out[place]
+        if isinstance(message, UserMessage):
+            out[place] = message.replace(text=f"{message.text}\n\n{sections.user}")
+            break
+    return tuple(out)
+
+
+def check_tools(before: ModelRequest, after: ModelRequest) -> None:
+    """A hook's tools must have different names; raises HookReturnError."""
+    if after.tools is before.tools:
+        return
+    names = [tool.name for tool in after.tools]
+    if len(set(names)) != len(names):
+        raise HookReturnError("preRequest", "(chain)", after, "tools with different names")
+
+
+def lookup(
+    chat: Chat, request: ModelRequest | None, name: str
+) -> tuple[AnyTool, Scope, bool] | None:
+    """The tool of that name, its scope, and whether this step's final request offered it."""
+    found = chat.config.scopes.find(name)
+    for tool in request.tools if request is not None else ():
+        if tool.name == name:
+            if found is not None and found[0] is tool:
+                return tool, found[1], True
+            if found is None and any(each is tool for each in chat.base_tools):
+                return None  # its scope was removed since
+            return tool, FROM_HOOK, True
+    return (*found, False) if found is not None else None
+
+
+# ── the record of a request ─────────────────────────────────────────────────────────────────
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step's request came to: the request, and what a hook said instead of a model."""
+
+    request: ModelRequest
+    answer: ModelResponse | Stop | None = None
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    system: str | None
+    tools: list[str]
+    settings: Settings
+    model: str
+    upto: int | None  # the first so many messages of the history …
+    messages: list[UserMessage | AssistantMessage | ToolMessage] | None  # … or these
+    answer: ModelResponse | Stop | None = None
+
+
+_record = msgspec.json.Decoder(_Record)
+
+
+class AskedReturns:
+    """How `Asked` is written down: messages by number, tools and model by name."""
+
+    __slots__ = ("_chat", "_start")
+
+    def __init__(self, chat: Chat, start: Opening) -> None:
+        self._chat = chat
+        self._start = start
+
+    def encode(self, value: Asked, /) -> bytes:
+        request = value.request
+        whole = self._chat.conversation.for_request()
+        known = len(request.messages) == len(whole) and request.messages == whole
+        return msgspec.json.encode(
+            _Record(
+                system=request.system,
+                tools=[tool.name for tool in request.tools],
+                settings=request.settings,
+                model=model_name(request.model),
+                upto=len(whole) if known else None,
+                messages=None if known else list(request.messages),
+                answer=value.answer,
+            )
+        )
+
+    def decode(self, data: bytes, /) -> Asked:
+        record = _record.decode(data)
+        chat = self._chat
+        messages: Sequence[Message] = chat.conversation.for_request()
+        if record.messages is not None:
+            messages = tuple(record.messages)
+        request = ModelRequest(
+            model=self._model(record.model),
+            messages=messages,
+            system=record.system,
+            tools=tuple(self._tool(name) for name in record.tools),
+            settings=record.settings,
+        )
+        return Asked(request=request, answer=record.answer)
+
+    def _model(self, name: str) -> Model:
+        model = self._chat.config.model
+        if model_name(model) != name:
+            raise ModelError(
+                f"the recorded request was for model {name!r}, which is not known here"
+            )
+        return model
+
+    def _tool(self, name: str) -> AnyTool:
+        found = self._chat.config.scopes.find(name)
+        if found is not None:
+            return found[0]
+        for tool in self._start.tools or ():
+            if tool.name == name:
+                return tool
+        raise ModelError(f"the recorded request offered tool {name!r}, which is not known here")
+
+
+class OpeningReturns:
+    """How an `Opening` with what preChat said is written down."""
+
+    __slots__ = ("_chat",)
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def encode(self, value: Any, /) -> bytes:
+        start, message, answer = value
+        names = None if start.tools is None else [tool.name for tool in start.tools]
+        return msgspec.json.encode((start.system, names, start.settings, message, answer))
+
+    def decode(self, data: bytes, /) -> Any:
+        system, names, settings, message, answer = _opening.decode(data)
+        start = Opening(system=system, tools=self.tools(names), settings=settings)
+        return start, message, answer
+
+    def tools(self, names: Sequence[str] | None) -> tuple[AnyTool, ...] | None:
+        """The tools of these names that the agent has now."""
+        if names is None:
+            return None
+        find = self._chat.config.scopes.find
+        return tuple(found[0] for name in names if (found := find(name)) is not None)
+
+
+_opening: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+    tuple[str | None, list[str] | None, Settings | None, UserMessage, ModelResponse | Stop | None]
+)

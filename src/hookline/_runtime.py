@@ -1,0 +1,191 @@
+"""The seam to the outside world: the loop gets model, tools, hooks, commits, clock and ids here.
+
+The local runtime just calls. A durable engine records what each `step` gave under its key and,
+when the chat is run again, gives it back instead of running it. What it must keep of a step is in
+`Effects`: beside the value, the changes to `run.state`, an abort that was asked for, and how many
+events were published. Keys are stored data: the whole list stands in KEYS and is frozen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from secrets import token_hex
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from hookline._messages import Data
+from hookline._outcomes import ApprovalRequest, Decision
+
+T = TypeVar("T")
+Key: TypeAlias = tuple[Any, ...]
+
+# What runs inside each step. Call ids are unique within a chat before they are used here.
+START: Final = "start"  # onChatStart
+PRE_CHAT: Final = "preChat"  # preChat
+MESSAGE: Final = "message/{}"  # preMessage, the commit, onMessage; by index within the chat
+REQUEST: Final = "step/{}/request"  # the request is built; preRequest
+MODEL: Final = "step/{}/model"  # aroundRequest, the model, onDelta
+RESPONSE: Final = "step/{}/response"  # onResponse
+CALL: Final = "step/{}/call/{}"  # preToolCall
+ASKED: Final = "step/{}/call/{}/asked"  # onApproval, asked
+ANSWER: Final = "step/{}/call/{}/answer"  # the wait for an approval
+ANSWERED: Final = "step/{}/call/{}/answered"  # onApproval, answered
+RUN: Final = "step/{}/call/{}/run"  # aroundToolCall, the handler
+RESULT: Final = "step/{}/call/{}/result"  # onToolCallResult, onToolCallError
+PENDING: Final = "step/{}/pending"  # the calls that wait are written down
+STEP: Final = "step/{}/end"  # onStep
+SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
+PRE_STOP: Final = "stop/{}"  # preStop
+OUTCOME: Final = "outcome/{}"  # onChatDone, onChatAbort, onChatError, one each
+END_CHAT: Final = "end/{}"  # onChatEnd, one each
+
+KEYS: Final = (
+    START, PRE_CHAT, MESSAGE, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
+    RESULT, PENDING, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
+)  # fmt: skip
+
+
+def key_name(key: Key) -> str:
+    """The key as it is stored, such as `step/3/model`."""
+    return str(key[0]).format(*key[1:])
+
+
+class Returns(Protocol[T]):
+    """How what a step gives becomes bytes and comes back."""
+
+    def encode(self, value: T, /) -> bytes: ...
+    def decode(self, data: bytes, /) -> T: ...
+
+
+class Json(Generic[T]):
+    """Returns of a type that msgspec knows."""
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self, type_: Any) -> None:
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
+
+    def encode(self, value: T, /) -> bytes:
+        return msgspec.json.encode(value)
+
+    def decode(self, data: bytes, /) -> T:
+        return self._decoder.decode(data)
+
+
+NOTHING: Final[Json[None]] = Json(None)
+
+
+class Effects(Data, frozen=True, kw_only=True):
+    """What a step did beside giving its value."""
+
+    state: dict[str, Any] | None = None  # the whole of run.state, where it changed
+    aborted: bool = False
+    reason: str | None = None
+    events: int = 0
+
+
+class Journaled(Protocol):
+    """A chat, as a durable runtime sees it."""
+
+    chat_id: str
+    attempt: int
+
+    def mark(self) -> Any:
+        """The state before a step."""
+        ...
+
+    def effects(self, mark: Any) -> Effects:
+        """What was done since the mark."""
+        ...
+
+    def apply(self, effects: Effects) -> None:
+        """Do it again from the record, without running anything."""
+        ...
+
+
+class Runtime(Protocol):
+    """What the loop needs of the world."""
+
+    def for_chat(self, chat: Journaled) -> Runtime:
+        """The runtime of one chat; asked once, before its first step."""
+        ...
+
+    def step(
+        self, key: Key, fn: Callable[[], Awaitable[T]], returns: Returns[T], /
+    ) -> Awaitable[T]:
+        """Run `fn`, or give what it gave before under this key."""
+        ...
+
+    def wait(
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
+    ) -> Awaitable[Decision]:
+        """Wait for somebody's answer."""
+        ...
+
+    def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> Awaitable[None]:
+        """Run them side by side; the first exception cancels the rest and is raised alone."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def new_id(self) -> str:
+        """An id that nobody can guess."""
+        ...
+
+
+class LocalRuntime:
+    """This process, this event loop: it just calls."""
+
+    def for_chat(self, chat: Journaled) -> Runtime:
+        return self
+
+    def step(
+        self, key: Key, fn: Callable[[], Awaitable[T]], returns: Returns[T], /
+    ) -> Awaitable[T]:
+        return fn()
+
+    def wait(
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
+    ) -> Awaitable[Decision]:
+        return ask()
+
+    async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
+        tasks = [asyncio.ensure_future(job()) for job in jobs]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await _reap(tasks)
+        # A job that was cancelled was so because another failed, or with all of them.
+        for task in tasks:
+            if not task.cancelled() and (exc := task.exception()) is not None:
+                raise exc
+
+    def now(self) -> float:
+        return time.time()
+
+    def new_id(self) -> str:
+        return token_hex(10)
+
+
+async def _reap(tasks: Sequence[asyncio.Future[None]]) -> None:
+    """Cancel what still runs and wait for its end, however often we are cancelled meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    running: list[asyncio.Future[None]] = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    while running:
+        try:
+            await asyncio.wait(running)
+        except asyncio.CancelledError as exc:
+            cancelled = exc
+        running = [task for task in running if not task.done()]
+    if cancelled is not None:
+        raise cancelled
+
+
+LOCAL: Final = LocalRuntime()

@@ -1,0 +1,210 @@
+"""Scopes: named bundles of tools and context that come and go as a unit.
+
+Registering is all or nothing, and tool names are unique within and across the scopes of an agent.
+A predicate or context function of the user's that raises switches its scope or section off and is
+logged; it never breaks a chat.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from hookline._errors import ScopeError
+from hookline._log import log_throw
+from hookline._schema import NotJson, json_text, to_json_data
+from hookline._tools import AnyTool, ToolLike, as_tool
+
+
+class Scope:
+    """A named bundle: tools, a context section, a switch.
+
+    `context()` is asked at each step; what it returns (text, or JSON data) is injected under
+    `title` as a section of the system text, or into the last user message of the request
+    (`inject="user"`); it is never stored. `enabled()` switches all of it.
+    """
+
+    __slots__ = ("__weakref__", "context", "enabled", "inject", "label", "title", "tools")
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        tools: Iterable[ToolLike] = (),
+        context: Callable[[], Any] | None = None,
+        enabled: Callable[[], bool] | None = None,
+        inject: Literal["system", "user"] = "system",
+        title: str | None = None,
+    ) -> None:
+        if not label:
+            raise ScopeError("a scope needs a label")
+        self.label = label
+        self.title = title or label
+        self.tools: tuple[AnyTool, ...] = tuple(as_tool(each) for each in tools)
+        self.context = context
+        self.enabled = enabled
+        self.inject = inject
+        names = [each.name for each in self.tools]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ScopeError(f"scope {label!r} has two tools named {', '.join(map(repr, doubled))}")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Scope {self.label!r}: {', '.join(each.name for each in self.tools) or 'no tools'}>"
+        )
+
+
+def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
+    """Ask a predicate; one that raises counts as False and is logged."""
+    if enabled is None:
+        return True
+    try:
+        return bool(enabled())
+    except Exception as exc:
+        log_throw(f"{what}.enabled() raised and counts as off", exc)
+        return False
+
+
+class Sections(msgspec.Struct, frozen=True):
+    """The context sections of one request."""
+
+    system: str
+    user: str
+
+
+NO_SECTIONS = Sections("", "")
+
+
+Observer = Callable[[str, Scope], Iterable[Callable[[], Awaitable[None]]]]
+
+
+class Scopes:
+    """The scopes of one agent. `observer` is told of what was registered and removed."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._lock = threading.RLock()
+        self._entries: tuple[tuple[object, Scope], ...] = ()  # with a token per registration
+        self._scopes: tuple[Scope, ...] = ()
+        self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
+        self._tools: dict[str, tuple[AnyTool, Scope]] = {}
+        self._offered: tuple[AnyTool, ...] = ()
+        self._plain = True
+        self._observer = observer
+
+    def __iter__(self) -> Iterator[Scope]:
+        return iter(self._scopes)
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    def get(self, label: str) -> Scope | None:
+        """The scope of that label, or None."""
+        return next((scope for scope in self._scopes if scope.label == label), None)
+
+    def register(self, scope: Scope) -> Callable[[], object]:
+        """Add a scope; returns a disposer that removes this scope and never a later one.
+
+        Raises ScopeError, with nothing changed, when its label or one of its tools' names is
+        taken.
+        """
+        with self._lock:
+            if self.get(scope.label) is not None:
+                raise ScopeError(f"there is a scope {scope.label!r} already; remove it first")
+            for each in scope.tools:
+                if each.name in self._tools:
+                    owner = self._tools[each.name][1].label
+                    raise ScopeError(
+                        f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
+                        f"is taken by scope {owner!r}"
+                    )
+            token = object()
+            self._set((*self._entries, (token, scope)))
+        self._tell("onScopeRegister", scope)
+        return lambda: self._remove(token)
+
+    def unregister(self, label: str) -> bool:
+        """Remove the scope of that label; False when there is none."""
+        found = [token for token, scope in self._entries if scope.label == label]
+        return bool(found) and self._remove(found[0])
+
+    def _remove(self, token: object) -> bool:
+        with self._lock:
+            gone = [scope for each, scope in self._entries if each is token]
+            if not gone:
+                return False
+            self._set(tuple(entry for entry in self._entries if entry[0] is not token))
+        self._tell("onScopeUnregister", gone[0])
+        return True
+
+    def _set(self, entries: tuple[tuple[object, Scope], ...]) -> None:
+        self._entries = entries
+        self._scopes = scopes = tuple(scope for _, scope in entries)
+        self._tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
+        self._offered = tuple(each for each, _ in self._tools.values())
+        # Most agents have no predicate and no context: then a request costs nothing here.
+        self._plain = all(
+            scope.enabled is None
+            and scope.context is None
+            and all(each.enabled is None for each in scope.tools)
+            for scope in scopes
+        )
+
+    def _tell(self, point: str, scope: Scope) -> None:
+        if self._observer is not None:
+            late = self._observer(point, scope)
+            if late:
+                self.told = (*self.told, *late)
+
+    async def tell(self) -> None:
+        """Let the async observers of registrations run: before the next chat or step."""
+        late, self.told = self.told, ()
+        for observe in late:
+            await observe()
+
+    # ── what the loop asks ──────────────────────────────────────────────────────────────────
+
+    def offered(self) -> tuple[AnyTool, ...]:
+        """The tools that are on now, in order of registration."""
+        if self._plain:
+            return self._offered
+        return tuple(
+            each
+            for scope in self._scopes
+            if holds(scope.enabled, f"scope {scope.label!r}")
+            for each in scope.tools
+            if holds(each.enabled, f"tool {each.name!r}")
+        )
+
+    def find(self, name: str) -> tuple[AnyTool, Scope] | None:
+        """The tool of that name, on or off, and its scope."""
+        return self._tools.get(name)
+
+    def allows(self, tool: AnyTool, scope: Scope) -> bool:
+        """Whether the tool is on at this moment and its scope still there."""
+        if self._plain and scope.enabled is None and tool.enabled is None:
+            return True
+        return holds(scope.enabled, f"scope {scope.label!r}") and holds(
+            tool.enabled, f"tool {tool.name!r}"
+        )
+
+    def sections(self) -> Sections:
+        """The context sections of the scopes that are on now."""
+        if self._plain:
+            return NO_SECTIONS
+        texts: dict[str, list[str]] = {"system": [], "user": []}
+        for scope in self._scopes:
+            if scope.context is None or not holds(scope.enabled, f"scope {scope.label!r}"):
+                continue
+            try:
+                value = scope.context()
+                text = value if isinstance(value, str) else json_text(to_json_data(value))
+            except (Exception, NotJson) as exc:
+                log_throw(f"scope {scope.label!r}.context() raised and was left out", exc)
+                continue
+            if value is not None and text:
+                texts[scope.inject].append(f"## {scope.title}\n{text}")
+        return Sections("\n\n".join(texts["system"]), "\n\n".join(texts["user"]))

@@ -1,0 +1,168 @@
+"""`ChatStream`: the handle on a running chat that is iterated.
+
+It is an object and no generator: leaving it early must end the run in the run's own task, and must
+never cancel unrelated code in the consumer's. The handle holds the run, never the run the handle,
+so that a handle that is dropped can end its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, Self
+
+from hookline._errors import ChatAbortedError, StreamStateError
+from hookline._events import ChatEvent
+from hookline._log import log_throw
+from hookline._outcomes import Response
+from hookline._outlet import Buffer
+from hookline._owner import Owner
+
+
+class ChatStream:
+    """The events of one chat, as they happen.
+
+    Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. Nothing
+    runs before it is entered or first read. Leaving it early stops the chat. An error ends it with
+    ChatFailed and is then raised; `stream.abort()` ends it with ChatAborted.
+    """
+
+    def __init__(self, make: Callable[[Buffer], Owner], chat_id: str) -> None:
+        self.chat_id = chat_id
+        self._make = make
+        self._context: Context | None = copy_context()
+        self._owner: Owner | None = None
+        self._closed = False
+        self._told_end = False
+        self._aborted_here = False
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        if self._closed:
+            raise StopAsyncIteration
+        owner = self._owner
+        if owner is None:
+            owner = self._start()
+        buffer = owner.buffer
+        assert buffer is not None
+        while True:
+            event = buffer.take()
+            if event is not None:
+                return event
+            if buffer.ended:
+                return self._last(owner)
+            if self._closed:
+                raise StopAsyncIteration
+            if asyncio.get_running_loop() is not owner.loop:
+                raise StreamStateError("a stream is read in the event loop that began it")
+            try:
+                await buffer.wait()
+            except StreamStateError:
+                raise
+            except BaseException:
+                await self._leave(owner, "cancelled")
+                raise
+
+    def _start(self) -> Owner:
+        context, self._context = self._context, None
+        buffer = Buffer()
+        owner = self._owner = self._make(buffer)
+        owner.start(context)
+        return owner
+
+    def _last(self, owner: Owner) -> ChatEvent:
+        """The last event, then how it ended."""
+        if not self._told_end:
+            self._told_end = True
+            if owner.terminal is not None:
+                return owner.terminal
+        self._closed = True
+        error, owner.error = owner.error, None
+        if error is None or (self._aborted_here and isinstance(error, ChatAbortedError)):
+            raise StopAsyncIteration
+        try:
+            raise error
+        finally:
+            del error
+
+    @property
+    def response(self) -> Response:
+        """The answer; raises StreamStateError before the chat is done."""
+        owner = self._owner
+        if owner is None or owner.response is None:
+            raise StreamStateError(
+                "the stream has no response yet: read it to its end, and it must end with ChatDone"
+            )
+        return owner.response
+
+    # ── leaving ─────────────────────────────────────────────────────────────────────────────
+
+    def abort(self, reason: str | None = None) -> bool:
+        """Abort the chat and let the stream end with ChatAborted; False when it was too late."""
+        if self._owner is None:
+            self._closed = True
+            return True
+        timely = self._owner.chat.abort(reason)
+        self._aborted_here = self._aborted_here or timely
+        return timely
+
+    async def aclose(self) -> None:
+        """Stop the chat if it still runs and wait for its end; twice is harmless."""
+        owner = self._owner
+        if owner is None or (self._closed and owner.ended):
+            self._closed = True
+            return
+        await self._leave(owner, "consumer left")
+
+    async def _leave(self, owner: Owner, reason: str) -> None:
+        self._closed = True
+        if owner.buffer is not None:
+            owner.buffer.leave()
+        if not owner.ended:
+            owner.chat.abort(reason)
+            if asyncio.current_task() is not owner.task:
+                await owner.join()
+        if owner.error is not None and not isinstance(owner.error, ChatAbortedError):
+            log_throw("the chat failed after its reader had left", owner.error)
+        owner.error = None
+
+    async def __aenter__(self) -> Self:
+        if self._owner is None and not self._closed:
+            self._start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        owner = getattr(self, "_owner", None)
+        if owner is None or owner.ended or owner.loop.is_closed():
+            return
+        buffer, chat = owner.buffer, owner.chat
+
+        def collected() -> None:
+            buffer.leave()
+            chat.abort("collected")
+
+        try:
+            owner.loop.call_soon_threadsafe(collected)
+        except RuntimeError:
+            return  # the loop was closed meanwhile
+        _warn(
+            f"{self!r} was dropped before it ended and its chat was stopped; "
+            "use `async with agent.chat_stream(...) as stream`",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
+
+    def __repr__(self) -> str:
+        owner = self._owner
+        state = "not begun" if owner is None else "ended" if owner.ended else "running"
+        return f"<ChatStream of chat {self.chat_id!r}, {state}>"

@@ -1,0 +1,33 @@
+"""The seam to language models, for those who write an adapter."""
+
+from hookline._model import (
+    ChatRequest,
+    Chunk,
+    Delta,
+    Finish,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    PartEndChunk,
+    ReasoningChunk,
+    Settings,
+    TextChunk,
+    ToolCallChunk,
+    model_name,
+)
+
+__all__ = [
+    "ChatRequest",
+    "Chunk",
+    "Delta",
+    "Finish",
+    "Model",
+    "ModelRequest",
+    "ModelResponse",
+    "PartEndChunk",
+    "ReasoningChunk",
+    "Settings",
+    "TextChunk",
+    "ToolCallChunk",
+    "model_name",
+]
