@@ -17,6 +17,7 @@ from hookline._chain import call
 from hookline._chat import DEFAULT_LIMITS, Approver, Chat, Config, Limits, Release, SystemText, Task
 from hookline._conversation import Conversation, Store
 from hookline._errors import UsageError
+from hookline._json import clean_text
 from hookline._log import log_throw
 from hookline._messages import Text, UserMessage, UserPart
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
@@ -27,7 +28,6 @@ from hookline._points import OnScopeRegister, OnScopeUnregister
 from hookline._registration import Hook, HookDef, HookInfo, HooksArgument, expand
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
-from hookline._schema import clean_text
 from hookline._scopes import Scope, Scopes
 from hookline._stream import ChatStream
 from hookline._subscribe import Overflow, Subscription
@@ -227,8 +227,10 @@ class Agent(Generic[DepsT]):
             return self.bus.view
         known = {**self._known, **_definitions(hooks)}
         own: HookBus[Any] = HookBus()
+        stays = {hook.definition for hook in self.bus.all_hooks() if hook.required}
         for hook in expand(hooks, known, origin="chat"):
-            own.enter(hook)
+            if hook.definition is None or hook.definition not in stays:
+                own.enter(hook)
         return View((self.bus, _stays), (own, None))
 
     def _stream(self, task: Task) -> ChatStream:

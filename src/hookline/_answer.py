@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from inspect import isawaitable
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from hookline._chain import flow, wrap
 from hookline._chat import Chat
 from hookline._errors import ModelError
 from hookline._events import PartEnd, ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta
+from hookline._json import clean_text, json_text
 from hookline._log import log_throw
 from hookline._messages import NO_USAGE, Reasoning, Text, Usage
 from hookline._model import (
@@ -32,9 +32,9 @@ from hookline._model import (
     TextChunk,
     ToolCallChunk,
 )
+from hookline._outlet import SIZE
 from hookline._points import AroundRequest, OnDelta
 from hookline._runtime import MODEL, Json, Key
-from hookline._schema import clean_text, json_text
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,15 +94,15 @@ async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelRes
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))
-            await _end_part(chat, asm, PartEndChunk("text"))
+            await _end_source(chat, asm)
         elif isinstance(part, Reasoning):
             await _take(chat, asm, ReasoningChunk(part.text))
             await _end_part(chat, asm, PartEndChunk("reasoning", part.meta))
         else:
             part = asm.given(part, index)
             text = json_text(part.arguments) if part.raw is None else part.raw
-            chunk = ToolCallChunk(index=index, id=part.id, name=part.name, arguments=text)
-            await _show_call(chat, asm, chunk)
+            chunk = ToolCallChunk(index=index, arguments=text)
+            await _show_call(chat, chunk, part.id, part.name)
     return response.replace(parts=asm.whole())
 
 
@@ -113,8 +113,8 @@ async def _begin(chat: Chat, iteration: int) -> Assembly:
     if chat.shown:
         chat.shown = False
         await chat.publish(ResponseReset, iteration=iteration)
-    asm = Assembly(chat.taken, chat.call_prefix, chat.config.limits.argument_bytes)
-    chat.assembly = asm
+    limits = chat.config.limits
+    asm = chat.assembly = Assembly(chat.taken, chat.chat_id, iteration, limits.argument_bytes)
     return asm
 
 
@@ -122,22 +122,19 @@ async def _stream(
     chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]
 ) -> ModelResponse:
     asm = await _begin(chat, iteration)
-    chat.doing["model"] = "the model"
     chunks: Any = request.model.stream(request)
-    if isawaitable(chunks):
-        chunks = await chunks
+    if not hasattr(chunks, "__aiter__"):
+        chunks = await chunks  # `async def stream(...) -> AsyncIterator`
     try:
         finish = await _read(chat, asm, iteration, chunks)
     finally:
         await _close(chunks)
-        del chat.doing["model"]
     if finish is None:
         raise ModelError(
             "the model's stream ended without Finish, so its answer may be cut off; "
             "an adapter yields Finish(...) last"
         )
-    if asm.kind is not None:
-        await _end_part(chat, asm, PartEndChunk(asm.kind))
+    await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
         spent.append(finish.usage)
@@ -150,33 +147,25 @@ async def _read(
     """Take all chunks. The middle of this loop is the hot path: one event per text chunk."""
     finish: Finish | None = None
     view, outlet, live = chat.view, chat.outlet, chat.live
-    chat_id, path, buffer = chat.chat_id, outlet.path, outlet.buffer
+    chat_id, path, items = chat.chat_id, outlet.path, outlet.items
+    number, put, streamed = outlet.number, outlet.put, outlet.buffer is not None
     async for chunk in chunks:
         if chat.broken:
             chat.check()
-        if type(chunk) is TextChunk and asm.kind == "text" and not view.onDelta and finish is None:
+        if type(chunk) is TextChunk and asm.hot and not view.onDelta and finish is None:
             text = chunk.text
-            if not text:
-                continue
             if not text.isascii():
                 text = clean_text(text)
+            elif not text:
+                continue
             asm.text.append(text)
             if not live:
                 continue
-            if buffer is not None and buffer.full:
+            if len(items) >= SIZE:
                 await outlet.room()
-            if buffer is not None or outlet.heard:
-                outlet.put(
-                    TextDelta(
-                        chat_id=chat_id,
-                        seq=outlet.number(),
-                        path=path,
-                        iteration=iteration,
-                        text=text,
-                    )
-                )
-            else:
-                outlet.number()
+            seq = number()
+            if streamed or outlet.heard:
+                put(TextDelta(chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text))
         elif finish is not None:
             raise ModelError(f"the model sent a {type(chunk).__name__} after its Finish")
         elif isinstance(chunk, Finish):
@@ -205,28 +194,30 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
         if not chunk.text:
             return
         kind: PartKind = "text" if isinstance(chunk, TextChunk) else "reasoning"
-        if asm.kind is not None and asm.kind != kind:
-            await _end_part(chat, asm, PartEndChunk(asm.kind))
-        if asm.kind is None:
-            asm.open(kind)
+        if asm.source != kind:
+            await _end_source(chat, asm)
+            asm.source = kind
         if chat.view.onDelta:
             for delta in await _through(chat, chunk):
                 await _say(chat, asm, delta)
         else:
             await _say(chat, asm, chunk)
     elif isinstance(chunk, PartEndChunk):
-        if asm.kind != chunk.part:
-            if asm.kind is not None:
-                await _end_part(chat, asm, PartEndChunk(asm.kind))
-            asm.open(chunk.part)  # a part without text: reasoning that is only a signature
+        if asm.source != chunk.part:
+            await _end_source(chat, asm)  # a part without text: reasoning that is only signed
         await _end_part(chat, asm, chunk)
     elif isinstance(chunk, ToolCallChunk):
-        if asm.kind is not None:
-            await _end_part(chat, asm, PartEndChunk(asm.kind))
-        call = asm.call(chunk)
-        await _show_call(chat, asm, chunk.replace(id=call.id, name=call.name))
+        await _end_source(chat, asm)
+        id, name = asm.call(chunk)
+        await _show_call(chat, chunk, id, name)
     else:
         raise ModelError(f"the model sent a {type(chunk).__name__}, which is no chunk")
+
+
+async def _end_source(chat: Chat, asm: Assembly) -> None:
+    """The model goes on to something else: what it was sending is complete."""
+    if asm.source is not None:
+        await _end_part(chat, asm, PartEndChunk(asm.source))
 
 
 async def _through(chat: Chat, delta: Delta) -> Any:
@@ -236,46 +227,48 @@ async def _through(chat: Chat, delta: Delta) -> Any:
 
 async def _say(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
     """Keep and show a piece of text."""
-    text = clean_text(delta.text)
-    if not text:
-        return
     kind: PartKind = "text" if isinstance(delta, TextChunk) else "reasoning"
-    if asm.kind != kind:  # a hook turned one into the other
+    if asm.kind != kind:  # a new part, or a hook turned one kind into the other
         await _finish_part(chat, asm, None)
         asm.open(kind)
-    asm.text.append(text)
-    if chat.live:
+    text = asm.add(clean_text(delta.text))
+    if text and chat.live:
         chat.shown = True
         event = TextDelta if kind == "text" else ReasoningDelta
         await chat.publish(event, iteration=chat.iteration, text=text)
 
 
 async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
-    """The open part is complete: hooks may let go what they held back."""
+    """What the model was sending is complete: hooks may let go what they held back."""
+    asm.source = None
     if chat.view.onDelta:
         for delta in await _through(chat, end):
             if not isinstance(delta, PartEndChunk):
                 await _say(chat, asm, delta)
+    if asm.kind is None and end.meta:
+        asm.open(end.part)
     await _finish_part(chat, asm, end.meta)
 
 
 async def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None:
-    kind, said = asm.kind, bool(asm.text)
+    kind, shown = asm.kind, asm.shown
     asm.close(meta)
-    if said and chat.live and kind is not None:
+    if shown and chat.live and kind is not None:
         await chat.publish(PartEnd, iteration=chat.iteration, part=kind)
 
 
-async def _show_call(chat: Chat, asm: Assembly, chunk: ToolCallChunk) -> None:
+async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
     """Show a piece of a call, unless a hook hides it."""
-    if chat.view.onDelta and not await _through(chat, chunk):
+    if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
+        chat.hidden.add(id)
         return
     if chat.live:
+        chat.shown = True
         await chat.publish(
             ToolCallDelta,
             iteration=chat.iteration,
             index=chunk.index,
-            call_id=chunk.id,
-            name=chunk.name,
+            call_id=id,
+            name=name,
             arguments=chunk.arguments,
         )

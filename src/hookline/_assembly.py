@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hookline._errors import ModelError
+from hookline._json import BadArguments, clean_text, parse_arguments
 from hookline._messages import ModelPart, Reasoning, Text, ToolCall
 from hookline._model import Finish, ModelResponse, ToolCallChunk
-from hookline._schema import BadArguments, parse_arguments
 
 PartKind = Literal["text", "reasoning"]
 
@@ -30,50 +30,83 @@ class _Call:
 class Assembly:
     """One answer in the making. `taken` holds the call ids that this chat has used."""
 
-    __slots__ = ("_calls", "_limit", "_mine", "_prefix", "_taken", "kind", "parts", "text")
+    __slots__ = (
+        "_calls",
+        "_chat_id",
+        "_iteration",
+        "_limit",
+        "_mine",
+        "_taken",
+        "hot",
+        "kind",
+        "parts",
+        "shown",
+        "source",
+        "text",
+    )
 
-    def __init__(self, taken: set[str], prefix: str, limit: int) -> None:
+    def __init__(self, taken: set[str], chat_id: str, iteration: int, limit: int) -> None:
         self._taken = taken
         self._mine: list[str] = []  # the ids that this answer took
-        self._prefix = prefix
+        self._chat_id = chat_id
+        self._iteration = iteration
         self._limit = limit
         self._calls: dict[int, _Call] = {}
         self.parts: list[Any] = []
-        self.kind: PartKind | None = None  # of the part that is open
+        self.source: PartKind | None = None  # what the model is sending
+        self.kind: PartKind | None = None  # what hooks made of it: the part that is written
         self.text: list[str] = []  # its pieces
+        self.shown = False  # it is not blank: its pieces are shown as they come
+        self.hot = False  # text that hooks have not changed, and shown: the fast way
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
         self.kind = kind
-        self.text = []
+
+    def add(self, text: str) -> str:
+        """Keep a piece of the open part; gives what there is to show of it.
+
+        Blank text is no text, so the blank beginning of a part waits for what follows.
+        """
+        self.text.append(text)
+        if self.shown:
+            return text
+        whole = "".join(self.text)
+        if not whole.strip():
+            return ""
+        self.shown = True
+        self.hot = self.kind == "text" == self.source
+        return whole
 
     def close(self, meta: dict[str, Any] | None = None) -> None:
         """The open part is complete. Blank text is no part; reasoning with `meta` is one."""
         kind, self.kind = self.kind, None
         text = "".join(self.text)
         self.text = []
+        self.shown = self.hot = False
         if kind == "text" and text.strip():
             self.parts.append(Text(text))
         elif kind == "reasoning" and (meta or text.strip()):
             self.parts.append(Reasoning(text, meta))
 
-    def call(self, chunk: ToolCallChunk) -> _Call:
-        """Take more of a call."""
+    def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
+        """Take more of a call; gives its id and name."""
         call = self._calls.get(chunk.index)
         if call is None:
             if not chunk.name:
                 raise ModelError(f"the first chunk of call {chunk.index} has no name: {chunk!r}")
-            call = _Call(chunk.index, self._unique(chunk.id, chunk.index), chunk.name)
+            id = self._unique(chunk.id and clean_text(chunk.id), chunk.index)
+            call = _Call(chunk.index, id, clean_text(chunk.name))
             self._calls[chunk.index] = call
             self.parts.append(call)
         if chunk.arguments and call.size <= self._limit:
             call.text.append(chunk.arguments)
             call.size += len(chunk.arguments)
-        return call
+        return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
         taken = self._taken
-        base = id or f"{self._prefix}.{index}"
+        base = id or made_id(self._chat_id, self._iteration, index)
         found, n = base, 1
         while found in taken:
             n += 1
@@ -132,6 +165,11 @@ class Assembly:
         return tuple(part for part in self.parts if isinstance(part, (Text, Reasoning)))
 
 
+def made_id(chat_id: str, iteration: int, index: int) -> str:
+    """The id of a call that came without one."""
+    return f"call_{chat_id[:8]}_{iteration}.{index}"
+
+
 def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history keeps them: no blank text, and of bad arguments only `{}`."""
     for part in parts:
@@ -151,14 +189,14 @@ def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
 
 
 def unique_calls(
-    response: ModelResponse, before: ModelResponse, taken: set[str], prefix: str
+    response: ModelResponse, before: ModelResponse, taken: set[str], chat_id: str, iteration: int
 ) -> ModelResponse:
     """A response that hooks changed, with call ids that this chat has not used otherwise."""
     free = {call.id for call in before.calls}
     parts: list[ModelPart] = []
     for index, part in enumerate(response.parts):
         if type(part) is ToolCall:
-            base = part.id or f"{prefix}.{index}"
+            base = part.id or made_id(chat_id, iteration, index)
             found, n = base, 1
             while found in taken and found not in free:
                 n += 1

@@ -119,6 +119,10 @@ class HookBus(Generic[DepsT]):
         for view in list(self._views):
             view.refresh(name)
 
+    def all_hooks(self) -> list[Hook]:
+        """Every registration."""
+        return [hook for hooks in self._hooks.values() for hook in hooks]
+
     def used(self) -> tuple[str, ...]:
         """The points that have had a hook."""
         return tuple(self._hooks)

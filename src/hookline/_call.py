@@ -35,6 +35,7 @@ class Call:
         "final",
         "id",
         "message",
+        "offered",
         "outcome",
         "pending",
         "place",
@@ -53,6 +54,7 @@ class Call:
         self.place = place
         self.tool: AnyTool | None = None
         self.scope: Scope | None = None
+        self.offered = False  # by this step's final request
         self.ask: Ask | None = None
         self.request: ApprovalRequest | None = None
         self.decided = False  # the request was answered

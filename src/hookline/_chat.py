@@ -13,12 +13,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from hookline._assembly import Assembly
+from hookline._assembly import Assembly, kept
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import Conduct, Watch, intercept, notify
 from hookline._conversation import Conversation, PendingStep, Store
 from hookline._deadline import Deadlines
-from hookline._events import MessageAdded, PartEnd, ReasoningDelta, ResponseReset, Status, TextDelta
+from hookline._events import (
+    MessageAdded,
+    PartEnd,
+    ReasoningDelta,
+    ResponseReset,
+    Status,
+    TextDelta,
+    ToolCallDelta,
+)
+from hookline._json import clean_text, json_text, to_json_data
 from hookline._log import logger
 from hookline._messages import (
     NO_USAGE,
@@ -30,17 +39,17 @@ from hookline._messages import (
     ModelPart,
     Reasoning,
     Text,
+    ToolCall,
     ToolMessage,
     Usage,
     UserMessage,
 )
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome, Response
-from hookline._outlet import Buffer, Outlet
+from hookline._outlet import SIZE, Buffer, Outlet
 from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import LOCAL, MESSAGE, Effects, Json, Runtime
-from hookline._schema import clean_text, to_json_data
 from hookline._scopes import Scopes
 from hookline._tools import AnyTool
 
@@ -107,6 +116,7 @@ class Chat:
     __slots__ = (
         "__weakref__",
         "agent_name",
+        "answer",
         "assembly",
         "attempt",
         "base_tools",
@@ -123,6 +133,7 @@ class Chat:
         "error",
         "fatal",
         "finish_reason",
+        "hidden",
         "interrupt",
         "interrupted",
         "iteration",
@@ -143,11 +154,12 @@ class Chat:
         "shown",
         "started",
         "state",
-        "taken",
+        "steps",
         "task",
         "thrown",
         "usage",
         "view",
+        "writes",
         "written",
     )
 
@@ -180,7 +192,10 @@ class Chat:
         self.written = 0  # messages committed by this chat
         self.messages: list[Message] = []
         self.usage = NO_USAGE
-        self.taken: set[str] = set()  # call ids in use
+        self.hidden: set[str] = set()  # calls whose deltas a hook has hidden
+        self.steps = 0  # steps that have begun
+        self.answer: AssistantMessage | None = None  # the last one, if it said anything
+        self.writes = 0
         self.continuations = 0
         self.resumes: str | None = None
         self.started = 0.0
@@ -219,9 +234,9 @@ class Chat:
         return watcher(self.view, self.run) if self.view.onHook else None
 
     @property
-    def call_prefix(self) -> str:
-        """What ids of calls begin with that came without one."""
-        return f"call_{self.chat_id[:8]}_{self.iteration}"
+    def taken(self) -> set[str]:
+        """The call ids that this conversation has used."""
+        return self.conversation.call_ids
 
     # ── ending early ────────────────────────────────────────────────────────────────────────
 
@@ -252,13 +267,12 @@ class Chat:
     async def publish(self, kind: Callable[..., Any], **fields: Any) -> None:
         """Put one event out, after waiting for room."""
         outlet = self.outlet
-        if not outlet.heard:
-            outlet.number()
-            return
-        buffer = outlet.buffer
-        if buffer is not None and buffer.full:
+        if len(outlet.items) >= SIZE:
             await outlet.room()
-        outlet.put(kind(chat_id=self.chat_id, seq=outlet.number(), path=outlet.path, **fields))
+        root = outlet.root
+        seq = root.seq = root.seq + 1
+        if outlet.buffer is not None or outlet.heard:
+            outlet.put(kind(chat_id=self.chat_id, seq=seq, path=outlet.path, **fields))
 
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
@@ -281,27 +295,35 @@ class Chat:
     async def commit(self, message: Message, streamed: tuple[ModelPart, ...] | None = None) -> Any:
         """Write a message: preMessage, the commit, the event, onMessage.
 
-        `streamed`: what of an answer was shown so far; shown and stored are made the same.
+        `streamed`: what of an answer was shown so far; shown and stored are made the same. An
+        answer that hooks have emptied is not written.
         """
         key = (MESSAGE, self.written)
         self.written += 1
-        count = self.written
+        writes = self.writes
         done = await self.runtime.step(key, partial(self._write, message, streamed), _MESSAGE)
-        if len(self.messages) < count:  # replayed: nothing ran, so nothing was written
+        if self.writes == writes:  # replayed: nothing ran, so nothing was written
             self._append(done)
         return done
 
     async def _write(self, message: Message, streamed: tuple[ModelPart, ...] | None) -> Message:
+        self.writes += 1
         if not message.id:
-            message = message.replace(id=f"{self.chat_id}.{len(self.messages)}")
+            message = message.replace(id=self.next_id())
         view = self.view
         if view.preMessage:
             ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
             ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
             message = ctx.message
         message = cleaned(message)
-        if streamed is not None and type(message) is AssistantMessage:
-            await self.agree(message.parts, streamed)
+        if type(message) is AssistantMessage and streamed is not None:
+            parts = kept(message.parts)
+            if parts is not message.parts:
+                message = message.replace(parts=parts)
+            if parts is not streamed or not self.live:
+                await self.agree(parts, streamed)
+            if not parts:
+                return message
         self._append(message)
         await self.publish(MessageAdded, message=message)
         if view.onMessage:
@@ -311,23 +333,53 @@ class Chat:
     def write_plain(self, message: Message) -> None:
         """Write a message past the hooks: for what must stand when they fail."""
         self.written += 1
-        self._append(message.replace(id=f"{self.chat_id}.{len(self.messages)}"))
+        self._append(message)
+
+    def next_id(self) -> str:
+        """The id of the message that is written next."""
+        return f"{self.chat_id}.{len(self.messages)}"
 
     def _append(self, message: Message) -> None:
+        if type(message) is AssistantMessage:
+            self.assembly = None  # the answer is in history: nothing of it is partial any more
+            self.shown = False
+            if not message.parts:
+                return
         self.conversation.commit(message)
         self.messages.append(message)
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
         """Make what is shown the same as what is stored."""
-        if self.live and (final is streamed or _said(final) == _said(streamed)):
+        if self.live and said(final) == said(streamed):
             return
-        if self.live and self.shown:
+        if self.live:
+            await self.take_back()
+        for index, part in enumerate(final):
+            if isinstance(part, ToolCall):
+                if not self.live and part.id not in self.hidden:
+                    await self._show_call(index, part)
+                continue
+            if isinstance(part, Text) or part.text.strip():
+                kind = TextDelta if isinstance(part, Text) else ReasoningDelta
+                await self.publish(kind, iteration=self.iteration, text=part.text)
+                name = "text" if isinstance(part, Text) else "reasoning"
+                await self.publish(PartEnd, iteration=self.iteration, part=name)
+
+    async def _show_call(self, index: int, call: ToolCall) -> None:
+        await self.publish(
+            ToolCallDelta,
+            iteration=self.iteration,
+            index=index,
+            call_id=call.id,
+            name=call.name,
+            arguments=json_text(call.arguments),
+        )
+
+    async def take_back(self) -> None:
+        """What was shown since the last message is not what will be stored."""
+        if self.shown:
+            self.shown = False
             await self.publish(ResponseReset, iteration=self.iteration)
-        for part in _said(final):
-            kind = TextDelta if type(part) is Text else ReasoningDelta
-            await self.publish(kind, iteration=self.iteration, text=part.text)
-            name = "text" if type(part) is Text else "reasoning"
-            await self.publish(PartEnd, iteration=self.iteration, part=name)
 
     # ── for a durable runtime ───────────────────────────────────────────────────────────────
 
@@ -364,7 +416,8 @@ class Chat:
             self.usage = usage if self.usage is NO_USAGE else self.usage + usage
 
 
-def _said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:
+def said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:
+    """What of an answer is shown: text and reasoning that are not blank."""
     return [part for part in parts if isinstance(part, (Text, Reasoning)) and part.text.strip()]
 
 
@@ -373,13 +426,14 @@ def cleaned(message: Message) -> Message:
     if isinstance(message, ToolMessage):
         text = message.text
         return message if text.isascii() else message.replace(text=clean_text(text))
-    parts: list[Any] = []
-    changed = False
     for part in message.parts:
         if isinstance(part, (Text, Reasoning)) and not part.text.isascii():
-            text = clean_text(part.text)
-            if text is not part.text:
-                part = part.replace(text=text)
-                changed = True
+            break
+    else:
+        return message
+    parts: list[Any] = []
+    for part in message.parts:
+        if isinstance(part, (Text, Reasoning)):
+            part = part.replace(text=clean_text(part.text))
         parts.append(part)
-    return message.replace(parts=tuple(parts)) if changed else message
+    return message.replace(parts=tuple(parts))

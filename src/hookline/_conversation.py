@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from hookline._errors import ConversationBusyError, UsageError
 from hookline._history import check_history, in_call_order
-from hookline._messages import Data, History, Message
+from hookline._messages import AssistantMessage, Data, History, Message
 from hookline._model import Settings
 from hookline._outcomes import ApprovalRequest, Stop
 
@@ -62,6 +62,7 @@ class Conversation:
         items = list(messages)
         check_history(items, open_end=pending is not None)
         self._items = items
+        self.call_ids = {c.id for m in items if isinstance(m, AssistantMessage) for c in m.calls}
         self._snapshot = None
         self._in_order: tuple[Message, ...] | None = None
         self._disordered = False

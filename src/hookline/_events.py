@@ -117,7 +117,7 @@ class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):
 
 
 class ResponseReset(Event, frozen=True, kw_only=True, tag="response_reset"):
-    """Forget the text and reasoning of this step: what follows replaces it."""
+    """Forget what was shown of this step's answer since the last MessageAdded: more follows."""
 
     iteration: int
 

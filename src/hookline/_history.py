@@ -104,12 +104,11 @@ def repair_history(messages: Sequence[Message]) -> Repair:
     for index, message in kept:
         out.append(message)
         if isinstance(message, AssistantMessage):
+            out.extend(results[index].values())
             for call in message.calls:
-                result = results[index].get(call.id)
-                if result is None:
+                if call.id not in results[index]:
                     actions.append(f"call {call.id!r} of {call.name!r}: result written")
-                    result = interrupted(call)
-                out.append(result)
+                    out.append(interrupted(call))
     return Repair(messages=tuple(out), actions=tuple(actions))
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from hookline._chain import Alone
 from hookline._chat import Chat
+from hookline._ending import Ending, end
 from hookline._errors import ChatAbortedError, HooklineError, ModelError, StreamInterruptedError
 from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._log import log_throw, logger
-from hookline._loop import Ending, end, run
+from hookline._loop import run
 from hookline._outcomes import ErrorInfo, Response
 from hookline._outlet import Buffer
 
@@ -30,6 +31,7 @@ class Owner:
         "__weakref__",
         "_asked",
         "_cancels",
+        "_entered",
         "_outside",
         "_rescuer",
         "_superseded",
@@ -55,6 +57,7 @@ class Owner:
         self.error: BaseException | None = None  # what reaches the caller
         self.interrupted = False  # a third party cancelled the task
         self._asked = False  # an abort wants the task cancelled
+        self._entered = False  # the task has begun to run
         self._cancels = 0  # cancellations that are ours
         self._outside = False  # cancellations that are not
         self._superseded = False  # the task is stuck and was left behind
@@ -69,10 +72,20 @@ class Owner:
         chat.report_later = self._report_later
         self.loop = asyncio.get_running_loop()
         self.task = self.loop.create_task(self._main(), context=context)
+        self.task.add_done_callback(self._never_entered)
+
+    def _never_entered(self, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs nothing: this settles it."""
+        if not self._entered:
+            self._outside = True
+            self.error = asyncio.CancelledError()
+            self._settle()
 
     async def _main(self) -> None:
         chat = self.chat
+        self._entered = True
         try:
+            chat.check()
             self.response = await run(chat, self)
         except (Exception, asyncio.CancelledError) as exc:
             self.error = exc
@@ -174,8 +187,8 @@ class Owner:
             self.loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if self.task.done() or self.chat.outcome is not None:
-            return
+        if self.task.done() or not self._entered or self.chat.outcome is not None:
+            return  # what has not been entered looks before it begins
         self._cancels += 1
         self.task.cancel()
         self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
@@ -186,7 +199,7 @@ class Owner:
         if chat.outcome is not None or self.ended:
             return
         self._superseded = True
-        what = ", ".join(chat.doing.values()) or "a hook"
+        what = ", ".join(f"tool {name!r}" for name in chat.doing.values()) or "a hook"
         logger.warning(
             "chat %s: %s ignored its cancellation for %g s and is left behind",
             chat.chat_id,
@@ -209,7 +222,7 @@ class Owner:
             await self._into_parent(terminal)
         self._settle()
 
-    def _report_later(self, what: str, ended: Callable[[], bool]) -> None:
+    def _report_later(self, name: str, ended: Callable[[], bool]) -> None:
         """Name a thread that still runs after the grace period."""
 
         def report() -> None:
@@ -217,7 +230,7 @@ class Owner:
                 logger.warning(
                     "chat %s: %s ignored its cancellation for %g s; its thread is left behind",
                     self.chat.chat_id,
-                    what,
+                    f"tool {name!r}",
                     self.chat.config.limits.grace,
                 )
 

@@ -22,6 +22,7 @@ class Hook:
 
     __slots__ = (
         "alive",
+        "definition",
         "fn",
         "head",
         "id",
@@ -60,6 +61,7 @@ class Hook:
         self.origin = origin
         self.id: str | None = None
         self.required = False
+        self.definition: HookDef | None = None
         self.alive = True
         self.is_async = is_async_callable(fn)
 
@@ -226,7 +228,7 @@ def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> l
         if isinstance(each, HookDef):
             options: dict[str, Any] = {"origin": origin, **each.options}
             hook = make_hook(each.point, each.fn, **options)
-            hook.id, hook.required = each.id, each.required
+            hook.id, hook.required, hook.definition = each.id, each.required, each
             made.append(hook)
         else:
             made.extend(expand(each, known, origin))

@@ -80,7 +80,9 @@ async def build(chat: Chat, start: Opening) -> ModelRequest:
             tool for tool in start.tools if tool.name in on or scopes.find(tool.name) is None
         )
     sections = scopes.sections()
-    system = start.system if start.system is not None else await system_text(chat)
+    system = start.system if start.system is not None else config.system
+    if system is not None and not isinstance(system, str):
+        system = await system_text(chat)
     if sections.system:
         system = f"{system}\n\n{sections.system}" if system else sections.system
     messages: Sequence[Message] = chat.conversation.for_request()

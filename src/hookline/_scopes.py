@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from hookline._errors import ScopeError
+from hookline._json import NotJson, json_text, to_json_data
 from hookline._log import log_throw
-from hookline._schema import NotJson, json_text, to_json_data
 from hookline._tools import AnyTool, ToolLike, as_tool
 
 

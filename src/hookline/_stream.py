@@ -34,6 +34,7 @@ class ChatStream:
         self._make = make
         self._context: Context | None = copy_context()
         self._owner: Owner | None = None
+        self._buffer = Buffer()
         self._closed = False
         self._told_end = False
         self._aborted_here = False
@@ -49,30 +50,35 @@ class ChatStream:
         owner = self._owner
         if owner is None:
             owner = self._start()
-        buffer = owner.buffer
-        assert buffer is not None
-        while True:
-            event = buffer.take()
-            if event is not None:
-                return event
+        buffer = self._buffer
+        items = buffer.items
+        while not items:
             if buffer.ended:
                 return self._last(owner)
             if self._closed:
                 raise StopAsyncIteration
             if asyncio.get_running_loop() is not owner.loop:
                 raise StreamStateError("a stream is read in the event loop that began it")
+            if buffer.reader is not None:
+                raise StreamStateError(
+                    "a stream has one reader, and another task is reading it; "
+                    "use agent.subscribe() for further ones"
+                )
+            reader = buffer.reader = owner.loop.create_future()
             try:
-                await buffer.wait()
-            except StreamStateError:
-                raise
+                await reader
             except BaseException:
+                buffer.reader = None
                 await self._leave(owner, "cancelled")
                 raise
+        event = items.popleft()
+        if buffer.writers is not None:
+            buffer.admit()
+        return event
 
     def _start(self) -> Owner:
         context, self._context = self._context, None
-        buffer = Buffer()
-        owner = self._owner = self._make(buffer)
+        owner = self._owner = self._make(self._buffer)
         owner.start(context)
         return owner
 
@@ -122,8 +128,7 @@ class ChatStream:
 
     async def _leave(self, owner: Owner, reason: str) -> None:
         self._closed = True
-        if owner.buffer is not None:
-            owner.buffer.leave()
+        self._buffer.leave()
         if not owner.ended:
             owner.chat.abort(reason)
             if asyncio.current_task() is not owner.task:
@@ -144,7 +149,7 @@ class ChatStream:
         owner = getattr(self, "_owner", None)
         if owner is None or owner.ended or owner.loop.is_closed():
             return
-        buffer, chat = owner.buffer, owner.chat
+        buffer, chat = self._buffer, owner.chat
 
         def collected() -> None:
             buffer.leave()

@@ -1,0 +1,156 @@
+"""How a chat ends: its response so far, and what is left to do once the outcome is decided.
+
+The ending is a queue of acts: first the step that was broken off is closed, then each observer of
+the outcome is told, then each of onChatEnd. Whoever carries it out takes one act at a time, so that
+another can go on where one was cut off; no act raises, except that a throw in onChatDone is kept
+for the caller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from hookline._chain import call, excuse
+from hookline._chat import Chat
+from hookline._dispatch import Step
+from hookline._errors import ChatAbortedError
+from hookline._log import log_throw
+from hookline._messages import AssistantMessage, ToolCall, ToolMessage
+from hookline._outcomes import Response
+from hookline._points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
+from hookline._registration import Hook
+from hookline._runtime import END_CHAT, NOTHING, OUTCOME
+
+Ending = deque[Callable[[], Awaitable[None]]]
+
+
+def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
+    """What the chat has come to so far: the text is that of its last answer."""
+    answer = chat.answer
+    if text is None:
+        text = answer.text if answer is not None else ""
+    return Response(
+        chat_id=chat.chat_id,
+        text=text,
+        reasoning=answer.reasoning if answer is not None else "",
+        messages=tuple(chat.messages),
+        usage=chat.usage,
+        finish_reason=chat.finish_reason,
+        stop_reason=stop_reason,
+        pending=chat.conversation.pending if stop_reason == "approval" else (),
+        steps=chat.steps,
+    )
+
+
+def end(chat: Chat) -> Ending:
+    """What is left to do once the outcome is decided."""
+    ending: Ending = deque()
+    if chat.outcome != "done":
+        ending.append(partial(_close, chat))
+    view = chat.view
+    outcome = {"done": view.onChatDone, "aborted": view.onChatAbort, "error": view.onChatError}
+    for place, hook in enumerate(outcome[chat.outcome or "error"]):
+        ending.append(partial(_observe, chat, hook, (OUTCOME, place)))
+    for place, hook in enumerate(view.onChatEnd):
+        ending.append(partial(_observe, chat, hook, (END_CHAT, place)))
+    return ending
+
+
+async def _close(chat: Chat) -> None:
+    """Keep what there is of the step that was broken off."""
+    try:
+        await _keep_partial(chat)
+        step = _open_step(chat)
+        if step is not None:
+            try:
+                await step.close()
+            finally:
+                step.close_now()
+    finally:
+        if isinstance(chat.error, ChatAbortedError):
+            chat.error.partial = tuple(chat.messages)
+
+
+async def _keep_partial(chat: Chat) -> None:
+    """A text that was shown and cut off is kept and marked; one that nobody saw is not."""
+    assembly, chat.assembly = chat.assembly, None
+    if assembly is None or not chat.live:
+        return
+    parts = assembly.partial()
+    if not parts:
+        return
+    message = AssistantMessage(id=chat.next_id(), parts=parts, partial=True)
+    try:
+        await chat.commit(message, parts)
+    except Exception as exc:
+        log_throw("a hook raised while a partial answer was kept", exc)
+        await chat.take_back()
+
+
+def _open_step(chat: Chat) -> Step | None:
+    """The step whose calls have no results: being made, or not yet begun."""
+    if chat.open_step is not None:
+        found: Step = chat.open_step
+        return found
+    calls = _unanswered(chat)
+    if not calls or chat.conversation.pending_step is not None:
+        return None
+    return Step(chat, chat.iteration, calls, None)
+
+
+def _unanswered(chat: Chat) -> list[ToolCall]:
+    answered: set[str] = set()
+    for message in reversed(chat.messages):
+        if isinstance(message, ToolMessage):
+            answered.add(message.call_id)
+        elif isinstance(message, AssistantMessage):
+            return [each for each in message.calls if each.id not in answered]
+        else:
+            break
+    return []
+
+
+async def _observe(chat: Chat, hook: Hook, key: tuple[str, int]) -> None:
+    if hook.alive:
+        await chat.runtime.step(key, partial(_tell, chat, hook), NOTHING)
+
+
+async def _tell(chat: Chat, hook: Hook) -> None:
+    """Tell one observer how the chat ended. Only a throw in onChatDone is ever raised."""
+    try:
+        await call(hook, _outcome_ctx(chat, hook.head.name), chat.conduct)
+    except Exception as exc:
+        if hook.head.name != "onChatDone":
+            log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
+            return
+        try:
+            excuse(hook, exc)
+        except Exception as raised:
+            if chat.thrown is None:
+                chat.thrown = raised
+            else:
+                log_throw(f"hook {hook.name!r} at onChatDone raised too", raised)
+
+
+def _outcome_ctx(chat: Chat, point: str) -> Any:
+    run = chat.run
+    if point == "onChatDone":
+        assert chat.response is not None
+        return OnChatDone(run=run, response=chat.response)
+    if point == "onChatAbort":
+        return OnChatAbort(run=run, reason=chat.reason, partial=tuple(chat.messages))
+    if point == "onChatError":
+        assert chat.error is not None
+        return OnChatError(run=run, error=chat.error)
+    assert chat.outcome is not None
+    return OnChatEnd(
+        run=run,
+        outcome=chat.outcome,
+        response=chat.response if chat.outcome == "done" else None,
+        error=chat.error if chat.outcome == "error" else None,
+        usage=chat.usage,
+        duration=max(0.0, chat.runtime.now() - chat.started),
+    )

@@ -1,0 +1,83 @@
+"""A step that waited for approvals, in a later chat: gone on with, or denied."""
+
+from __future__ import annotations
+
+from hookline._approval import act_on
+from hookline._chat import Chat
+from hookline._conversation import PendingStep
+from hookline._dispatch import STOPPED, Step
+from hookline._messages import AssistantMessage, ToolMessage
+from hookline._model import ModelResponse
+from hookline._outcomes import Deny
+from hookline._request import AS_IT_IS, Opening, OpeningReturns, build, lookup
+from hookline._steps import StepEnd, run_calls
+
+
+async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEnd]:
+    """Go on with a step whose approvals were answered."""
+    tools = OpeningReturns(chat).tools(pending.tools)
+    begin = Opening(system=pending.system, tools=tools, settings=pending.settings)
+    chat.continuations = pending.continuations
+    chat.steps = pending.iteration + 1
+    step = await _reopen(chat, pending, begin)
+    chat.conversation.wait(None)  # an answer counts once, whatever happens now
+    answers = chat.task.answers or {}
+    for call in step.calls:
+        if call.request is not None and call.request.id in answers:
+            await act_on(chat, step.iteration, call, answers[call.request.id])
+    message = _asked(chat)
+    response = ModelResponse(
+        parts=message.parts,
+        finish_reason=message.finish_reason or "tool_calls",
+        usage=message.usage,
+        model=message.model,
+        meta=message.meta,
+    )
+    return begin, await run_calls(chat, step, response, begin)
+
+
+async def deny_step(chat: Chat, pending: PendingStep) -> None:
+    """A new chat on the conversation: what waited is denied."""
+    step = await _reopen(chat, pending, AS_IT_IS)
+    chat.conversation.wait(None)
+    for call in step.calls:
+        if call.request is not None:
+            deny = Deny("the user went on without answering")
+            await act_on(chat, step.iteration, call, deny)
+        elif call.message is None:
+            call.set(STOPPED, "stopped")
+            call.final = True
+    await step.run()
+
+
+def _asked(chat: Chat) -> AssistantMessage:
+    """The message whose calls wait."""
+    return next(m for m in reversed(chat.history) if isinstance(m, AssistantMessage))
+
+
+async def _reopen(chat: Chat, pending: PendingStep, begin: Opening) -> Step:
+    """The step as it was left, with what is known of its calls."""
+    chat.iteration = pending.iteration
+    request = await build(chat, begin)
+    offered = set(pending.offered)
+    request = request.replace(tools=tuple(t for t in request.tools if t.name in offered))
+    step = Step(chat, pending.iteration, _asked(chat).calls, request)
+    step.stop = pending.stop
+    results: dict[str, ToolMessage] = {}
+    for message in reversed(chat.history):
+        if not isinstance(message, ToolMessage):
+            break
+        results[message.call_id] = message
+    requests = {request.call.id: request for request in pending.requests}
+    for call in step.calls:
+        call.message = results.get(call.id)
+        if call.message is not None:
+            call.earlier = call.announced = call.reported = True
+        elif call.id in requests:
+            call.request = requests[call.id]
+            call.call = call.request.call
+            call.announced = call.pending = True
+            found = lookup(chat, request, call.call.name)
+            if found is not None:
+                call.tool, call.scope, call.offered = found
+    return step

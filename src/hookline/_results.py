@@ -1,0 +1,98 @@
+"""A call's result on its way to history: its hooks, the event, the message.
+
+A result goes through one chain; a conversion there ends it and the value goes once through the
+whole other one. What a hook that failed was given is not kept: it may have been the redactor.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from hookline._call import Call
+from hookline._chain import intercept
+from hookline._chat import Chat
+from hookline._errors import HookReturnError
+from hookline._messages import CallOutcome
+from hookline._outcomes import CallResult, Stop, ToolError, ToolResult
+from hookline._points import OnToolCallError, OnToolCallResult
+from hookline._runtime import RESULT, Json
+from hookline._values import as_data, bounded
+
+WITHHELD: Final = ToolError("the call ran; its result is withheld", type="Withheld")
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call's result is once its hooks have seen it."""
+
+    result: ToolResult | ToolError
+    outcome: CallOutcome
+    stop: Stop | None = None
+
+
+_SETTLED: Json[Settled] = Json(Settled)
+
+
+async def settle(chat: Chat, iteration: int, call: Call) -> None:
+    """The result's way through its hooks; afterwards it is final."""
+    view = chat.view
+    if not (view.onToolCallResult or view.onToolCallError):
+        call.final = True
+        return
+    key = (RESULT, iteration, call.id)
+    try:
+        settled = await chat.runtime.step(key, partial(_chains, chat, call), _SETTLED)
+    except BaseException:
+        call.set(WITHHELD, "error" if call.outcome == "ok" else call.outcome)
+        call.final = True
+        raise
+    call.stop = call.stop or settled.stop
+    call.set(bounded(settled.result, chat.config.limits.output_bytes), settled.outcome)
+    call.final = True
+
+
+async def _chains(chat: Chat, call: Call) -> Settled:
+    result, outcome = call.result, call.outcome
+    stop: Stop | None = None
+    converted = False
+    while True:
+        assert result is not None
+        if isinstance(result, ToolError):
+            result, end, stops = await _errors(chat, call, result)
+            stop = stop or (stops[0] if stops else None)
+        else:
+            result, end = await _goods(chat, call, result)
+        if end is None:
+            return Settled(result=result, outcome=outcome, stop=stop)
+        if converted:
+            raise HookReturnError(
+                "onToolCallResult or onToolCallError", "(chain)", end, "no conversion back"
+            )
+        converted = True
+        result = as_data(end) if isinstance(end, ToolResult) else end
+        outcome = "ok" if isinstance(result, ToolResult) else "error"
+
+
+async def _errors(chat: Chat, call: Call, error: ToolError) -> tuple[CallResult, Any, list[Any]]:
+    ctx: OnToolCallError[Any] = OnToolCallError(
+        run=call.run_of(chat), call=call.call, tool=call.tool, scope=call.scope, error=error
+    )
+    name = call.call.name
+    last, end, stops = await intercept(chat.view.onToolCallError, ctx, chat, tool=name)
+    return last.error, end, stops
+
+
+async def _goods(chat: Chat, call: Call, result: ToolResult) -> tuple[CallResult, Any]:
+    if call.tool is None or call.scope is None:  # an unknown tool whose error was recovered
+        return result, None
+    ctx: OnToolCallResult[Any] = OnToolCallResult(
+        run=call.run_of(chat), call=call.call, tool=call.tool, scope=call.scope, result=result
+    )
+    name = call.call.name
+    last, end, _ = await intercept(chat.view.onToolCallResult, ctx, chat, tool=name)
+    data = last.result if last.result is result else as_data(last.result)
+    if isinstance(data, ToolError):
+        return result, data  # a hook's value that is no JSON is a tool error
+    return data, end

@@ -1,0 +1,63 @@
+"""What a call comes to: JSON data, bounded in size, and the text that the model reads. Pure."""
+
+from __future__ import annotations
+
+from hookline._call import Call
+from hookline._json import NotJson, clean_text, json_text, to_json_data
+from hookline._messages import ToolMessage
+from hookline._outcomes import CallResult, ToolError, ToolResult
+
+
+def as_data(result: ToolResult) -> CallResult:
+    """The result with its value as JSON data; what cannot be is a tool error."""
+    value = result.value
+    try:
+        data = to_json_data(value)
+    except NotJson as exc:
+        return ToolError(f"the tool's result is not JSON: {exc}", type="NotJson")
+    return result if data is value else result.replace(value=data)
+
+
+def text_of_result(result: CallResult) -> str:
+    """What the model reads: a string as it is, any other value as JSON."""
+    if isinstance(result, ToolResult):
+        return result.value if isinstance(result.value, str) else json_text(result.value)
+    message = clean_text(result.message)
+    return json_text({"error": {"type": clean_text(result.type), "message": message}})
+
+
+def bounded(result: CallResult, limit: int) -> CallResult:
+    """The result, cut to so many bytes of text and marked where it is longer."""
+    if isinstance(result, ToolError):
+        cut = _cut(result.message, limit)
+        return result if cut is result.message else result.replace(message=cut)
+    value = result.value
+    if value is None or isinstance(value, (bool, int, float)):
+        return result
+    text = value if isinstance(value, str) else json_text(value)
+    cut = _cut(text, limit)
+    return result if cut is text else result.replace(value=cut, truncated=True)
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) * 4 <= limit:
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    shown = data[:limit].decode("utf-8", "ignore")
+    return f"{shown}\n[truncated: the first {limit} of {len(data)} bytes are shown]"
+
+
+def message_for(call: Call, id: str) -> ToolMessage:
+    """The message that tells the model what the call came to."""
+    result = call.result
+    assert result is not None
+    return ToolMessage(
+        id=id,
+        call_id=call.id,
+        name=call.call.name,
+        text=text_of_result(result),
+        outcome=call.outcome,
+        media=result.media if isinstance(result, ToolResult) else (),
+    )

@@ -1,0 +1,357 @@
+"""aiostream operators for chat streams: `text`, `of_type`, `coalesce`, `sentences`.
+
+A chat stream is a source for aiostream as it is. The first operator is called on it, the others
+are piped; operators of aiostream mix with ours at every place:
+
+    lines = text(agent.chat_stream("hi")) | sentences.pipe() | pipe.take(3)
+    async with lines.stream() as spoken:
+        async for sentence in spoken: ...
+
+Leaving that block ends the chat before the line after it is reached, and an error of the chat comes
+out as itself: aiostream closes what it opened, so no adapter stands between. Two things to know: a
+chat runs once, so a second iteration of the same aiostream stream is empty; and aiostream's `merge`
+over operators loses a cancellation that comes just while it closes them.
+Longer than most files here: aiostream's own operator type loses type variables under mypy, so the
+types of two operators are written out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from math import inf
+from typing import (
+    Any,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from hookline.errors import UsageError
+from hookline.events import ChatEvent, PartEnd, ReasoningDelta, TextDelta
+
+try:
+    from aiostream.core import Stream, pipable_operator, streamcontext
+except ImportError as exc:
+    raise ImportError(
+        "hookline.streams needs aiostream: pip install 'hookline[streams]'", name="aiostream"
+    ) from exc
+
+__all__ = ["coalesce", "of_type", "sentences", "text"]
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+# ── text ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pipable_operator
+async def text(
+    source: AsyncIterable[ChatEvent], *, subagents: bool = False, between: str = ""
+) -> AsyncIterator[str]:
+    """The text of a chat's TextDelta events, without that of its sub-agents.
+
+    `between` goes before the next text where one was complete, as before and after a tool call.
+    A ResponseReset cannot be told in strings: for models behind a retry or fallback read the
+    events, or stream with `release="response"`.
+    """
+    complete = False
+    async with streamcontext(source) as streamer:
+        async for event in streamer:
+            if event.path and not subagents:
+                continue
+            if isinstance(event, TextDelta):
+                yield between + event.text if complete else event.text
+                complete = False
+            elif isinstance(event, PartEnd) and event.part == "text":
+                complete = True
+
+
+# ── of_type ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _OfType(Protocol):
+    """An aiostream operator whose result has the types that were asked for."""
+
+    @overload
+    def __call__(
+        self, source: AsyncIterable[object], a: type[A], b: type[B], /
+    ) -> Stream[A | B]: ...
+    @overload
+    def __call__(
+        self, source: AsyncIterable[object], a: type[A], b: type[B], c: type[C], /
+    ) -> Stream[A | B | C]: ...
+    @overload
+    def __call__(self, source: AsyncIterable[object], /, *types: type[A]) -> Stream[A]: ...
+
+    @overload
+    def pipe(
+        self, a: type[A], b: type[B], /
+    ) -> Callable[[AsyncIterable[object]], Stream[A | B]]: ...
+    @overload
+    def pipe(
+        self, a: type[A], b: type[B], c: type[C], /
+    ) -> Callable[[AsyncIterable[object]], Stream[A | B | C]]: ...
+    @overload
+    def pipe(self, *types: type[A]) -> Callable[[AsyncIterable[object]], Stream[A]]: ...
+
+    def raw(self, source: AsyncIterable[object], /, *types: type[A]) -> AsyncIterator[A]: ...
+
+
+def _of_type(operator: Callable[..., AsyncIterator[Any]]) -> _OfType:
+    return cast(_OfType, pipable_operator(operator))
+
+
+@_of_type
+def of_type(source: AsyncIterable[object], *types: type[Any]) -> AsyncIterator[Any]:
+    """The events of these types; raises UsageError where none is named."""
+    if not types:
+        raise UsageError("of_type() was given no type: name at least one, such as TextDelta")
+    return _filtered(source, types)
+
+
+async def _filtered(
+    source: AsyncIterable[object], types: tuple[type[Any], ...]
+) -> AsyncIterator[Any]:
+    async with streamcontext(source) as streamer:
+        async for item in streamer:
+            if isinstance(item, types):
+                yield item
+
+
+# ── coalesce ────────────────────────────────────────────────────────────────────────────────
+
+
+class _Limits(TypedDict, total=False):
+    chars: int | None
+    seconds: float | None
+
+
+class _Coalesce(Protocol):
+    """An aiostream operator that gives what it takes."""
+
+    def __call__(self, source: AsyncIterable[T], /, **limits: Unpack[_Limits]) -> Stream[T]: ...
+
+    def pipe(self, **limits: Unpack[_Limits]) -> Callable[[AsyncIterable[T]], Stream[T]]: ...
+
+    def raw(self, source: AsyncIterable[T], /, **limits: Unpack[_Limits]) -> AsyncIterator[T]: ...
+
+
+def _coalesce(operator: Callable[..., AsyncIterator[Any]]) -> _Coalesce:
+    return cast(_Coalesce, pipable_operator(operator))
+
+
+@_coalesce
+def coalesce(
+    source: AsyncIterable[object], *, chars: int | None = None, seconds: float | None = None
+) -> AsyncIterator[object]:
+    """Join strings, or the text and reasoning deltas of one step, until there is enough of them.
+
+    Enough is at least `chars` characters, or `seconds` after the first of them came. What is held
+    goes out before any other event, at the end and before an error; a joined delta has the `seq`
+    of its last part. Coalesce before you merge: two chats in turn have nothing to join.
+    Raises UsageError where neither limit is given or one is not positive.
+    """
+    if chars is None and seconds is None:
+        raise UsageError("coalesce() was given no limit: name chars=, seconds= or both")
+    if chars is not None and chars < 1:
+        raise UsageError(f"coalesce(chars={chars!r}) must be at least 1")
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"coalesce(seconds={seconds!r}) must be more than 0")
+    return _coalesced(source, chars or inf, seconds or inf)
+
+
+async def _coalesced(
+    source: AsyncIterable[object], chars: float, seconds: float
+) -> AsyncIterator[object]:
+    held = _Held(chars, seconds)
+    async with streamcontext(source) as streamer, aclosing(_Ahead(streamer)) as ahead:
+        while True:
+            if held.pieces and seconds < inf and not await ahead.ready(held.left()):
+                yield held.take()
+            try:
+                item = await ahead.next()
+            except Exception as exc:  # of the source alone: a consumer's is thrown at a yield
+                if held.pieces:
+                    yield held.take()
+                if isinstance(exc, StopAsyncIteration):
+                    return
+                raise
+            if held.pieces and not held.goes_on(item):
+                yield held.take()
+            if not isinstance(item, _Piece):
+                yield item
+            elif held.add(item):
+                yield held.take()
+
+
+_Piece: TypeAlias = str | TextDelta | ReasoningDelta
+
+
+class _Held:
+    """The pieces that wait to be joined: of one kind, chat and step."""
+
+    def __init__(self, chars: float, seconds: float) -> None:
+        self.pieces: list[_Piece] = []
+        self._chars = chars
+        self._seconds = seconds
+        self._clock = asyncio.get_running_loop().time
+        self._size = 0
+        self._due = inf
+
+    def left(self) -> float:
+        """The seconds until what is held must go."""
+        return max(0.0, self._due - self._clock())
+
+    def goes_on(self, item: object) -> bool:
+        """Whether the item continues what is held."""
+        return _kind(item) == _kind(self.pieces[-1])
+
+    def add(self, piece: _Piece) -> bool:
+        """Hold one more; whether that is enough."""
+        if not self.pieces:
+            self._size = 0
+            self._due = self._clock() + self._seconds
+        self.pieces.append(piece)
+        self._size += len(_text(piece))
+        return self._size >= self._chars or self._clock() >= self._due
+
+    def take(self) -> _Piece:
+        """All that is held, as one."""
+        pieces, self.pieces = self.pieces, []
+        last = pieces[-1]
+        if len(pieces) == 1:
+            return last
+        whole = "".join(map(_text, pieces))
+        return whole if isinstance(last, str) else last.replace(text=whole)
+
+
+def _text(piece: _Piece) -> str:
+    return piece if isinstance(piece, str) else piece.text
+
+
+def _kind(item: object) -> tuple[object, ...]:
+    if isinstance(item, (TextDelta, ReasoningDelta)):
+        return type(item), item.chat_id, item.path, item.iteration
+    return (type(item),)
+
+
+class _Ahead(Generic[T]):
+    """Reads a source in a task where the wait must be given up and taken up again.
+
+    To cancel the wait instead would end the chat. The task is one item ahead at most.
+    """
+
+    def __init__(self, source: AsyncIterator[T]) -> None:
+        self._source = source
+        self._task: asyncio.Future[T] | None = None
+
+    async def ready(self, seconds: float) -> bool:
+        """Whether the next item, or the end, comes within so many seconds."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(anext(self._source))
+        done, _ = await asyncio.wait([self._task], timeout=seconds)
+        return bool(done)
+
+    async def next(self) -> T:
+        """The next item; raises what the source raises."""
+        task, self._task = self._task, None
+        return await (anext(self._source) if task is None else task)
+
+    async def aclose(self) -> None:
+        """End the task and wait for it, whoever cancels us meanwhile."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as exc:
+                cancelled = exc
+        if not task.cancelled():
+            task.exception()  # it came too late for anybody
+        if cancelled is not None:
+            raise cancelled
+
+
+# ── sentences ───────────────────────────────────────────────────────────────────────────────
+
+
+@pipable_operator
+async def sentences(source: AsyncIterable[str]) -> AsyncIterator[str]:
+    """Whole sentences, each as soon as it is certain, without the white space around them.
+
+    One ends after `.` `!` `?` `…`, and what closes behind it such as a quote, where white space
+    follows; after `。` `！` `？`; and with its line. The rest comes at the end and before an error.
+    The number before an item of a list is no sentence. Abbreviations are not known: "Dr. Who" is
+    two.
+    """  # noqa: RUF002 – the full-width signs are meant
+    splitter = _Splitter()
+    async with streamcontext(source) as streamer:
+        while True:
+            try:
+                piece = await anext(streamer)
+            except Exception as exc:  # of the source alone: a consumer's is thrown at a yield
+                if rest := splitter.rest():
+                    yield rest
+                if isinstance(exc, StopAsyncIteration):
+                    return
+                raise
+            for sentence in splitter.feed(piece):
+                yield sentence
+
+
+_SPACED_ENDS = frozenset(".!?…")
+_CJK_ENDS = frozenset("。！？")  # noqa: RUF001
+_CLOSERS = frozenset("\"'”’»)]}*_`」』”’）】》")  # noqa: RUF001 – so are these
+
+
+class _Splitter:
+    """Finds sentences in text that comes in pieces; looks at each character once."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []  # of the sentence that is not over
+        self._end: frozenset[str] | None = None  # which kind of end was just read, if any
+
+    def feed(self, piece: str) -> Iterator[str]:
+        """The sentences that are certain now."""
+        begin = 0
+        for at, char in enumerate(piece):
+            if char in _SPACED_ENDS:
+                self._end = self._end or _SPACED_ENDS
+            elif char in _CJK_ENDS:
+                self._end = _CJK_ENDS
+            elif char == "\n" or (self._end and self._is_over(char)):
+                self._parts.append(piece[begin:at])
+                begin = at
+                self._end = None
+                if (char == "\n" or not self._is_number()) and (sentence := self.rest()):
+                    yield sentence
+            elif char not in _CLOSERS:
+                self._end = None
+        self._parts.append(piece[begin:])
+
+    def _is_over(self, char: str) -> bool:
+        """Whether this character, after an end, begins something new."""
+        return char.isspace() or (self._end is _CJK_ENDS and char not in _CLOSERS)
+
+    def _is_number(self) -> bool:
+        """Whether all there is is the number of an item in a list."""
+        number = "".join(self._parts).strip()
+        return number[-1:] == "." and number[:-1].isdigit()
+
+    def rest(self) -> str:
+        """What is left, which is then forgotten."""
+        sentence = "".join(self._parts).strip()
+        self._parts.clear()
+        return sentence

@@ -1,0 +1,40 @@
+"""Testing agents: a scripted model, a recorder of hooks, strict checks, and order without sleeps.
+
+    model = ScriptedModel([call("weather", city="Paris")], "It is sunny.")
+    with model, record(Agent(model, tools=[weather])) as recorder: ...
+
+Everything here is public and stands on the face of hookline alone. Its checks raise
+AssertionError or HistoryError.
+"""
+
+from hookline import check_history
+from hookline.testing._events import collect, text_of_events
+from hookline.testing._grammar import check_events
+from hookline.testing._lines import event_line, message_line
+from hookline.testing._recorder import Recorder, record
+from hookline.testing._script import ScriptedModel, ScriptError
+from hookline.testing._time import Sequencer, TestRuntime
+from hookline.testing._turn import Answer, Part, ScriptTurn, Turn, call, raw_call
+from hookline.testing._valid import validate_request
+
+__all__ = [
+    "Answer",
+    "Part",
+    "Recorder",
+    "ScriptError",
+    "ScriptTurn",
+    "ScriptedModel",
+    "Sequencer",
+    "TestRuntime",
+    "Turn",
+    "call",
+    "check_events",
+    "check_history",
+    "collect",
+    "event_line",
+    "message_line",
+    "raw_call",
+    "record",
+    "text_of_events",
+    "validate_request",
+]

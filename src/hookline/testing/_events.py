@@ -1,0 +1,53 @@
+"""What a stream gave: collected, and as the text that a UI shows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from hookline import AssistantMessage
+from hookline.events import ChatEvent, MessageAdded, ResponseReset, TextDelta
+
+E = TypeVar("E")
+
+
+@asynccontextmanager
+async def closed_after(stream: Any) -> AsyncGenerator[None, None]:
+    """Close the stream at the end of the block, where it can be closed."""
+    try:
+        yield
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list[E]:
+    """All that a stream gives; it is closed afterwards. Raises what the stream raises.
+
+    `into`: a list of yours to collect into, which also holds what came before an exception.
+    """
+    items: list[E] = [] if into is None else into
+    async with closed_after(stream):
+        async for item in stream:
+            items.append(item)
+    return items
+
+
+def text_of_events(events: Iterable[ChatEvent], *, path: tuple[str, ...] = ()) -> str:
+    """The text that a UI shows after these events: one paragraph for each answer that has text.
+
+    ResponseReset takes back what was shown of an answer. `path`: of a sub-agent's chat.
+    """
+    answers = [""]
+    for event in events:
+        if event.path != path:
+            continue
+        if isinstance(event, TextDelta):
+            answers[-1] += event.text
+        elif isinstance(event, ResponseReset):
+            answers[-1] = ""
+        elif isinstance(event, MessageAdded) and isinstance(event.message, AssistantMessage):
+            answers.append("")
+    return "\n\n".join([answer for answer in answers if answer.strip()])

@@ -1,0 +1,195 @@
+"""`record(agent)`: what a chat's hooks saw, in order, as lines to compare and to read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+from contextlib import ExitStack
+from typing import Any, Final, Self, TypeAlias, cast, get_args
+
+from hookline import Agent, Disposer, HookBus, Subscription
+from hookline.events import ChatEvent
+from hookline.points import TABLE
+from hookline.testing._events import closed_after
+from hookline.testing._lines import context_line, error_line, event_line
+
+Recordable: TypeAlias = Agent[Any] | HookBus[Any]
+
+LAST: Final = -1_000_000
+NOISY: Final = frozenset({"onDelta", "onHook"})
+NAME: Final = "recorder"
+HELD: Final = 1_000_000  # events between two hooks
+_EVENTS: Final = get_args(ChatEvent)
+
+
+class _Mark:
+    """Offered to the recorder's own subscription: what came before it can be taken."""
+
+
+_MARK: Final = _Mark()
+
+
+class Recorder:
+    """What was recorded; made by `record`. It stops at the end of a `with`, or by `stop()`.
+
+    `lines` has one line for each hook point that fired, and for each event where events are
+    noted. A wrapper has two: `aroundRequest 0 >` and `aroundRequest 0 <`, or `! ValueError: why`
+    where what it wraps raised. Lines of a sub-agent's chat are indented.
+    """
+
+    def __init__(
+        self,
+        agent: Recordable,
+        points: Iterable[str],
+        events: Iterable[type],
+        *,
+        echo: Callable[[str], object] | None = None,
+        **options: Any,
+    ) -> None:
+        self._echo = echo
+        self._lines: list[str] = []
+        self._points: list[str] = []
+        self._depths: dict[str, int] = {}
+        self._subscription: Subscription[Any] | None = None
+        add = cast("Callable[..., Disposer]", agent.add_hook)
+        with ExitStack() as stack:  # none stays where one cannot be added
+            for point in points:
+                stack.enter_context(add(point, self._hook(point), name=NAME, **options))
+            self._stack = stack.pop_all()
+        types = tuple(events)
+        if types:
+            self._subscription = agent.subscribe(*types, _Mark, size=HELD)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines so far."""
+        self._drain()
+        return list(self._lines)
+
+    @property
+    def points(self) -> list[str]:
+        """The names of the hook points that fired, in order; a wrapper counts where it began."""
+        return list(self._points)
+
+    @property
+    def text(self) -> str:
+        """The lines, joined."""
+        return "\n".join(self.lines)
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self._drain()
+        self._lines.clear()
+        self._points.clear()
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────
+
+    def note(self, event: ChatEvent) -> None:
+        """Add the line of an event that you have read from a stream."""
+        self._add(event_line(event), len(event.path))
+
+    async def read(self, stream: AsyncIterable[ChatEvent]) -> list[ChatEvent]:
+        """Read a stream to its end, noting each event as it comes. Raises what the stream does.
+
+        A reader lags behind: `record(agent, events=True)` notes events where they are published.
+        """
+        events: list[ChatEvent] = []
+        async with closed_after(stream):
+            async for event in stream:
+                self.note(event)
+                events.append(event)
+        return events
+
+    def _drain(self) -> None:
+        """Note the events that were published since; without waiting for any."""
+        subscription = self._subscription
+        if subscription is None:
+            return
+        subscription.offer(_MARK)
+        while True:
+            # Something is held, so its reader never waits: one step of it gives the value.
+            step = subscription.__anext__()
+            try:
+                step.send(None)
+            except StopIteration as held:
+                if held.value is _MARK:
+                    return
+                self.note(held.value)
+
+    # ── recording ───────────────────────────────────────────────────────────────────────────
+
+    def _add(self, line: str, depth: int = 0) -> None:
+        line = "  " * depth + line
+        self._lines.append(line)
+        if self._echo is not None:
+            self._echo(line)
+
+    def _saw(self, point: str, ctx: Any, end: str = "") -> None:
+        self._drain()
+        if not end or end == " >":
+            self._points.append(point)
+        self._add(context_line(point, ctx) + end, self._depth(getattr(ctx, "run", None)))
+
+    def _depth(self, run: Any) -> int:
+        """How many agents deep a chat is."""
+        if run is None or run.parent_chat_id is None:
+            return 0
+        return self._depths.setdefault(run.chat_id, self._depths.get(run.parent_chat_id, 0) + 1)
+
+    def _hook(self, point: str) -> Callable[..., Any]:
+        def observe(ctx: Any) -> None:
+            if point != "onHook" or ctx.hook != NAME:
+                self._saw(point, ctx)
+
+        async def wrap(ctx: Any, proceed: Callable[[], Any]) -> Any:
+            self._saw(point, ctx, " >")
+            try:
+                result = await proceed()
+            except BaseException as exc:
+                self._saw(point, ctx, f" ! {error_line(exc)}")
+                raise
+            self._saw(point, ctx, " <")
+            return result
+
+        wrapper = point in TABLE and TABLE[point].kind == "wrapper"
+        return wrap if wrapper else observe
+
+    def stop(self) -> None:
+        """Record no more; what was recorded stays. Twice is harmless."""
+        self._stack.close()
+        self._drain()
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Recorder of {len(self._lines)} lines>"
+
+
+def record(
+    agent: Recordable,
+    *,
+    points: Iterable[str] | None = None,
+    events: bool | Iterable[type[ChatEvent]] = False,
+    priority: int = LAST,
+    inherit: bool = False,
+    echo: Callable[[str], object] | None = None,
+) -> Recorder:
+    """Record what the hook points of an agent's chats see, after all other hooks.
+
+    Its hooks change nothing. `points`: only these (default: all but onDelta and onHook, which
+    are noisy). `events`: also what is published – all, or these types – in its place among the
+    hooks. `inherit`: also in sub-agents. `echo`: called with each line, such as `print`.
+    A hook that ends a chain is the last to see it: a high `priority=` records before it.
+    Raises UnknownHookError for a point that there is not.
+    """
+    chosen = [name for name in TABLE if name not in NOISY] if points is None else points
+    published = () if events is False else _EVENTS if events is True else events
+    return Recorder(agent, chosen, published, echo=echo, priority=priority, inherit=inherit)

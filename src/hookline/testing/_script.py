@@ -1,0 +1,184 @@
+"""`ScriptedModel`: a model that plays a script, strictly.
+
+Each `stream()` plays the next turn, chunk by chunk, as an adapter would: an async generator that
+is closed when it is left. What does not fit the script fails at once, and again in `done()`: a
+hook that catches every exception of a model must not hide a test's failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from inspect import isawaitable
+from itertools import count
+from types import TracebackType
+from typing import Any, Self, cast
+
+from hookline import ModelRequest
+from hookline.errors import HistoryError, HooklineError
+from hookline.models import Chunk, Finish
+from hookline.testing._lines import message_line
+from hookline.testing._turn import Delay, ScriptTurn, Turn, as_turn
+from hookline.testing._valid import validate_request
+
+
+class ScriptError(HooklineError, AssertionError):
+    """The chat and the script do not fit: a turn too few or too many, or a turn that is none."""
+
+
+class ScriptedModel:
+    """A model that answers with one turn of its script after the other.
+
+    A turn is a str (a text answer), a ToolCall, a list of such parts, an exception (raised), a
+    ModelResponse (played as it is), a Turn, or a callable, sync or async, that is given the
+    request and returns one of these. Chats that share a model take their turns as they come.
+
+    `requests` holds what was asked, in order; `closed` and `cancelled` count the streams that
+    were left before their end, `open` those that are being read. As a context manager it calls
+    `done()` where its block raised nothing. `strict=False` takes requests that break I1.
+    """
+
+    provider = "scripted"
+
+    def __init__(
+        self,
+        *turns: ScriptTurn,
+        name: str = "scripted",
+        chunk: int = 0,
+        delay: Delay | None = None,
+        strict: bool = True,
+    ) -> None:
+        self.name = name
+        self.requests: list[ModelRequest] = []
+        self.closed = 0
+        self.cancelled = 0
+        self.open = 0
+        self._turns = turns
+        self._chunk = chunk
+        self._delay = delay
+        self._strict = strict
+        self._ids = count(1)
+        self._misfit: ScriptError | HistoryError | None = None
+
+    @property
+    def calls(self) -> int:
+        """How many times the model was called."""
+        return len(self.requests)
+
+    @property
+    def last_request(self) -> ModelRequest:
+        """What was asked last; raises ScriptError when nothing was."""
+        if not self.requests:
+            raise ScriptError(f"{self!r} was never called")
+        return self.requests[-1]
+
+    def done(self) -> None:
+        """The script is played out, and everything fitted.
+
+        Raises ScriptError for unused turns, and again what a call raised that did not fit:
+        ScriptError for a surplus one, HistoryError for a request that is not valid.
+        """
+        if self._misfit is not None:
+            raise self._misfit
+        left = self._turns[self.calls :]
+        if left:
+            raise ScriptError(
+                f"{len(left)} of {_turns(len(self._turns))} were not used: "
+                f"{', '.join(map(repr, left))}; {self._asked()}"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: object, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.done()
+
+    def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
+        """Play the next turn; raises ScriptError when there is none."""
+        self.requests.append(request)
+        return self._stream(request, len(self.requests) - 1)
+
+    async def _stream(self, request: ModelRequest, index: int) -> AsyncIterator[Chunk]:
+        self.open += 1
+        turn: Turn | None = None
+        try:
+            turn = await self._turn(request, index)
+            delay = self._delay if turn.delay is None else turn.delay
+            for chunk in self._chunks(turn):
+                if callable(delay):
+                    await delay()
+                elif delay is not None:
+                    await asyncio.sleep(delay)
+                yield cast("Chunk", chunk)
+            if turn.fail is not None:
+                raise turn.fail
+        except GeneratorExit:
+            self.closed += 1
+            raise
+        except asyncio.CancelledError as exc:
+            if turn is None or exc is not turn.fail:
+                self.cancelled += 1
+            raise
+        finally:
+            self.open -= 1
+            if turn is not None and turn.cleanup is not None:
+                raise turn.cleanup
+
+    async def _turn(self, request: ModelRequest, index: int) -> Turn:
+        """The turn of this call, after a look at whether the call fits."""
+        if self._strict:
+            try:
+                validate_request(request)
+            except HistoryError as exc:
+                self._misfit = self._misfit or exc
+                raise
+        if index >= len(self._turns):
+            raise self._misfits(
+                f"call {index + 1} of a script with {_turns(len(self._turns))}; {self._asked()}"
+            )
+        turn: Any = self._turns[index]
+        where = f"turn {index + 1}"
+        if callable(turn):
+            turn = turn(request)
+            if isawaitable(turn):
+                turn = await turn
+            where = f"what the callable of turn {index + 1} returned"
+        try:
+            return as_turn(turn)
+        except ValueError as exc:
+            raise self._misfits(f"{where} is no turn: {exc}") from None
+
+    def _chunks(self, turn: Turn) -> list[object]:
+        """The chunks of a turn, up to its failure."""
+        chunks = turn.chunks(self._chunk, lambda: f"call_{next(self._ids)}", self.name)
+        if turn.fail is None:
+            return chunks
+        if turn.fail_after is None:
+            return chunks[:-1] if chunks and isinstance(chunks[-1], Finish) else chunks
+        if turn.fail_after > len(chunks):
+            raise self._misfits(
+                f"fail_after={turn.fail_after}, and the turn has {len(chunks)} chunks: "
+                "pass chunk= to cut its text into more"
+            )
+        return chunks[: turn.fail_after]
+
+    def _misfits(self, problem: str) -> ScriptError:
+        error = ScriptError(problem)
+        self._misfit = self._misfit or error
+        return error
+
+    def _asked(self) -> str:
+        if not self.requests:
+            return "the model was never called"
+        lines = "".join(f"\n  {message_line(each)}" for each in self.requests[-1].messages)
+        return f"the last request was:{lines or ' (no messages)'}"
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel {self.name!r}, {self.calls} of {_turns(len(self._turns))} played>"
+
+
+def _turns(number: int) -> str:
+    return "1 turn" if number == 1 else f"{number} turns"

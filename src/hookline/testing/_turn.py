@@ -1,0 +1,213 @@
+"""One turn of a scripted model, and the calls in it: what is written down becomes chunks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from hookline import ModelRequest, ModelResponse, Reasoning, Text, ToolCall, Usage
+from hookline.models import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+
+Part: TypeAlias = str | Text | Reasoning | ToolCall | Chunk
+Delay: TypeAlias = float | Callable[[], Awaitable[object]]
+Numbers: TypeAlias = Callable[[], str]
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
+
+COUNTED: Final = Usage()  # the default of `usage=`, by identity: it is made from what was written
+INPUT_TOKENS: Final = 10
+CHARS_PER_TOKEN: Final = 4
+
+
+# ── calls ───────────────────────────────────────────────────────────────────────────────────
+
+
+def call(
+    name: str,
+    arguments: Mapping[str, Any] | None = None,
+    /,
+    *,
+    id: str | None = None,
+    **more: Any,
+) -> ToolCall:
+    """A call for a script: `call("weather", city="Paris")`.
+
+    Without `id=` the script numbers it: "call_1", "call_2", … An argument that is itself named
+    `id` goes into a dict: `call("find", {"id": 7})`. Raises TypeError for an id that is no text.
+    """
+    if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"id={id!r} is the id of the call and must be a str; "
+            f'an argument named id is passed as call({name!r}, {{"id": {id!r}}})'
+        )
+    return ToolCall(id=id or "", name=name, arguments={**(arguments or {}), **more})
+
+
+def raw_call(name: str, text: str, id: str | None = None) -> ToolCall:
+    """A call whose arguments are this very text, such as bad or cut JSON."""
+    return ToolCall(id=id or "", name=name, raw=text)
+
+
+# ── one turn ────────────────────────────────────────────────────────────────────────────────
+
+
+class Turn:
+    """One answer of a scripted model, in full control.
+
+    `parts` are played in order: a str is a piece of text as it is streamed, a Text, Reasoning or
+    ToolCall is a whole part, a chunk is sent as it is. `reasoning=` and `text=` come before them,
+    `calls=` after. `chunk`: stream text, reasoning and arguments in pieces of so many characters
+    (0: whole). `delay`: seconds, or an async callable awaited, before each chunk.
+    `fail`: raised after `fail_after` chunks, by default after all but the Finish. `raw_chunks`:
+    yield exactly these, whatever they are. `cleanup`: raised while the stream is left.
+    Raises ValueError for options that contradict each other.
+    """
+
+    __slots__ = (
+        "chunk", "cleanup", "delay", "fail", "fail_after", "finish_reason", "no_finish", "parts",
+        "raw_chunks", "usage",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *parts: Part,
+        text: str = "",
+        reasoning: str = "",
+        calls: Sequence[ToolCall] = (),
+        finish_reason: FinishReason | None = None,
+        usage: Usage | None = COUNTED,
+        chunk: int | None = None,
+        delay: Delay | None = None,
+        fail: BaseException | None = None,
+        fail_after: int | None = None,
+        raw_chunks: Iterable[object] | None = None,
+        cleanup: BaseException | None = None,
+        no_finish: bool = False,
+    ) -> None:
+        whole: list[Part] = []
+        if reasoning:
+            whole.append(Reasoning(reasoning))
+        if text:
+            whole.append(Text(text))
+        whole += [*parts, *calls]
+        if raw_chunks is not None and whole:
+            raise ValueError("raw_chunks= is the whole turn: it goes with no parts")
+        if fail_after is not None and (fail is None or fail_after < 0):
+            raise ValueError(f"fail_after={fail_after!r} needs fail= and must be at least 0")
+        if chunk is not None and chunk < 0:
+            raise ValueError(f"chunk={chunk!r} must be at least 0")
+        given: list[object] = list(whole)
+        for part in given:
+            if not isinstance(part, _PARTS):
+                raise ValueError(f"{part!r} is no part of a turn; parts are {_PART_NAMES}")
+        self.parts: tuple[Part, ...] = tuple(whole)
+        self.finish_reason: FinishReason | None = finish_reason
+        self.usage = usage
+        self.chunk = chunk
+        self.delay = delay
+        self.fail = fail
+        self.fail_after = fail_after
+        self.raw_chunks = None if raw_chunks is None else tuple(raw_chunks)
+        self.cleanup = cleanup
+        self.no_finish = no_finish
+
+    def chunks(self, size: int, numbers: Numbers, model: str) -> list[object]:
+        """What is streamed: in pieces of `size` where the turn has no size of its own."""
+        if self.raw_chunks is not None:
+            return list(self.raw_chunks)
+        pieces = _pieces(self.parts, size if self.chunk is None else self.chunk, numbers)
+        if self.no_finish:
+            return pieces
+        called = any(isinstance(piece, ToolCallChunk) for piece in pieces)
+        reason = self.finish_reason or ("tool_calls" if called else "stop")
+        usage = _counted(pieces) if self.usage is COUNTED else self.usage
+        return [*pieces, Finish(finish_reason=reason, usage=usage, model=model)]
+
+    def __repr__(self) -> str:
+        what = self.parts if self.raw_chunks is None else self.raw_chunks
+        fails = f", fail={self.fail!r}" if self.fail is not None else ""
+        return f"Turn({', '.join(map(repr, what))}{fails})"
+
+
+_PARTS: Final = (
+    str, Text, Reasoning, ToolCall, TextChunk, ReasoningChunk, PartEndChunk, ToolCallChunk, Finish
+)  # fmt: skip
+_PART_NAMES: Final = "str, Text, Reasoning, ToolCall and chunks"
+
+
+def _pieces(parts: Sequence[Part], size: int, numbers: Numbers) -> list[object]:
+    out: list[object] = []
+    calls = count()
+    before: type | None = None
+    for part in parts:
+        if isinstance(part, (Text, Reasoning)) and type(part) is before:
+            # Without it the two would flow together.
+            out.append(PartEndChunk("text" if isinstance(part, Text) else "reasoning"))
+        before = None
+        if isinstance(part, str):
+            out += [TextChunk(piece) for piece in _cut(part, size)]
+        elif isinstance(part, Text):
+            out += [TextChunk(piece) for piece in _cut(part.text, size)]
+            before = Text
+        elif isinstance(part, Reasoning):
+            out += [ReasoningChunk(piece) for piece in _cut(part.text, size)]
+            if part.meta is None:
+                before = Reasoning
+            else:
+                out.append(PartEndChunk("reasoning", part.meta))
+        elif isinstance(part, ToolCall):
+            out += _call_chunks(part, next(calls), size, numbers)
+        else:
+            out.append(part)
+    return out
+
+
+def _call_chunks(part: ToolCall, index: int, size: int, numbers: Numbers) -> list[ToolCallChunk]:
+    text = json.dumps(part.arguments, ensure_ascii=False) if part.raw is None else part.raw
+    first, *rest = _cut(text, size) or [""]
+    head = ToolCallChunk(index=index, id=part.id or numbers(), name=part.name, arguments=first)
+    return [head, *(ToolCallChunk(index=index, arguments=piece) for piece in rest)]
+
+
+def _cut(text: str, size: int) -> list[str]:
+    if size == 0:
+        return [text] if text else []
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _counted(pieces: Iterable[object]) -> Usage:
+    """Four characters are a token, begun ones count."""
+    chars = 0
+    for piece in pieces:
+        if isinstance(piece, (TextChunk, ReasoningChunk)):
+            chars += len(piece.text)
+        elif isinstance(piece, ToolCallChunk):
+            chars += len(piece.arguments)
+    return Usage(input_tokens=INPUT_TOKENS, output_tokens=-(-chars // CHARS_PER_TOKEN))
+
+
+# ── what stands for a turn ─────────────────────────────────────────────────────────────────────
+
+Answer: TypeAlias = Part | Sequence[Part] | BaseException | ModelResponse | Turn
+ScriptTurn: TypeAlias = Answer | Callable[[ModelRequest], Answer | Awaitable[Answer]]
+
+
+def as_turn(answer: object) -> Turn:
+    """The Turn that an answer stands for; raises ValueError where it stands for none."""
+    if isinstance(answer, Turn):
+        return answer
+    if isinstance(answer, BaseException):
+        return Turn(fail=answer)
+    if isinstance(answer, ModelResponse):
+        finish = Finish(
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            model=answer.model,
+            response_id=answer.response_id,
+            meta=answer.meta,
+        )
+        return Turn(*answer.parts, finish, no_finish=True)
+    if isinstance(answer, (list, tuple)):
+        return Turn(*cast("Sequence[Part]", answer))
+    return Turn(cast("Part", answer))

@@ -1,0 +1,32 @@
+"""What every request to a model must keep, whatever the hooks did to it."""
+
+from __future__ import annotations
+
+from hookline import AssistantMessage, ModelRequest, check_history
+from hookline.errors import HistoryError
+
+
+def validate_request(request: ModelRequest) -> None:
+    """Invariant I1, and what providers refuse besides; raises HistoryError with every problem.
+
+    Each call has exactly one result right after its message; no assistant message is empty; no
+    call carries the raw text of bad arguments; the offered tools have different names.
+    """
+    found: list[str] = []
+    try:
+        check_history(request.messages)
+    except HistoryError as exc:
+        found += exc.problems
+    for index, message in enumerate(request.messages):
+        if isinstance(message, AssistantMessage):
+            if not message.parts:
+                found.append(f"message {index}: an assistant message without content")
+            for call in message.calls:
+                if call.raw is not None:
+                    found.append(f"message {index}: call {call.id!r} carries its raw arguments")
+    names = [tool.name for tool in request.tools]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            found.append(f"tool {name!r} is offered twice")
+    if found:
+        raise HistoryError(found)
