@@ -208,6 +208,9 @@ class Agent(Generic[DepsT]):
                 f"conversation={conversation!r} names a stored conversation and the agent has no "
                 "store: pass a Conversation, or give the agent store=MemoryStore()"
             )
+        release = options.get("release", "live")
+        if release not in ("live", "response"):
+            raise UsageError(f"release={release!r} must be 'live' or 'response'")
         return Task(
             chat_id=self._config.runtime.new_id(),
             view=self._view(options.get("hooks")),
@@ -217,7 +220,7 @@ class Agent(Generic[DepsT]):
             deps=options.get("deps"),
             settings=options.get("settings"),
             approver=options.get("approver", self._approver),
-            release=options.get("release", "live"),
+            release=release,
             answers=None if answers is None else dict(answers),
             state=options.get("state"),
         )
@@ -226,7 +229,7 @@ class Agent(Generic[DepsT]):
         if hooks is None:
             return self.bus.view
         known = {**self._known, **_definitions(hooks)}
-        own: HookBus[Any] = HookBus()
+        own = self.bus.sibling()
         stays = {hook.definition for hook in self.bus.all_hooks() if hook.required}
         for hook in expand(hooks, known, origin="chat"):
             if hook.definition is None or hook.definition not in stays:

@@ -10,13 +10,21 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from hookline._chain import ALONE, Alone, Conduct, Watch, call, intercept, notify, wrap
 from hookline._errors import HookOptionError, UnknownHookError
 from hookline._log import log_throw
 from hookline._points import TABLE, Head, HookOutcome, Interceptor, OnHook, Wrapper, head_of
-from hookline._registration import Disposer, Hook, HookDef, HookInfo, info_of, make_hook
+from hookline._registration import (
+    Disposer,
+    Hook,
+    HookDef,
+    HookInfo,
+    check_options,
+    info_of,
+    make_hook,
+)
 from hookline._run import DepsT
 from hookline._subscribe import Overflow, Subscription
 from hookline._typed import AddHook, DefineHook, HookDecorator
@@ -24,6 +32,7 @@ from hookline._typed import AddHook, DefineHook, HookDecorator
 E = TypeVar("E")
 R = TypeVar("R")
 
+Key: TypeAlias = str | type
 EMPTY: Final[tuple[Hook, ...]] = ()
 
 
@@ -36,26 +45,29 @@ class View:
 
     def __init__(self, *sources: tuple[HookBus[Any], Callable[[Hook], bool] | None]) -> None:
         self.sources = sources
+        self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
         for bus, _ in sources:
-            for name in bus.used():
-                self.refresh(name)
+            for key in bus.used():
+                self.refresh(key)
             bus.watch(self)
 
-    def refresh(self, name: str) -> None:
+    def refresh(self, key: Key) -> None:
         """The hooks of one point have changed."""
         merged = dict.fromkeys(  # a bus may be there twice: a hook runs once
             hook
             for bus, keep in self.sources
-            for hook in bus.standing(name)
+            for hook in bus.standing(key)
             if keep is None or keep(hook)
         )
-        self.__dict__[name] = _sorted(merged)
+        if isinstance(key, str):
+            self.__dict__[key] = _sorted(merged)
+        else:
+            self.own[key] = _sorted(merged)
 
-    def __getattr__(self, name: str) -> tuple[Hook, ...]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return EMPTY  # a point that nobody has used yet
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> tuple[Hook, ...]: ...
 
 
 class HookBus(Generic[DepsT]):
@@ -67,7 +79,7 @@ class HookBus(Generic[DepsT]):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._hooks: dict[str, tuple[Hook, ...]] = {}
+        self._hooks: dict[Key, tuple[Hook, ...]] = {}
         self._views: weakref.WeakSet[View] = weakref.WeakSet()
         self.subscribers: tuple[Subscription[Any], ...] = ()
         self.view = View((self, None))
@@ -85,10 +97,12 @@ class HookBus(Generic[DepsT]):
         return cast("HookDecorator[DepsT]", self._decorate)
 
     def _add(self, point: object, hook: Callable[..., Any], **options: Any) -> Disposer:
-        options.setdefault("origin", "add_hook")
-        return self.enter(make_hook(point, hook, **options))
+        check_options(point, options)
+        return self.enter(make_hook(point, hook, origin="add_hook", **options))
 
     def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:
+        check_options(point, options)
+
         def enter(fn: Any) -> Any:
             self._add(point, fn, **options)
             return fn
@@ -97,33 +111,34 @@ class HookBus(Generic[DepsT]):
 
     def enter(self, hook: Hook) -> Disposer:
         """Register a hook that `make_hook` made."""
-        name = hook.head.name
+        key = hook.head.key
         with self._lock:
-            known = self._hooks.get(name, EMPTY)
-            if known and known[0].head is not hook.head:
-                raise HookOptionError(name, hook.name, "two different points have this name")
-            self._hooks[name] = _sorted((*known, hook))
-            self._refresh(name)
+            self._hooks[key] = _sorted((*self._hooks.get(key, EMPTY), hook))
+            self._refresh(key)
         return Disposer(self._remove, hook)
 
     def _remove(self, hook: Hook) -> None:
         hook.alive = False
-        name = hook.head.name
+        key = hook.head.key
         with self._lock:
-            known = self._hooks.get(name, EMPTY)
+            known = self._hooks.get(key, EMPTY)
             if any(each is hook for each in known):
-                self._hooks[name] = tuple(each for each in known if each is not hook)
-                self._refresh(name)
+                self._hooks[key] = tuple(each for each in known if each is not hook)
+                self._refresh(key)
 
-    def _refresh(self, name: str) -> None:
+    def _refresh(self, key: Key) -> None:
         for view in list(self._views):
-            view.refresh(name)
+            view.refresh(key)
+
+    def sibling(self) -> HookBus[Any]:
+        """An empty bus of the same kind, for the hooks of one chat."""
+        return HookBus()
 
     def all_hooks(self) -> list[Hook]:
         """Every registration."""
         return [hook for hooks in self._hooks.values() for hook in hooks]
 
-    def used(self) -> tuple[str, ...]:
+    def used(self) -> tuple[Key, ...]:
         """The points that have had a hook."""
         return tuple(self._hooks)
 
@@ -131,22 +146,22 @@ class HookBus(Generic[DepsT]):
         """Keep a view up to date for as long as it lives."""
         self._views.add(view)
 
-    def standing(self, name: str) -> tuple[Hook, ...]:
+    def standing(self, key: Key) -> tuple[Hook, ...]:
         """The hooks that a dispatch of this point would run now, in order."""
-        return self._hooks.get(name, EMPTY)
+        return self._hooks.get(key, EMPTY)
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
         """All registrations in firing order, of one point or of all."""
-        names = [head_of(point).name] if point is not None else list(TABLE)
+        keys: list[Key] = [head_of(point).key] if point is not None else list(TABLE)
         if point is None:
-            names += [name for name in self._hooks if name not in TABLE]
-        return tuple(info_of(hook) for name in names for hook in self._hooks.get(name, EMPTY))
+            keys += [key for key in self._hooks if key not in TABLE]
+        return tuple(info_of(hook) for key in keys for hook in self._hooks.get(key, EMPTY))
 
     def clear(self, point: object = None) -> None:
         """Remove all hooks, of one point or of all."""
-        names = [head_of(point).name] if point is not None else list(self._hooks)
-        for name in names:
-            for hook in self._hooks.get(name, EMPTY):
+        keys = [head_of(point).key] if point is not None else list(self._hooks)
+        for key in keys:
+            for hook in self._hooks.get(key, EMPTY):
                 self._remove(hook)
 
     # ── points of one's own ─────────────────────────────────────────────────────────────────
@@ -156,14 +171,14 @@ class HookBus(Generic[DepsT]):
 
     async def notify(self, ctx: Any) -> None:
         """Fire an observer point."""
-        hooks: tuple[Hook, ...] = getattr(self.view, _own(ctx, "observer").name)
+        hooks = self.view.own.get(_own(ctx, "observer").context)
         if hooks:
             await notify(hooks, ctx, self._conduct())
 
     async def intercept(self, ctx: Interceptor[R]) -> R:
         """Fire an interceptor point; gives its payload as the hooks left it."""
         head = _own(ctx, "interceptor")
-        hooks: tuple[Hook, ...] = getattr(self.view, head.name)
+        hooks = self.view.own.get(head.context, EMPTY)
         last, end, _ = await intercept(hooks, ctx, self._conduct())
         if end is not None:
             return cast("R", end)
@@ -171,7 +186,7 @@ class HookBus(Generic[DepsT]):
 
     async def wrap(self, ctx: Wrapper[R], inner: Callable[[Any], Awaitable[R]]) -> R:
         """Fire a wrapper point around `inner`, which gets the payload."""
-        hooks: tuple[Hook, ...] = getattr(self.view, _own(ctx, "wrapper").name)
+        hooks = self.view.own.get(_own(ctx, "wrapper").context, EMPTY)
         return await wrap(hooks, ctx, inner, self._conduct())
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
@@ -205,14 +220,17 @@ class HookBus(Generic[DepsT]):
 class NullBus(HookBus[DepsT]):
     """A bus that takes registrations and runs no hook."""
 
-    def standing(self, name: str) -> tuple[Hook, ...]:
+    def standing(self, key: Key) -> tuple[Hook, ...]:
         """No hook ever runs."""
         return EMPTY
+
+    def sibling(self) -> HookBus[Any]:
+        return NullBus()
 
 
 def _own(ctx: object, kind: str) -> Head:
     head = head_of(type(ctx))
-    if head.name in TABLE and TABLE[head.name] is head:
+    if head.key in TABLE:
         raise UnknownHookError(f"{head.name} (fired by a chat only)", ())
     if head.kind != kind:
         raise HookOptionError(head.name, "-", f"it is an {head.kind} point and was fired as {kind}")

@@ -111,9 +111,12 @@ def _refuse(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
     return HookReturnError(hook.head.name, hook.name, value, allowed or hook.head.allowed)
 
 
-def _act(hook: Hook, ctx: Any, value: object) -> str:
+def _act(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> str:
     """What the value's type does at this point; raises HookReturnError where nothing."""
     head = hook.head
+    if refused is not None and isinstance(value, refused):
+        rest = ", ".join(kind.__name__ for kind in head.acts if kind is not refused)
+        raise _refuse(hook, value, f"{rest}, None: the value was converted once already")
     act = head.acts.get(type(value))
     if act is None:
         act = next((does for kind, does in head.acts.items() if isinstance(value, kind)), None)
@@ -191,9 +194,16 @@ async def notify(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE, tool: str = "
 
 
 async def intercept(
-    hooks: Hooks, ctx: C, conduct: Conduct = ALONE, tool: str = ""
+    hooks: Hooks,
+    ctx: C,
+    conduct: Conduct = ALONE,
+    tool: str = "",
+    refused: type | None = None,
 ) -> tuple[C, Any, list[Any]]:
-    """Interceptors: a chain. Gives the last context, what ended the chain, what was kept."""
+    """Interceptors: a chain. Gives the last context, what ended the chain, what was kept.
+
+    `refused`: a type that the point takes and this dispatch does not.
+    """
     slow = conduct.watch is not None
     kept: list[Any] = []
     for hook in hooks:
@@ -206,7 +216,7 @@ async def intercept(
                 value = hook.fn(ctx)
                 if value is not None and _awaits(value):
                     value = await value
-            act = None if value is None else _act(hook, ctx, value)
+            act = None if value is None else _act(hook, ctx, value, refused)
         except BaseException as exc:
             value = excuse(hook, exc)
             act = None if value is None else END

@@ -122,6 +122,7 @@ class Chat:
         "base_tools",
         "began",
         "broken",
+        "cancelled",
         "chat_id",
         "conduct",
         "config",
@@ -186,6 +187,7 @@ class Chat:
         self.runtime: Runtime = config.runtime.for_chat(self)
         self.run: Run[Any] = Run(self)
         self.interrupt: Callable[[], None] | None = None
+        self.cancelled: Callable[[], bool] = lambda: False  # whether the owner is being cancelled
         self.report_later: Callable[[str, Callable[[], bool]], None] = lambda what, ended: None
         self.iteration = 0
         self.attempt = 1

@@ -9,7 +9,7 @@ its result goes through `_results.py`.
 
 from __future__ import annotations
 
-from asyncio import Lock
+from asyncio import CancelledError, Lock
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -28,7 +28,7 @@ from hookline._errors import (
 from hookline._events import ToolCallFinished, ToolCallStarted
 from hookline._handler import run_handler
 from hookline._json import BadArguments, parse_arguments
-from hookline._messages import ToolCall, ToolMessage
+from hookline._messages import CallOutcome, ToolCall, ToolMessage
 from hookline._model import ModelRequest
 from hookline._outcomes import Ask, Stop, ToolError, ToolResult
 from hookline._points import PreToolCall
@@ -153,7 +153,9 @@ class Step:
                 self._halted = True
                 return
             if isinstance(answer, ToolResult):
-                call.set(self._bounded(as_data(answer)), "answered")
+                data = as_data(answer)
+                outcome: CallOutcome = "answered" if isinstance(data, ToolResult) else "error"
+                call.set(self._bounded(data), outcome)
                 return
             if answer is not None:
                 call.set(self._bounded(answer), "denied")
@@ -223,6 +225,11 @@ class Step:
         except Exception as exc:
             self.chat.fail(exc)  # it came first, whatever its siblings do while they end
             raise
+        except CancelledError as exc:
+            if self.chat.broken or self.chat.cancelled() or call.result is not None:
+                raise
+            call.set(ToolError.of(exc), None)  # the tool cancelled its own task
+            await self._run(call)
 
     async def _run(self, call: Call) -> None:
         chat = self.chat

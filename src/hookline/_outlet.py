@@ -22,11 +22,12 @@ SIZE: Final = 16
 class Buffer:
     """Between the writers of a run and its one reader: at most `SIZE` events."""
 
-    __slots__ = ("ended", "items", "left", "reader", "writers")
+    __slots__ = ("ended", "items", "left", "reader", "reading", "writers")
 
     def __init__(self) -> None:
         self.items: deque[ChatEvent] = deque()
         self.reader: asyncio.Future[None] | None = None  # waits for an event
+        self.reading = False  # the one reader waits, or was woken and has not read yet
         self.writers: deque[asyncio.Future[None]] | None = None  # wait for room
         self.left = False  # the consumer is gone: what is put is dropped
         self.ended = False  # nothing more will be put

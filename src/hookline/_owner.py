@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any
 
 from hookline._chain import Alone
@@ -22,6 +22,8 @@ from hookline._log import log_throw, logger
 from hookline._loop import run
 from hookline._outcomes import ErrorInfo, Response
 from hookline._outlet import Buffer
+
+_inside: ContextVar[Owner | None] = ContextVar("hookline_owner", default=None)
 
 
 class Owner:
@@ -37,6 +39,7 @@ class Owner:
         "_superseded",
         "_timer",
         "_waiters",
+        "around",
         "buffer",
         "chat",
         "ended",
@@ -70,9 +73,23 @@ class Owner:
         chat = self.chat
         chat.interrupt = self._interrupt
         chat.report_later = self._report_later
+        chat.cancelled = self._is_cancelled
+        self.around = _inside.get()
         self.loop = asyncio.get_running_loop()
         self.task = self.loop.create_task(self._main(), context=context)
         self.task.add_done_callback(self._never_entered)
+
+    def _is_cancelled(self) -> bool:
+        return self.task.cancelling() > 0
+
+    def holds_caller(self) -> bool:
+        """Whether the caller runs inside this chat, or inside one that this one has begun."""
+        inside = _inside.get()
+        while inside is not None:
+            if inside is self:
+                return True
+            inside = inside.around
+        return False
 
     def _never_entered(self, task: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step runs nothing: this settles it."""
@@ -84,6 +101,7 @@ class Owner:
     async def _main(self) -> None:
         chat = self.chat
         self._entered = True
+        _inside.set(self)
         try:
             chat.check()
             self.response = await run(chat, self)
@@ -95,9 +113,7 @@ class Owner:
             raise
         if not self._superseded:
             self._outside = self._outside or self.task.cancelling() > self._cancels
-            terminal = self._terminal()
-            if terminal is not None and chat.task.parent is not None:
-                await self._into_parent(terminal)
+            await self._publish_last()
             self._settle()
         if self._outside:
             raise asyncio.CancelledError
@@ -217,9 +233,7 @@ class Owner:
             await self._end(end(chat))
         chat.conversation.release(chat.chat_id)
         chat.deadlines.close()
-        terminal = self._terminal()
-        if terminal is not None and chat.task.parent is not None:
-            await self._into_parent(terminal)
+        await self._publish_last()
         self._settle()
 
     def _report_later(self, name: str, ended: Callable[[], bool]) -> None:
@@ -238,37 +252,35 @@ class Owner:
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────
 
-    def _terminal(self) -> ChatEvent | None:
-        """The one last event; None where the chat never began."""
+    async def _publish_last(self) -> None:
+        """The one last event; none where the chat never began."""
         chat = self.chat
         outlet = chat.outlet
         if chat.outcome is None or not outlet.heard:
-            return None
-        head: dict[str, Any] = {"chat_id": chat.chat_id, "path": outlet.path}
+            return
+        if chat.task.parent is not None:
+            try:
+                async with asyncio.timeout(chat.config.limits.grace):
+                    await outlet.room()  # a sub-agent's last event goes the way of all its events
+            except TimeoutError:
+                return
+            outlet.put(self._last_event())
+            return
+        self.terminal = self._last_event()
+        for bus in outlet.buses:
+            bus.publish(self.terminal)
+
+    def _last_event(self) -> ChatEvent:
+        chat = self.chat
+        head: dict[str, Any] = {"chat_id": chat.chat_id, "path": chat.outlet.path}
+        head["seq"] = chat.outlet.number()
         if chat.outcome == "done":
             assert chat.response is not None
-            event: ChatEvent = ChatDone(seq=outlet.number(), response=chat.response, **head)
-        elif chat.outcome == "aborted":
-            partial = tuple(chat.messages)
-            event = ChatAborted(seq=outlet.number(), reason=chat.reason, partial=partial, **head)
-        else:
-            assert chat.error is not None
-            event = ChatFailed(seq=outlet.number(), error=ErrorInfo.of(chat.error), **head)
-        if chat.task.parent is None:
-            self.terminal = event
-            for bus in outlet.buses:
-                bus.publish(event)
-        return event
-
-    async def _into_parent(self, terminal: ChatEvent) -> None:
-        """A sub-agent's last event goes the way of all its events."""
-        outlet = self.chat.outlet
-        try:
-            async with asyncio.timeout(self.chat.config.limits.grace):
-                await outlet.room()
-        except TimeoutError:
-            return
-        outlet.put(terminal)
+            return ChatDone(response=chat.response, **head)
+        if chat.outcome == "aborted":
+            return ChatAborted(reason=chat.reason, partial=tuple(chat.messages), **head)
+        assert chat.error is not None
+        return ChatFailed(error=ErrorInfo.of(chat.error), **head)
 
     def _settle(self) -> None:
         """What reaches the caller is certain; nothing of ours holds the exception after that."""

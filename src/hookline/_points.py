@@ -11,7 +11,20 @@ mechanism, without a name in the table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
 
 from hookline._errors import HookOptionError, UnknownHookError
 from hookline._messages import (
@@ -80,6 +93,11 @@ class Head(Data, frozen=True, kw_only=True):
     context: type
 
     @property
+    def key(self) -> str | type:
+        """What the point's hooks are kept by: its name in the table, or the user's class."""
+        return self.name if TABLE.get(self.name) is self else self.context
+
+    @property
     def allowed(self) -> str:
         names = [kind.__name__ for kind in self.acts]
         if self.flat:
@@ -106,17 +124,20 @@ def row(
 
 def head_of(point: object) -> Head:
     """The head of a point given by name or by context class; raises UnknownHookError."""
-    if isinstance(point, str):
-        head = TABLE.get(point)
-    else:
-        context = get_origin(point) or point
+    head = TABLE.get(point) if isinstance(point, str) else None
+    if not isinstance(point, str):
+        context: Any = get_origin(point) or point
         head = _heads.get(context) if isinstance(context, type) else None
-        if head is None and isinstance(context, type) and issubclass(context, _OWN):
+        if head is None and _is_own(context):
             head = _heads[context] = context.declare()
     if head is None:
         name = point if isinstance(point, str) else getattr(point, "__name__", repr(point))
         raise UnknownHookError(name, TABLE)
     return head
+
+
+def _is_own(context: Any) -> bool:
+    return isinstance(context, type) and issubclass(context, _OWN) and context not in _OWN
 
 
 # ── points of a user's own ──────────────────────────────────────────────────────────────────
@@ -180,10 +201,27 @@ def _taken(cls: type, base: type) -> tuple[type, ...]:
     """The runtime types behind R of `class MyPoint(Interceptor[R])`."""
     for parent in getattr(cls, "__orig_bases__", ()):
         if get_origin(parent) is base:
-            (value,) = get_args(parent)
-            found = [get_origin(each) or each for each in get_args(value) or (value,)]
-            return tuple(each if isinstance(each, type) else object for each in found)
+            return tuple(dict.fromkeys(_runtime_types(get_args(parent)[0])))
     return (object,)
+
+
+def _runtime_types(hint: Any) -> list[type]:
+    """What isinstance can ask of a hint; `object` where it can ask nothing."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _runtime_types(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return [kind for arm in get_args(hint) for kind in _runtime_types(arm)]
+    kind = origin or hint
+    if kind is None:
+        return [type(None)]
+    if kind is Any or not isinstance(kind, type):
+        return [object]  # Any, a TypeVar, a NewType, a Literal
+    if is_typeddict(kind):
+        return [dict]
+    if getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False):
+        return [object]
+    return [kind]
 
 
 # ── what a replacement must keep ────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, cast
 
@@ -123,7 +124,8 @@ class HookDef:
                 id,
                 "an id is snake_case: lowercase letters, digits and '_', a letter first",
             )
-        make_hook(point, fn, origin="definition", **options)  # what is wrong is said here
+        check_options(point, options)
+        make_hook(point, fn, **options)  # what else is wrong is said here
         self.point = point
         self.fn = fn
         self.id = id
@@ -152,8 +154,7 @@ def make_hook(
 ) -> Hook:
     """A checked registration, not yet on a bus."""
     head = head_of(point)
-    if name is None:
-        name = str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
+    name = name or _name_of(hook)
     problem = _problem(head, hook, priority, tools, timeout, on_error)
     if problem:
         raise HookOptionError(head.name, name, problem)
@@ -168,6 +169,26 @@ def make_hook(
         inherit=inherit,
         origin=origin,
     )
+
+
+def check_options(point: object, options: Iterable[str], own: Iterable[str] = ()) -> Head:
+    """Refuse options that there are not; gives the point's head."""
+    head = head_of(point)
+    known = {*_OPTIONS, *own}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        there = ", ".join(sorted(known))
+        raise HookOptionError(head.name, "?", f"there is no option {unknown[0]!r}, only {there}")
+    return head
+
+
+_OPTIONS = ("priority", "name", "tools", "timeout", "on_error", "inherit")
+
+
+def _name_of(hook: Any) -> str:
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
 
 
 def _problem(

@@ -14,13 +14,15 @@ import msgspec
 from hookline._call import Call
 from hookline._chain import intercept
 from hookline._chat import Chat
-from hookline._errors import HookReturnError
 from hookline._messages import CallOutcome
 from hookline._outcomes import CallResult, Stop, ToolError, ToolResult
 from hookline._points import OnToolCallError, OnToolCallResult
 from hookline._runtime import RESULT, Json
+from hookline._scopes import Scope
+from hookline._tools import unknown_tool
 from hookline._values import as_data, bounded
 
+NOWHERE: Final = Scope("unknown")  # where a tool stands that does not exist
 WITHHELD: Final = ToolError("the call ran; its result is withheld", type="Withheld")
 
 
@@ -60,39 +62,48 @@ async def _chains(chat: Chat, call: Call) -> Settled:
     while True:
         assert result is not None
         if isinstance(result, ToolError):
-            result, end, stops = await _errors(chat, call, result)
+            result, end, stops = await _errors(chat, call, result, converted)
             stop = stop or (stops[0] if stops else None)
         else:
-            result, end = await _goods(chat, call, result)
+            result, end = await _goods(chat, call, result, converted)
         if end is None:
             return Settled(result=result, outcome=outcome, stop=stop)
-        if converted:
-            raise HookReturnError(
-                "onToolCallResult or onToolCallError", "(chain)", end, "no conversion back"
-            )
-        converted = True
         result = as_data(end) if isinstance(end, ToolResult) else end
         outcome = "ok" if isinstance(result, ToolResult) else "error"
+        if converted or (isinstance(end, ToolResult) and isinstance(result, ToolError)):
+            return Settled(result=result, outcome=outcome, stop=stop)
+        converted = True
 
 
-async def _errors(chat: Chat, call: Call, error: ToolError) -> tuple[CallResult, Any, list[Any]]:
+async def _errors(
+    chat: Chat, call: Call, error: ToolError, converted: bool
+) -> tuple[CallResult, Any, list[Any]]:
     ctx: OnToolCallError[Any] = OnToolCallError(
         run=call.run_of(chat), call=call.call, tool=call.tool, scope=call.scope, error=error
     )
-    name = call.call.name
-    last, end, stops = await intercept(chat.view.onToolCallError, ctx, chat, tool=name)
+    refused = ToolResult if converted else None
+    last, end, stops = await intercept(
+        chat.view.onToolCallError, ctx, chat, tool=call.call.name, refused=refused
+    )
     return last.error, end, stops
 
 
-async def _goods(chat: Chat, call: Call, result: ToolResult) -> tuple[CallResult, Any]:
-    if call.tool is None or call.scope is None:  # an unknown tool whose error was recovered
-        return result, None
+async def _goods(
+    chat: Chat, call: Call, result: ToolResult, converted: bool
+) -> tuple[CallResult, Any]:
+    tool, scope = call.tool, call.scope
+    if tool is None or scope is None:  # an unknown tool whose error was recovered
+        tool, scope = unknown_tool(call.call.name), NOWHERE
     ctx: OnToolCallResult[Any] = OnToolCallResult(
-        run=call.run_of(chat), call=call.call, tool=call.tool, scope=call.scope, result=result
+        run=call.run_of(chat), call=call.call, tool=tool, scope=scope, result=result
     )
-    name = call.call.name
-    last, end, _ = await intercept(chat.view.onToolCallResult, ctx, chat, tool=name)
-    data = last.result if last.result is result else as_data(last.result)
+    refused = ToolError if converted else None
+    last, end, _ = await intercept(
+        chat.view.onToolCallResult, ctx, chat, tool=call.call.name, refused=refused
+    )
+    if end is not None or last.result is result:
+        return last.result, end
+    data = as_data(last.result)
     if isinstance(data, ToolError):
         return result, data  # a hook's value that is no JSON is a tool error
-    return data, end
+    return data, None

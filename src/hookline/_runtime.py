@@ -160,10 +160,11 @@ class LocalRuntime:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             await _reap(tasks)
-        # A job that was cancelled was so because another failed, or with all of them.
         for task in tasks:
             if not task.cancelled() and (exc := task.exception()) is not None:
                 raise exc
+        if any(task.cancelled() for task in tasks):
+            raise asyncio.CancelledError("a job was cancelled, and nobody had cancelled it")
 
     def now(self) -> float:
         return time.time()

@@ -51,26 +51,29 @@ class ChatStream:
         if owner is None:
             owner = self._start()
         buffer = self._buffer
+        if buffer.reading:
+            raise StreamStateError(
+                "a stream has one reader, and another task is reading it; "
+                "use agent.subscribe() for further ones"
+            )
+        if asyncio.get_running_loop() is not owner.loop:
+            raise StreamStateError("a stream is read in the event loop that began it")
         items = buffer.items
         while not items:
             if buffer.ended:
                 return self._last(owner)
             if self._closed:
                 raise StopAsyncIteration
-            if asyncio.get_running_loop() is not owner.loop:
-                raise StreamStateError("a stream is read in the event loop that began it")
-            if buffer.reader is not None:
-                raise StreamStateError(
-                    "a stream has one reader, and another task is reading it; "
-                    "use agent.subscribe() for further ones"
-                )
             reader = buffer.reader = owner.loop.create_future()
+            buffer.reading = True
             try:
                 await reader
             except BaseException:
                 buffer.reader = None
                 await self._leave(owner, "cancelled")
                 raise
+            finally:
+                buffer.reading = False
         event = items.popleft()
         if buffer.writers is not None:
             buffer.admit()
@@ -112,8 +115,8 @@ class ChatStream:
     def abort(self, reason: str | None = None) -> bool:
         """Abort the chat and let the stream end with ChatAborted; False when it was too late."""
         if self._owner is None:
-            self._closed = True
-            return True
+            timely, self._closed = not self._closed, True
+            return timely
         timely = self._owner.chat.abort(reason)
         self._aborted_here = self._aborted_here or timely
         return timely
@@ -131,7 +134,7 @@ class ChatStream:
         self._buffer.leave()
         if not owner.ended:
             owner.chat.abort(reason)
-            if asyncio.current_task() is not owner.task:
+            if not owner.holds_caller():
                 await owner.join()
         if owner.error is not None and not isinstance(owner.error, ChatAbortedError):
             log_throw("the chat failed after its reader had left", owner.error)

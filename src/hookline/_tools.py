@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from hookline._errors import ToolArgumentsError, ToolDefinitionError
+from hookline._errors import ToolArgumentsError, ToolDefinitionError, UnknownToolError
 from hookline._run import is_run
 from hookline._schema import BadArguments, Signature, inspect_callable
 
@@ -54,6 +54,7 @@ class Tool(Generic[P, R]):
         timeout: float | None = None,
         enabled: Callable[[], bool] | None = None,
         parameters: dict[str, Any] | None = None,
+        signature: Signature | None = None,
     ) -> None:
         if not callable(fn):
             raise ToolDefinitionError(repr(name), f"{type(fn).__name__} is not callable")
@@ -65,7 +66,9 @@ class Tool(Generic[P, R]):
         if timeout is not None and not timeout > 0:
             raise ToolDefinitionError(self.name, f"timeout={timeout!r} must be above 0 seconds")
         self.fn = fn
-        self.signature: Signature = inspect_callable(fn, tool=self.name, skip=is_run)
+        if signature is None:
+            signature = inspect_callable(fn, tool=self.name, skip=is_run)
+        self.signature: Signature = signature
         self.description = description if description is not None else self.signature.description
         self.parameters = parameters if parameters is not None else self.signature.schema
         self.parallel = parallel
@@ -86,12 +89,22 @@ class Tool(Generic[P, R]):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some of name, description, parallel, idempotent, timeout, enabled changed."""
-        kept = ("name", "description", "parallel", "idempotent", "timeout", "enabled", "parameters")
-        options = {option: getattr(self, option) for option in kept}
-        return type(self)(changes.pop("fn", self.fn), **{**options, **changes})
+        options = {option: getattr(self, option) for option in _KEPT}
+        return type(self)(self.fn, **{**options, **changes})
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+def unknown_tool(name: str) -> AnyTool:
+    """What stands for a tool that does not exist, where a hook is shown one."""
+
+    def unknown() -> None:
+        raise UnknownToolError(name, ())
+
+    tool: AnyTool = Tool(unknown, name="unknown", description="This tool does not exist.")
+    tool.name = name
+    return tool
 
 
 def is_async_callable(fn: object) -> bool:
@@ -129,6 +142,16 @@ def tool(
     return lambda function: Tool(function, **options)
 
 
+_KEPT = (
+    "name",
+    "description",
+    "parallel",
+    "idempotent",
+    "timeout",
+    "enabled",
+    "parameters",
+    "signature",
+)
 AnyTool = Tool[..., Any]
 ToolLike = AnyTool | Callable[..., Any]
 

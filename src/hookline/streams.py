@@ -7,12 +7,11 @@ are piped; operators of aiostream mix with ours at every place:
     async with lines.stream() as spoken:
         async for sentence in spoken: ...
 
-Leaving that block ends the chat before the line after it is reached, and an error of the chat comes
-out as itself: aiostream closes what it opened, so no adapter stands between. Two things to know: a
-chat runs once, so a second iteration of the same aiostream stream is empty; and aiostream's `merge`
-over operators loses a cancellation that comes just while it closes them.
-Longer than most files here: aiostream's own operator type loses type variables under mypy, so the
-types of two operators are written out.
+Leaving that block ends the chat before the next line is reached, and its error comes out as itself:
+aiostream closes what it opened, so no adapter stands between. But a chat runs once: iterated again,
+the same aiostream stream is empty. And aiostream's `merge` over operators loses a cancellation that
+comes just while it closes them. Over 300 lines because aiostream's operator type loses type
+variables under mypy: the types of two operators are written out.
 """
 
 from __future__ import annotations
@@ -255,9 +254,8 @@ class _Ahead(Generic[T]):
         self._task: asyncio.Future[T] | None = None
 
     async def ready(self, seconds: float) -> bool:
-        """Whether the next item, or the end, comes within so many seconds."""
-        if self._task is None:
-            self._task = asyncio.ensure_future(anext(self._source))
+        """Whether the next item, or the end, comes within so many seconds; then `next` is due."""
+        self._task = asyncio.ensure_future(anext(self._source))
         done, _ = await asyncio.wait([self._task], timeout=seconds)
         return bool(done)
 
