@@ -128,6 +128,7 @@ class Chat:
         "config",
         "continuations",
         "conversation",
+        "cut",
         "deadlines",
         "deps",
         "doing",
@@ -136,7 +137,6 @@ class Chat:
         "finish_reason",
         "hidden",
         "interrupt",
-        "interrupted",
         "iteration",
         "keeps",
         "live",
@@ -210,13 +210,13 @@ class Chat:
         self.over = False  # the caller has its answer: what still runs was left behind
         self.broken = False  # aborted or failed: nothing new begins
         self.reason: str | None = None
-        self.interrupted = False  # a third party cancelled the owner
         self.fatal: BaseException | None = None  # what failed, where it could not be raised
         self.conduct: Conduct = self  # in the ending another, which is not broken
         self.finish_reason: FinishReason | None = None
         self.outcome: Outcome | None = None
         self.response: Response | None = None
         self.error: BaseException | None = None
+        self.cut: BaseException | None = None  # the cancellation that was not ours
         self.thrown: BaseException | None = None  # by a hook at onChatDone
 
     # ── what Run and the dispatch ask ───────────────────────────────────────────────────────

@@ -22,6 +22,7 @@ from hookline._chat import Chat
 from hookline._deadline import Expired
 from hookline._errors import (
     DisabledToolError,
+    HookError,
     StopChat,
     ToolArgumentsError,
     ToolTimeoutError,
@@ -89,6 +90,10 @@ class Handler:
         chat, call = self._chat, self._call
         tool = call.tool
         assert tool is not None
+        if call.request is not None and wanted.arguments != call.call.arguments:
+            raise HookError(
+                f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
+            )
         try:
             value = await self._invoke(tool, wanted)
         except StopChat as stop:

@@ -15,7 +15,7 @@ from hookline._approval import check_answers
 from hookline._chain import intercept, notify, wrap
 from hookline._chat import Chat
 from hookline._ending import Ending, end, respond
-from hookline._errors import HistoryError, HookError, MaxStepsError
+from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError
 from hookline._events import ChatStarted
 from hookline._log import log_throw
 from hookline._messages import Text, UserMessage
@@ -82,8 +82,8 @@ async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Re
         raise
     if not chat.began:
         raise HookError("a hook at aroundChat returned without calling proceed: nothing was run")
-    if chat.error is not None:
-        raise chat.error  # a wrapper cannot undo the outcome
+    if chat.outcome != "done":  # a wrapper cannot undo the outcome
+        raise chat.error or ChatAbortedError(chat.reason, chat.messages)
     chat.response = response
     return response
 
@@ -110,6 +110,8 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
         except BaseException as exc:
             keeper.judge(exc)  # cancelled from outside in mid ending: the rest still happens
             await keeper.finish(ending)
+    if chat.cut is not None:
+        raise chat.cut  # to whoever cancelled: a wrapper's own time limit, or a third party
     if chat.error is not None:
         raise chat.error
     if chat.thrown is not None:

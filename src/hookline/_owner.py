@@ -44,7 +44,6 @@ class Owner:
         "chat",
         "ended",
         "error",
-        "interrupted",
         "loop",
         "response",
         "task",
@@ -58,7 +57,6 @@ class Owner:
         self.terminal: ChatEvent | None = None  # the last event, kept apart from the buffer
         self.response: Response | None = None
         self.error: BaseException | None = None  # what reaches the caller
-        self.interrupted = False  # a third party cancelled the task
         self._asked = False  # an abort wants the task cancelled
         self._entered = False  # the task has begun to run
         self._cancels = 0  # cancellations that are ours
@@ -112,7 +110,7 @@ class Owner:
             self._settle()
             raise
         if not self._superseded:
-            self._outside = self._outside or self.task.cancelling() > self._cancels
+            self._outside = self.task.cancelling() > self._cancels
             await self._publish_last()
             self._settle()
         if self._outside:
@@ -132,7 +130,6 @@ class Owner:
         while self._cancels:
             self._cancels -= 1
             self.task.uncancel()
-        self._outside = self._outside or outside
         if chat.outcome is not None:
             if not isinstance(exc, asyncio.CancelledError):
                 raise exc
@@ -144,8 +141,7 @@ class Owner:
         elif not isinstance(exc, asyncio.CancelledError):
             chat.outcome, chat.error = "error", exc
         elif outside:
-            chat.outcome, chat.reason = "aborted", "cancelled"
-            self.interrupted = True
+            chat.outcome, chat.reason, chat.cut = "aborted", "cancelled", exc
         else:
             error = ModelError("the model raised CancelledError, and nobody had cancelled it")
             error.__cause__ = exc
@@ -155,7 +151,7 @@ class Owner:
     def _end_well(self) -> None:
         """From now on nothing new begins, but the ending's own hooks run."""
         chat = self.chat
-        if chat.outcome == "aborted":
+        if chat.outcome == "aborted" and chat.cut is None:
             chat.error = ChatAbortedError(chat.reason)
         chat.conduct = Alone(chat.watch, chat.deadlines)
         chat.broken = True
@@ -167,7 +163,7 @@ class Owner:
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError:
-                self._outside = self._outside or self.task.cancelling() > self._cancels
+                continue  # whoever it was finds it in task.cancelling() at the end
         task.result()
 
     async def _end(self, ending: Ending) -> None:
@@ -287,16 +283,18 @@ class Owner:
         chat = self.chat
         if self._timer is not None:
             self._timer.cancel()
+        cut = isinstance(self.error, asyncio.CancelledError)
         if chat.outcome == "done":
-            if isinstance(self.error, asyncio.CancelledError):
-                self.error = None  # the answer is whole
             self.response = chat.response
-        elif chat.outcome is not None:
-            self.error = StreamInterruptedError() if self.interrupted else chat.error
-        elif isinstance(self.error, asyncio.CancelledError) or self._superseded:
-            aborted = chat.broken and not self._outside
-            self.error = ChatAbortedError(chat.reason) if aborted else StreamInterruptedError()
-        chat.error = chat.fatal = chat.thrown = None
+            if cut:
+                self.error = None  # the answer is whole
+        elif chat.outcome is None:
+            if cut or self._superseded:
+                ours = chat.broken and not self._outside
+                self.error = ChatAbortedError(chat.reason) if ours else StreamInterruptedError()
+        elif cut or self.error is None:
+            self.error = chat.error or StreamInterruptedError()
+        chat.error = chat.fatal = chat.thrown = chat.cut = None
         chat.over = True
         self.ended = True
         if self.buffer is not None:

@@ -124,20 +124,24 @@ def row(
 
 def head_of(point: object) -> Head:
     """The head of a point given by name or by context class; raises UnknownHookError."""
-    head = TABLE.get(point) if isinstance(point, str) else None
-    if not isinstance(point, str):
-        context: Any = get_origin(point) or point
-        head = _heads.get(context) if isinstance(context, type) else None
-        if head is None and _is_own(context):
-            head = _heads[context] = context.declare()
+    head = (
+        TABLE.get(point) if isinstance(point, str) else _head_of_class(get_origin(point) or point)
+    )
     if head is None:
         name = point if isinstance(point, str) else getattr(point, "__name__", repr(point))
         raise UnknownHookError(name, TABLE)
     return head
 
 
-def _is_own(context: Any) -> bool:
-    return isinstance(context, type) and issubclass(context, _OWN) and context not in _OWN
+def _head_of_class(context: Any) -> Head | None:
+    if not isinstance(context, type):
+        return None
+    head = _heads.get(context)
+    if head is None and context not in _OWN:
+        declare: Callable[[], Head] | None = getattr(context, "declare", None)
+        if declare is not None and issubclass(context, _OWN):
+            head = _heads[context] = declare()
+    return head
 
 
 # ── points of a user's own ──────────────────────────────────────────────────────────────────

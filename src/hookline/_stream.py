@@ -96,6 +96,8 @@ class ChatStream:
         if error is None or (self._aborted_here and isinstance(error, ChatAbortedError)):
             raise StopAsyncIteration
         try:
+            if isinstance(error, StopAsyncIteration):  # would look like a normal end
+                raise RuntimeError("a hook or the model raised StopAsyncIteration") from error
             raise error
         finally:
             del error

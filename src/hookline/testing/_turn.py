@@ -1,4 +1,7 @@
-"""One turn of a scripted model, and the calls in it: what is written down becomes chunks."""
+"""One turn of a scripted model, and the calls in it: what is written down becomes chunks.
+
+`Turn` takes more than six options, all by name: each is a way in which a stream can be, or break.
+"""
 
 from __future__ import annotations
 
