@@ -10,11 +10,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from math import inf
+from types import NoneType
 from typing import Any, Generic, TypeAlias, TypedDict, Unpack
 
 from hookline._bus import HookBus, View
 from hookline._chain import call
-from hookline._chat import DEFAULT_LIMITS, Approver, Chat, Config, Limits, Release, SystemText, Task
+from hookline._chat import (
+    DEFAULT_LIMITS,
+    Approver,
+    Chat,
+    Config,
+    Limits,
+    Release,
+    SystemText,
+    Task,
+    cleaned,
+)
 from hookline._conversation import Conversation, Store
 from hookline._errors import UsageError
 from hookline._json import clean_text
@@ -208,6 +219,8 @@ class Agent(Generic[DepsT]):
                 f"conversation={conversation!r} names a stored conversation and the agent has no "
                 "store: pass a Conversation, or give the agent store=MemoryStore()"
             )
+        if not isinstance(conversation, (Conversation, str, NoneType)):
+            raise UsageError(f"conversation={conversation!r} must be a Conversation or its id")
         release = options.get("release", "live")
         if release not in ("live", "response"):
             raise UsageError(f"release={release!r} must be 'live' or 'response'")
@@ -281,10 +294,10 @@ _OPTIONS = {"conversation", "deps", "hooks", "settings", "approver", "release", 
 def as_message(input: Input) -> UserMessage:
     """What the user said, as a message without lone surrogates."""
     if isinstance(input, UserMessage):
-        return input
+        return cleaned(input)
     if isinstance(input, str):
         return UserMessage(parts=(Text(clean_text(input)),))
-    return UserMessage(parts=tuple(input))
+    return cleaned(UserMessage(parts=tuple(input)))
 
 
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:

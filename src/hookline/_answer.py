@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from inspect import isawaitable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from hookline._assembly import Assembly, PartKind
 from hookline._chain import flow, wrap
 from hookline._chat import Chat
+from hookline._chunks import checked
 from hookline._errors import ModelError
 from hookline._events import PartEnd, ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta
 from hookline._json import clean_text, json_text
@@ -124,7 +126,11 @@ async def _stream(
     asm = await _begin(chat, iteration)
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
-        chunks = await chunks  # `async def stream(...) -> AsyncIterator`
+        chunks = await chunks if isawaitable(chunks) else chunks  # an async def that returns one
+        if not hasattr(chunks, "__aiter__"):
+            raise ModelError(
+                f"the model's stream() gave a {type(chunks).__name__} and no async iterator"
+            )
     try:
         finish = await _read(chat, asm, iteration, chunks)
     finally:
@@ -154,24 +160,25 @@ async def _read(
             chat.check()
         if type(chunk) is TextChunk and asm.hot and not view.onDelta and finish is None:
             text = chunk.text
-            if not text.isascii():
-                text = clean_text(text)
+            if type(text) is not str or not text.isascii():
+                text = clean_text(checked(chunk).text)
             elif not text:
                 continue
-            asm.text.append(text)
             if not live:
+                asm.text.append(text)
                 continue
             if len(items) >= SIZE:
                 await outlet.room()
+            asm.text.append(text)
             seq = number()
             if streamed or outlet.heard:
                 put(TextDelta(chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text))
         elif finish is not None:
             raise ModelError(f"the model sent a {type(chunk).__name__} after its Finish")
         elif isinstance(chunk, Finish):
-            finish = chunk
+            finish = checked(chunk)
         else:
-            await _take(chat, asm, chunk)
+            await _take(chat, asm, checked(chunk))
     return finish
 
 
@@ -206,12 +213,11 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
         if asm.source != chunk.part:
             await _end_source(chat, asm)  # a part without text: reasoning that is only signed
         await _end_part(chat, asm, chunk)
-    elif isinstance(chunk, ToolCallChunk):
+    else:
+        assert isinstance(chunk, ToolCallChunk)
         await _end_source(chat, asm)
         id, name = asm.call(chunk)
         await _show_call(chat, chunk, id, name)
-    else:
-        raise ModelError(f"the model sent a {type(chunk).__name__}, which is no chunk")
 
 
 async def _end_source(chat: Chat, asm: Assembly) -> None:
@@ -231,11 +237,13 @@ async def _say(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> 
     if asm.kind != kind:  # a new part, or a hook turned one kind into the other
         await _finish_part(chat, asm, None)
         asm.open(kind)
-    text = asm.add(clean_text(delta.text))
+    if chat.live and len(chat.outlet.items) >= SIZE:
+        await chat.outlet.room()
+    text = asm.add(clean_text(delta.text))  # kept and shown at once: nothing can come between
     if text and chat.live:
         chat.shown = True
         event = TextDelta if kind == "text" else ReasoningDelta
-        await chat.publish(event, iteration=chat.iteration, text=text)
+        chat.put(event, iteration=chat.iteration, text=text)
 
 
 async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
@@ -263,7 +271,6 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
         chat.hidden.add(id)
         return
     if chat.live:
-        chat.shown = True
         await chat.publish(
             ToolCallDelta,
             iteration=chat.iteration,
@@ -272,3 +279,4 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
             name=name,
             arguments=chunk.arguments,
         )
+        chat.shown = True

@@ -7,7 +7,7 @@ asking is a denial.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from inspect import isawaitable
@@ -20,7 +20,7 @@ from hookline._chain import notify
 from hookline._chat import Chat
 from hookline._conversation import Conversation, PendingStep
 from hookline._deadline import Expired
-from hookline._errors import ApprovalError
+from hookline._errors import ApprovalError, DisabledToolError, UnknownToolError
 from hookline._events import ApprovalRequested
 from hookline._handler import bind_again
 from hookline._messages import ToolCall
@@ -35,22 +35,25 @@ def digest_of(call: ToolCall) -> str:
     return sha256(text).hexdigest()
 
 
-def prepare(chat: Chat, iteration: int, call: Call, ask: Ask) -> None:
+def prepare(chat: Chat, iteration: int, call: Call, asks: Sequence[Ask]) -> None:
     """The call must not run before somebody says so."""
     call.runs = False
     if chat.task.approver is None and not chat.keeps:
         reason = "this call needs an approval, and nobody is there to give it"
         call.set(ToolError(reason, type="Denied"), "denied")
         return
+    limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
+    arguments = msgspec.json.decode(msgspec.json.encode(call.call.arguments))  # nobody else's dict
+    call.call = call.call.replace(arguments=arguments)
     call.request = ApprovalRequest(
         id=f"{chat.chat_id}.{call.id}",
         call=call.call,
-        prompts=tuple(ask.prompt.split("\n")) if ask.prompt else (),
+        prompts=tuple(ask.prompt for ask in asks),
         chat_id=chat.chat_id,
         conversation_id=chat.conversation_id,
         iteration=iteration,
         digest=digest_of(call.call),
-        expires=None if ask.expires is None else chat.runtime.now() + ask.expires,
+        expires=chat.runtime.now() + min(limits) if limits else None,
     )
     call.pending = chat.task.approver is None
 
@@ -60,6 +63,7 @@ async def put(chat: Chat, iteration: int, call: Call) -> None:
     request = call.request
     assert request is not None
     await chat.publish(ApprovalRequested, request=request)
+    call.asked = True
     if chat.view.onApproval:
         key = (ASKED, iteration, call.id)
         await chat.runtime.step(key, partial(_tell, chat, request, None), NOTHING)
@@ -106,6 +110,10 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
     """Carry out the answer: the call runs as approved, or is denied."""
     request = call.request
     assert request is not None
+    if digest_of(request.call) != request.digest:
+        raise ApprovalError(
+            f"approval {request.id!r}: the call was changed after it was asked about"
+        )
     call.decided = True
     call.pending = False
     if chat.view.onApproval:
@@ -113,10 +121,13 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
         await chat.runtime.step(key, partial(_tell, chat, request, decision), NOTHING)
     if isinstance(decision, Deny):
         call.set(ToolError(decision.reason, type="Denied"), "denied")
-    elif decision.arguments is not None:
-        bind_again(call, decision.arguments)
+    elif call.tool is None:
+        call.set(ToolError.of(UnknownToolError(call.call.name, ())), "error")
+    elif not call.offered:
+        call.set(ToolError.of(DisabledToolError(call.call.name)), "error")
     else:
-        bind_again(call, request.call.arguments)
+        edited = decision.arguments
+        bind_again(call, request.call.arguments if edited is None else edited)
 
 
 def check_answers(

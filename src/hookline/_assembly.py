@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hookline._errors import ModelError
-from hookline._json import BadArguments, clean_text, parse_arguments
+from hookline._json import BadArguments, clean_data, clean_text, parse_arguments
 from hookline._messages import ModelPart, Reasoning, Text, ToolCall
 from hookline._model import Finish, ModelResponse, ToolCallChunk
 
@@ -87,7 +87,8 @@ class Assembly:
         if kind == "text" and text.strip():
             self.parts.append(Text(text))
         elif kind == "reasoning" and (meta or text.strip()):
-            self.parts.append(Reasoning(text, meta))
+            said = text if text.strip() else ""  # what was not shown is not stored
+            self.parts.append(Reasoning(said, clean_data(meta)))
 
     def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
         """Take more of a call; gives its id and name."""
@@ -144,9 +145,9 @@ class Assembly:
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
             usage=finish.usage,
-            model=finish.model,
-            response_id=finish.response_id,
-            meta=finish.meta,
+            model=clean_data(finish.model),
+            response_id=clean_data(finish.response_id),
+            meta=clean_data(finish.meta),
         )
 
     def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:

@@ -18,7 +18,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     call: ToolCall
     answer: ToolResult | ToolError | Stop | None = None
-    ask: Ask | None = None
+    asks: tuple[Ask, ...] = ()
 
 
 class Call:
@@ -26,7 +26,7 @@ class Call:
 
     __slots__ = (
         "announced",
-        "ask",
+        "asked",
         "bound",
         "call",
         "decided",
@@ -55,8 +55,8 @@ class Call:
         self.tool: AnyTool | None = None
         self.scope: Scope | None = None
         self.offered = False  # by this step's final request
-        self.ask: Ask | None = None
         self.request: ApprovalRequest | None = None
+        self.asked = False  # the question was put
         self.decided = False  # the request was answered
         self.pending = False  # it waits for an answer that a later chat brings
         self.deferred = False  # it must not overtake a pending one

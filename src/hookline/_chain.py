@@ -93,7 +93,7 @@ def excuse(hook: Hook, exc: BaseException) -> ToolError | None:
         exc = error
     elif not isinstance(exc, Exception):
         raise exc
-    elif isinstance(exc, ToolDenied) and hook.head.name == "preToolCall":
+    elif _denies(hook, exc):
         return ToolError.of(exc)
     if hook.on_error == "log":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
@@ -147,12 +147,16 @@ async def _watched(hook: Hook, ctx: Any, conduct: Conduct) -> Any:
         if value is not None and hook.head.kind == "interceptor":
             outcome = _outcome(hook, value)
         return value
-    except BaseException:
-        outcome = "raised"
+    except BaseException as exc:
+        outcome = "blocked" if _denies(hook, exc) else "raised"
         raise
     finally:
         if watch is not None:
             await watch(hook, outcome, perf_counter() - start)
+
+
+def _denies(hook: Hook, exc: BaseException) -> bool:
+    return isinstance(exc, ToolDenied) and hook.head.name == "preToolCall"
 
 
 async def call(hook: Hook, ctx: Any, conduct: Conduct = ALONE) -> Any:
@@ -242,6 +246,9 @@ async def flow(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE) -> Sequence[Any
             continue
         out: list[Any] = []
         for delta in deltas:
+            if not hook.alive:
+                out.append(delta)
+                continue
             if delta is not ctx.delta:
                 ctx = _replace(ctx, delta=delta)
             try:
@@ -321,9 +328,10 @@ async def _layer(onion: _Onion, index: int, ctx: Any) -> Any:
                 raise HookError(f"hook {hook.name!r} at {hook.head.name}: {problem}")
         inside = ctx
         if payload is not None:
-            expected: type[Any] = getattr(ctx, field).__class__
-            if not isinstance(payload, expected):
-                raise _refuse(hook, payload, f"{expected.__name__} for proceed()")
+            takes = hook.head.takes
+            if not isinstance(payload, takes):
+                names = ", ".join(kind.__name__ for kind in takes)
+                raise _refuse(hook, payload, f"{names} for proceed()")
             problem = hook.head.check(ctx, payload) if hook.head.check is not None else None
             if problem:
                 raise _refuse(hook, payload, f"{problem} for proceed()")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from hookline._bus import HookBus, View, watcher
 from hookline._chain import Conduct, Watch, intercept, notify
 from hookline._conversation import Conversation, PendingStep, Store
 from hookline._deadline import Deadlines
+from hookline._errors import UsageError
 from hookline._events import (
     MessageAdded,
     PartEnd,
@@ -27,7 +28,7 @@ from hookline._events import (
     TextDelta,
     ToolCallDelta,
 )
-from hookline._json import clean_text, json_text, to_json_data
+from hookline._json import NotJson, clean_text, json_text, to_json_data
 from hookline._log import logger
 from hookline._messages import (
     NO_USAGE,
@@ -134,6 +135,7 @@ class Chat:
         "doing",
         "error",
         "fatal",
+        "find_call",
         "finish_reason",
         "hidden",
         "interrupt",
@@ -206,6 +208,7 @@ class Chat:
         self.shown = False  # text of this step was published
         self.assembly: Assembly | None = None  # the answer that is being streamed
         self.open_step: Any = None  # the tool calls that are being made
+        self.find_call: Callable[[str], ToolCall | None] = lambda call_id: None
         self.doing: dict[str, str] = {}  # what runs at the moment, by key, for reports
         self.over = False  # the caller has its answer: what still runs was left behind
         self.broken = False  # aborted or failed: nothing new begins
@@ -268,9 +271,13 @@ class Chat:
 
     async def publish(self, kind: Callable[..., Any], **fields: Any) -> None:
         """Put one event out, after waiting for room."""
+        if len(self.outlet.items) >= SIZE:
+            await self.outlet.room()
+        self.put(kind, **fields)
+
+    def put(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Put one event out, where room was waited for."""
         outlet = self.outlet
-        if len(outlet.items) >= SIZE:
-            await outlet.room()
         root = outlet.root
         seq = root.seq = root.seq + 1
         if outlet.buffer is not None or outlet.heard:
@@ -279,18 +286,25 @@ class Chat:
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
         if self.over:
-            raise CancelledError("the chat is over")
-        data = to_json_data(data)
+            raise UsageError(f"chat {self.chat_id!r} is over: nobody hears a status any more")
+        try:
+            data = to_json_data(data)
+        except NotJson as exc:
+            raise UsageError(f"the data of status {type!r} is not JSON: {exc}") from exc
         await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
-        if self.view.onStatus:
-            ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call_id=call_id)
-            try:
-                await notify(self.view.onStatus, ctx, self.conduct)
-            except Exception as exc:
-                self.fail(exc)
-                if self.interrupt is not None:
-                    self.interrupt()  # a tool cannot catch it
-                raise CancelledError("a hook at onStatus raised") from exc
+        if not self.view.onStatus:
+            return
+        call = self.find_call(call_id) if call_id is not None else None
+        ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
+        try:
+            await notify(self.view.onStatus, ctx, self.conduct)
+        except Exception as exc:
+            if self.outcome is not None:
+                raise  # in the ending: the rule of the hook that sent it
+            self.fail(exc)
+            if self.interrupt is not None:
+                self.interrupt()  # a tool cannot catch it
+            raise CancelledError("a hook at onStatus raised") from exc
 
     # ── history ─────────────────────────────────────────────────────────────────────────────
 
@@ -326,8 +340,10 @@ class Chat:
                 await self.agree(parts, streamed)
             if not parts:
                 return message
+        if len(self.outlet.items) >= SIZE:
+            await self.outlet.room()
         self._append(message)
-        await self.publish(MessageAdded, message=message)
+        self.put(MessageAdded, message=message)  # nothing can come between the two
         if view.onMessage:
             await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
         return message
@@ -354,7 +370,7 @@ class Chat:
         """Make what is shown the same as what is stored."""
         if self.live and said(final) == said(streamed):
             return
-        if self.live:
+        if self.live and said(streamed):
             await self.take_back()
         for index, part in enumerate(final):
             if isinstance(part, ToolCall):
@@ -423,7 +439,10 @@ def said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:
     return [part for part in parts if isinstance(part, (Text, Reasoning)) and part.text.strip()]
 
 
-def cleaned(message: Message) -> Message:
+M = TypeVar("M", UserMessage, AssistantMessage, ToolMessage, Message)
+
+
+def cleaned(message: M) -> M:
     """The message without lone surrogates, which no store and no wire would take."""
     if isinstance(message, ToolMessage):
         text = message.text

@@ -65,7 +65,7 @@ class Conversation:
         self.call_ids = {c.id for m in items if isinstance(m, AssistantMessage) for c in m.calls}
         self._snapshot = None
         self._in_order: tuple[Message, ...] | None = None
-        self._disordered = False
+        self._disordered = in_call_order(items) != tuple(items)
         self._pending = pending
 
     @property

@@ -59,6 +59,11 @@ class Step:
         self._halted = False  # and no handler of it starts any more
         self._turn: Lock | None = None  # of those that run side by side, one result at a time
         chat.open_step = self
+        chat.find_call = self.find
+
+    def find(self, call_id: str) -> ToolCall | None:
+        """The call of that id, as hooks have left it."""
+        return next((call.call for call in self.calls if call.id == call_id), None)
 
     @property
     def results(self) -> tuple[ToolMessage, ...]:
@@ -142,12 +147,12 @@ class Step:
             names = [each.name for each in self.request.tools] if self.request else []
             call.set(ToolError.of(UnknownToolError(name, names)), "error")
             return
-        ask = None
+        asks: tuple[Ask, ...] = ()
         if chat.view.preToolCall:
             key = (CALL, self.iteration, call.id)
             verdict = await chat.runtime.step(key, partial(self._chain, call), _VERDICT)
             call.call = verdict.call
-            answer, ask = verdict.answer, verdict.ask
+            answer, asks = verdict.answer, verdict.asks
             if isinstance(answer, Stop):
                 self.stop = self.stop or answer
                 self._halted = True
@@ -155,17 +160,17 @@ class Step:
             if isinstance(answer, ToolResult):
                 data = as_data(answer)
                 outcome: CallOutcome = "answered" if isinstance(data, ToolResult) else "error"
-                call.set(self._bounded(data), outcome)
+                call.set(data, outcome)
                 return
             if answer is not None:
-                call.set(self._bounded(answer), "denied")
+                call.set(answer, "denied")
                 return
         if not call.offered or not chat.config.scopes.allows(tool, scope):
             call.set(ToolError.of(DisabledToolError(name)), "error")
             return
         self._validate(call)
-        if call.runs and ask is not None:
-            prepare(chat, self.iteration, call, ask)
+        if call.runs and asks:
+            prepare(chat, self.iteration, call, asks)
 
     async def _chain(self, call: Call) -> Verdict:
         chat = self.chat
@@ -181,7 +186,7 @@ class Step:
         changed = last.call
         if changed is not call.call and changed.arguments is not call.call.arguments:
             changed = changed.replace(raw=None)  # the hook has mended what was no object
-        return Verdict(call=changed, answer=end, ask=_merged(asks) if asks else None)
+        return Verdict(call=changed, answer=end, asks=tuple(asks))
 
     def _validate(self, call: Call) -> None:
         """Bind the arguments to the tool's parameters; every issue is told to the model."""
@@ -203,11 +208,11 @@ class Step:
         chat = self.chat
         for call in batch:
             if not call.announced:
-                call.announced = True
                 await chat.publish(ToolCallStarted, iteration=self.iteration, call=call.call)
+                call.announced = True
         ready: list[Call] = []
         for call in batch:
-            if call.request is not None and not call.decided:
+            if call.request is not None and not call.asked:
                 await put(chat, self.iteration, call)
             if not call.pending:
                 ready.append(call)
@@ -237,7 +242,7 @@ class Step:
             await decide(chat, self.iteration, call)
         if call.runs:
             ran = await run_handler(chat, self.iteration, call)
-            call.set(self._bounded(ran.result), None)
+            call.set(ran.result, None)
             call.stop = ran.stop
             if chat.broken:
                 chat.check()
@@ -247,11 +252,10 @@ class Step:
             async with self._turn:
                 await self._finish(call)
 
-    def _bounded(self, result: ToolResult | ToolError) -> ToolResult | ToolError:
-        return bounded(result, self.chat.config.limits.output_bytes)
-
     async def _finish(self, call: Call) -> None:
         """The result's hooks, its event, and the messages whose turn it is."""
+        assert call.result is not None
+        call.result = bounded(call.result, self.chat.config.limits.output_bytes)
         if not call.final:
             await settle(self.chat, self.iteration, call)
         self.stop = self.stop or call.stop
@@ -270,7 +274,6 @@ class Step:
 
     async def _report(self, call: Call) -> None:
         assert call.result is not None
-        call.reported = True
         await self.chat.publish(
             ToolCallFinished,
             iteration=self.iteration,
@@ -279,6 +282,7 @@ class Step:
             outcome=call.outcome,
             result=call.result,
         )
+        call.reported = True
 
     # ── the end that was not planned ────────────────────────────────────────────────────────
 
@@ -326,9 +330,3 @@ class Step:
             stop=self.stop,
             continuations=self.chat.continuations,
         )
-
-
-def _merged(asks: list[Ask]) -> Ask:
-    """Several questions become one, which the strictest expiry bounds."""
-    limits = [ask.expires for ask in asks if ask.expires is not None]
-    return Ask("\n".join(ask.prompt for ask in asks), expires=min(limits) if limits else None)

@@ -70,6 +70,19 @@ def clean_text(text: str) -> str:
     return text
 
 
+def clean_data(data: Any) -> Any:
+    """JSON data with every string in it cleaned; the same object where there is nothing to do."""
+    if data is None or isinstance(data, (bool, int, float)):
+        return data
+    if isinstance(data, str):
+        return data if data.isascii() else clean_text(data)
+    if isinstance(data, dict):
+        return {clean_data(key): clean_data(value) for key, value in data.items()}  # pyright: ignore
+    if isinstance(data, (list, tuple)):
+        return [clean_data(value) for value in data]  # pyright: ignore
+    return data
+
+
 def shown(name: object) -> str:
     """A name as it may stand in a text for the model: quoted, short, valid; never its repr."""
     if not isinstance(name, str):

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
+from hookline._json import clean_data
+
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
 CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
 
@@ -26,7 +28,15 @@ class Data(msgspec.Struct, frozen=True):
 
     def to_json(self) -> bytes:
         """The JSON text of this object."""
-        return msgspec.json.encode(self)
+        return encoded(self)
+
+
+def encoded(value: Any) -> bytes:
+    """The JSON text of a value; lone surrogates, which have none, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(clean_data(msgspec.to_builtins(value)))
 
 
 class Usage(Data, frozen=True, kw_only=True):

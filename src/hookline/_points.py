@@ -23,6 +23,7 @@ from typing import (
     Union,
     get_args,
     get_origin,
+    get_type_hints,
     is_typeddict,
 )
 
@@ -87,6 +88,7 @@ class Head(Data, frozen=True, kw_only=True):
     at_tool: bool = False
     flat: bool = False
     payload: str = ""  # the field that `proceed(changed)` replaces; that a point of one's own gives
+    takes: tuple[type, ...] = ()  # what `proceed(changed)` may be given
     throws: str = ENDS_CHAT
     replay: str = "not run again"
     note: str = ""
@@ -186,8 +188,14 @@ class Wrapper(Data, Generic[R], frozen=True):
     @classmethod
     def declare(cls) -> Head:
         acts = dict.fromkeys(_taken(cls, Wrapper), END)
+        field = _payload(cls)
         return Head(
-            name=cls.__qualname__, kind="wrapper", acts=acts, payload=_payload(cls), context=cls
+            name=cls.__qualname__,
+            kind="wrapper",
+            acts=acts,
+            payload=field,
+            takes=_field_types(cls, field),
+            context=cls,
         )
 
 
@@ -207,6 +215,14 @@ def _taken(cls: type, base: type) -> tuple[type, ...]:
         if get_origin(parent) is base:
             return tuple(dict.fromkeys(_runtime_types(get_args(parent)[0])))
     return (object,)
+
+
+def _field_types(cls: type, field: str) -> tuple[type, ...]:
+    try:
+        hint = get_type_hints(cls)[field]
+    except Exception:  # a hint that cannot be resolved says nothing
+        return (object,)
+    return tuple(_runtime_types(hint))
 
 
 def _runtime_types(hint: Any) -> list[type]:
@@ -261,6 +277,7 @@ class Context(Data, Generic[D], frozen=True, kw_only=True):
     "wrapper",
     {Response: END},
     payload="message",
+    takes=(UserMessage,),
     throws="before `proceed`: reaches the caller alone; after it: the outcome stands, then raised",
     replay="runs again: it spans the whole chat",
     note="`proceed` exactly once; it raises what the chat raises",
@@ -308,6 +325,7 @@ class PreRequest(Context[D], frozen=True, kw_only=True):
     "wrapper",
     {ModelResponse: END},
     payload="request",
+    takes=(ModelRequest,),
     note="calling `proceed` again after text was shown publishes `ResponseReset`",
 )
 class AroundRequest(Context[D], frozen=True, kw_only=True):
@@ -388,6 +406,7 @@ class PreToolCall(Context[D], frozen=True, kw_only=True):
     "wrapper",
     {ToolResult: END, ToolError: END},
     payload="call",
+    takes=(ToolCall,),
     check=_same_call,
     at_tool=True,
     note="`proceed` never raises for the tool; again only if the tool is `idempotent`",
@@ -501,7 +520,7 @@ class OnStatus(Context[D], frozen=True, kw_only=True):
 
     type: str
     data: Any
-    call_id: str | None
+    call: ToolCall | None
 
 
 @row("onApproval", "observer")

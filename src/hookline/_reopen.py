@@ -76,7 +76,7 @@ async def _reopen(chat: Chat, pending: PendingStep, begin: Opening) -> Step:
         elif call.id in requests:
             call.request = requests[call.id]
             call.call = call.request.call
-            call.announced = call.pending = True
+            call.announced = call.asked = call.pending = True
             found = lookup(chat, request, call.call.name)
             if found is not None:
                 call.tool, call.scope, call.offered = found

@@ -14,6 +14,7 @@ import msgspec
 
 from hookline._chat import Chat
 from hookline._errors import HookReturnError, ModelError
+from hookline._json import clean_text
 from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage
 from hookline._model import (
     ChatRequest,
@@ -88,6 +89,8 @@ async def build(chat: Chat, start: Opening) -> ModelRequest:
     messages: Sequence[Message] = chat.conversation.for_request()
     if sections.user:
         messages = with_section(messages, sections)
+    if system is not None and not system.isascii():
+        system = clean_text(system)
     return ModelRequest(
         model=config.model,
         messages=messages,
@@ -103,7 +106,7 @@ def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Messa
     for place in range(len(out) - 1, -1, -1):
         message = out[place]
         if isinstance(message, UserMessage):
-            out[place] = message.replace(text=f"{message.text}\n\n{sections.user}")
+            out[place] = message.replace(text=clean_text(f"{message.text}\n\n{sections.user}"))
             break
     return tuple(out)
 

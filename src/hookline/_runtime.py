@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from hookline._messages import Data
+from hookline._messages import Data, encoded
 from hookline._outcomes import ApprovalRequest, Decision
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Json(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
 
     def encode(self, value: T, /) -> bytes:
-        return msgspec.json.encode(value)
+        return encoded(value)
 
     def decode(self, data: bytes, /) -> T:
         return self._decoder.decode(data)

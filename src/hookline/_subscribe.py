@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from types import UnionType
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from hookline._errors import StreamStateError, SubscriptionOverflowError
+from hookline._errors import StreamStateError, SubscriptionOverflowError, UsageError
 
 E = TypeVar("E")
 Overflow = Literal["close", "drop_oldest"]
@@ -31,10 +32,13 @@ class Subscription(Generic[E]):
         overflow: Overflow,
         leave: Callable[[Subscription[Any]], None],
     ) -> None:
-        if size < 1:
-            raise ValueError(f"size={size!r} must be at least 1")
+        if not isinstance(size, int) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"size={size!r} must be a whole number of at least 1")
         if overflow not in ("close", "drop_oldest"):
-            raise ValueError(f"overflow={overflow!r} must be 'close' or 'drop_oldest'")
+            raise UsageError(f"overflow={overflow!r} must be 'close' or 'drop_oldest'")
+        for each in types:
+            if not isinstance(each, (type, UnionType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"{each!r} is no type of event; give classes such as TextDelta")
         self.types = types
         self.size = size
         self.overflow: Overflow = overflow

@@ -21,6 +21,7 @@ from hookline._events import (
     ToolCallStarted,
     read_event,
 )
+from hookline._outcomes import ErrorInfo
 
 __all__ = [
     "ApprovalRequested",
@@ -29,6 +30,7 @@ __all__ = [
     "ChatEvent",
     "ChatFailed",
     "ChatStarted",
+    "ErrorInfo",
     "Event",
     "MessageAdded",
     "PartEnd",

@@ -1,5 +1,6 @@
 """The seam to language models, for those who write an adapter."""
 
+from hookline._messages import FinishReason
 from hookline._model import (
     ChatRequest,
     Chunk,
@@ -21,6 +22,7 @@ __all__ = [
     "Chunk",
     "Delta",
     "Finish",
+    "FinishReason",
     "Model",
     "ModelRequest",
     "ModelResponse",

@@ -1,0 +1,55 @@
+"""Whether what a model sent is a chunk as the protocol has it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, get_args
+
+from hookline._errors import ModelError
+from hookline._messages import FinishReason, Usage
+from hookline._model import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+
+C = TypeVar("C", bound=Chunk)
+_REASONS = get_args(FinishReason)
+
+
+def checked(chunk: C) -> C:
+    """The chunk; raises ModelError that names the field which is not what it must be."""
+    problem = _problem(chunk)
+    if problem:
+        raise ModelError(f"the model sent {problem}")
+    return chunk
+
+
+def _problem(chunk: Any) -> str | None:
+    match chunk:
+        case TextChunk() | ReasoningChunk():
+            return _wrong(chunk, "text", str)
+        case PartEndChunk():
+            if chunk.part not in ("text", "reasoning"):
+                return f"a PartEndChunk whose part is {chunk.part!r}"
+            return _wrong(chunk, "meta", dict, None)
+        case ToolCallChunk():
+            return (
+                _wrong(chunk, "index", int)
+                or _wrong(chunk, "id", str, None)
+                or _wrong(chunk, "name", str, None)
+                or _wrong(chunk, "arguments", str)
+            )
+        case Finish():
+            if chunk.finish_reason not in _REASONS:
+                return f"a Finish whose finish_reason is {chunk.finish_reason!r}"
+            return (
+                _wrong(chunk, "usage", Usage, None)
+                or _wrong(chunk, "model", str, None)
+                or _wrong(chunk, "response_id", str, None)
+                or _wrong(chunk, "meta", dict, None)
+            )
+        case _:
+            return f"a {type(chunk).__name__}, which is no chunk"
+
+
+def _wrong(chunk: Any, field: str, kind: type, *others: None) -> str | None:
+    value = getattr(chunk, field)
+    if isinstance(value, kind) or (others and value is None):
+        return None
+    return f"a {type(chunk).__name__} whose {field} is a {type(value).__name__}"
