@@ -7,7 +7,7 @@ what it raises while it is closed never replaces how the call ended.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from asyncio import CancelledError
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -92,7 +92,9 @@ async def _played(chat: Chat, iteration: int, response: ModelResponse) -> Answer
 
 
 async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelResponse:
-    asm = await _begin(chat, iteration)
+    if chat.shown:
+        await chat.take_back()
+    asm = _begin(chat, iteration)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))
@@ -108,88 +110,94 @@ async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelRes
     return response.replace(parts=asm.whole())
 
 
-async def _begin(chat: Chat, iteration: int) -> Assembly:
-    """A new answer; one that was shown before in this step is taken back."""
+def _begin(chat: Chat, iteration: int) -> Assembly:
+    """A new answer; the ids of one that is taken back are free again."""
     if chat.assembly is not None:
         chat.assembly.forget()
-    if chat.shown:
-        chat.shown = False
-        await chat.publish(ResponseReset, iteration=iteration)
-    limits = chat.config.limits
-    asm = chat.assembly = Assembly(chat.taken, chat.chat_id, iteration, limits.argument_bytes)
+    asm = chat.assembly = Assembly(
+        chat.taken, chat.chat_id, iteration, chat.config.limits.argument_bytes
+    )
     return asm
 
 
 async def _stream(
     chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]
 ) -> ModelResponse:
-    asm = await _begin(chat, iteration)
+    """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
+    if chat.shown:
+        await chat.take_back()  # the model is asked again
+    asm = _begin(chat, iteration)
+    finish: Finish | None = None
+    view, outlet, live = chat.view, chat.outlet, chat.live
+    chat_id, path, items = chat.chat_id, outlet.path, outlet.items
+    root, put, streamed = outlet.root, outlet.put, outlet.buffer is not None
+    chat.doing["model"] = "the model"
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
-        chunks = await chunks if isawaitable(chunks) else chunks  # an async def that returns one
-        if not hasattr(chunks, "__aiter__"):
-            raise ModelError(
-                f"the model's stream() gave a {type(chunks).__name__} and no async iterator"
-            )
+        chunks = await _iterator(chunks)
     try:
-        finish = await _read(chat, asm, iteration, chunks)
+        async for chunk in chunks:
+            if chat.broken:
+                chat.check()
+            kind = type(chunk)
+            if kind is TextChunk and asm.hot and not view.onDelta and finish is None:
+                text = chunk.text
+                if type(text) is not str or not text.isascii():
+                    text = clean_text(checked(chunk).text)
+                elif not text:
+                    continue
+                if not live:
+                    asm.text.append(text)
+                    continue
+                if len(items) >= SIZE:
+                    await outlet.room()
+                asm.text.append(text)
+                seq = root.seq = root.seq + 1
+                if streamed or outlet.heard:
+                    put(
+                        TextDelta(
+                            chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text
+                        )
+                    )
+            elif finish is not None:
+                raise ModelError(f"the model sent a {kind.__name__} after its Finish")
+            elif kind is Finish:
+                finish = checked(chunk)
+            else:
+                await _take(chat, asm, checked(chunk))
+    except CancelledError as exc:
+        if chat.broken or chat.cancelled():
+            raise
+        raise ModelError("the model raised CancelledError, and nobody had cancelled it") from exc
     finally:
-        await _close(chunks)
+        del chat.doing["model"]
+        close = getattr(chunks, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception as exc:
+                log_throw("the model's stream raised while it was closed", exc)
     if finish is None:
         raise ModelError(
             "the model's stream ended without Finish, so its answer may be cut off; "
             "an adapter yields Finish(...) last"
         )
-    await _end_source(chat, asm)
+    if asm.source is not None:
+        await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
         spent.append(finish.usage)
     return asm.finish(finish)
 
 
-async def _read(
-    chat: Chat, asm: Assembly, iteration: int, chunks: AsyncIterator[Chunk]
-) -> Finish | None:
-    """Take all chunks. The middle of this loop is the hot path: one event per text chunk."""
-    finish: Finish | None = None
-    view, outlet, live = chat.view, chat.outlet, chat.live
-    chat_id, path, items = chat.chat_id, outlet.path, outlet.items
-    number, put, streamed = outlet.number, outlet.put, outlet.buffer is not None
-    async for chunk in chunks:
-        if chat.broken:
-            chat.check()
-        if type(chunk) is TextChunk and asm.hot and not view.onDelta and finish is None:
-            text = chunk.text
-            if type(text) is not str or not text.isascii():
-                text = clean_text(checked(chunk).text)
-            elif not text:
-                continue
-            if not live:
-                asm.text.append(text)
-                continue
-            if len(items) >= SIZE:
-                await outlet.room()
-            asm.text.append(text)
-            seq = number()
-            if streamed or outlet.heard:
-                put(TextDelta(chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text))
-        elif finish is not None:
-            raise ModelError(f"the model sent a {type(chunk).__name__} after its Finish")
-        elif isinstance(chunk, Finish):
-            finish = checked(chunk)
-        else:
-            await _take(chat, asm, checked(chunk))
-    return finish
-
-
-async def _close(chunks: Any) -> None:
-    close = getattr(chunks, "aclose", None)
-    if close is None:
-        return
-    try:
-        await close()
-    except Exception as exc:
-        log_throw("the model's stream raised while it was closed", exc)
+async def _iterator(chunks: Any) -> Any:
+    """What an `async def stream(...)` gives that returns an iterator and is no generator."""
+    if isawaitable(chunks):
+        chunks = await chunks
+    if not hasattr(chunks, "__aiter__"):
+        kind = type(chunks).__name__
+        raise ModelError(f"the model's stream() gave a {kind} and no async iterator")
+    return chunks
 
 
 # ── one chunk ───────────────────────────────────────────────────────────────────────────────
@@ -197,7 +205,12 @@ async def _close(chunks: Any) -> None:
 
 async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
     """Take one chunk through onDelta, ending the open part first where it begins another."""
-    if isinstance(chunk, (TextChunk, ReasoningChunk)):
+    if isinstance(chunk, ToolCallChunk):
+        if asm.source is not None:
+            await _end_source(chat, asm)
+        id, name = asm.call(chunk)
+        await _show_call(chat, chunk, id, name)
+    elif isinstance(chunk, (TextChunk, ReasoningChunk)):
         if not chunk.text:
             return
         kind: PartKind = "text" if isinstance(chunk, TextChunk) else "reasoning"
@@ -209,15 +222,11 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
                 await _say(chat, asm, delta)
         else:
             await _say(chat, asm, chunk)
-    elif isinstance(chunk, PartEndChunk):
+    else:
+        assert isinstance(chunk, PartEndChunk)
         if asm.source != chunk.part:
             await _end_source(chat, asm)  # a part without text: reasoning that is only signed
         await _end_part(chat, asm, chunk)
-    else:
-        assert isinstance(chunk, ToolCallChunk)
-        await _end_source(chat, asm)
-        id, name = asm.call(chunk)
-        await _show_call(chat, chunk, id, name)
 
 
 async def _end_source(chat: Chat, asm: Assembly) -> None:
@@ -270,13 +279,23 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
     if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
         chat.hidden.add(id)
         return
-    if chat.live:
-        await chat.publish(
-            ToolCallDelta,
-            iteration=chat.iteration,
-            index=chunk.index,
-            call_id=id,
-            name=name,
-            arguments=chunk.arguments,
+    if not chat.live:
+        return
+    outlet = chat.outlet
+    if len(outlet.items) >= SIZE:
+        await outlet.room()
+    chat.shown = True
+    seq = outlet.number()
+    if outlet.buffer is not None or outlet.heard:
+        outlet.put(
+            ToolCallDelta(
+                chat_id=chat.chat_id,
+                seq=seq,
+                path=outlet.path,
+                iteration=chat.iteration,
+                index=chunk.index,
+                call_id=id,
+                name=name,
+                arguments=chunk.arguments,
+            )
         )
-        chat.shown = True

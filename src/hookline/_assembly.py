@@ -96,8 +96,8 @@ class Assembly:
         if call is None:
             if not chunk.name:
                 raise ModelError(f"the first chunk of call {chunk.index} has no name: {chunk!r}")
-            id = self._unique(chunk.id and clean_text(chunk.id), chunk.index)
-            call = _Call(chunk.index, id, clean_text(chunk.name))
+            name = chunk.name if chunk.name.isascii() else clean_text(chunk.name)
+            call = _Call(chunk.index, self._unique(chunk.id, chunk.index), name)
             self._calls[chunk.index] = call
             self.parts.append(call)
         if chunk.arguments and call.size <= self._limit:
@@ -108,6 +108,8 @@ class Assembly:
     def _unique(self, id: str | None, index: int) -> str:
         taken = self._taken
         base = id or made_id(self._chat_id, self._iteration, index)
+        if not base.isascii():
+            base = clean_text(base)
         found, n = base, 1
         while found in taken:
             n += 1
@@ -145,9 +147,9 @@ class Assembly:
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
             usage=finish.usage,
-            model=clean_data(finish.model),
-            response_id=clean_data(finish.response_id),
-            meta=clean_data(finish.meta),
+            model=finish.model and clean_data(finish.model),
+            response_id=finish.response_id and clean_data(finish.response_id),
+            meta=finish.meta and clean_data(finish.meta),
         )
 
     def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:

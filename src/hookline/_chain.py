@@ -322,6 +322,8 @@ async def _layer(onion: _Onion, index: int, ctx: Any) -> Any:
     field = onion.field
 
     async def go(payload: Any) -> Any:
+        if conduct.broken:
+            raise _stopped()
         if proceed.calls > 1 and onion.again is not None:
             problem = onion.again()
             if problem:

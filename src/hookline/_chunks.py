@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from hookline._errors import ModelError
 from hookline._messages import FinishReason, Usage
-from hookline._model import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from hookline._model import Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
-C = TypeVar("C", bound=Chunk)
 _REASONS = get_args(FinishReason)
 
 
-def checked(chunk: C) -> C:
+def checked(chunk: Any) -> Any:
     """The chunk; raises ModelError that names the field which is not what it must be."""
+    kind = type(chunk)
+    if kind is TextChunk or kind is ReasoningChunk:
+        if type(chunk.text) is str:
+            return chunk
+    elif (
+        kind is ToolCallChunk
+        and (
+            type(chunk.index) is int
+            and type(chunk.arguments) is str
+            and (chunk.name is None or type(chunk.name) is str)
+            and (chunk.id is None or type(chunk.id) is str)
+        )
+    ) or (
+        kind is Finish
+        and (
+            chunk.finish_reason in _REASONS
+            and (chunk.usage is None or type(chunk.usage) is Usage)
+            and chunk.model is None
+            and chunk.response_id is None
+            and chunk.meta is None
+        )
+    ):
+        return chunk
     problem = _problem(chunk)
     if problem:
         raise ModelError(f"the model sent {problem}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from math import inf
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,14 +18,17 @@ T = TypeVar("T")
 class Limit:
     """One running time limit."""
 
-    __slots__ = ("cancelling", "fired", "seconds", "task", "when")
+    __slots__ = ("cancelling", "fired", "task", "when")
 
-    def __init__(self, task: asyncio.Task[object], when: float, seconds: float) -> None:
+    def __init__(self, task: asyncio.Task[object], when: float) -> None:
         self.task = task
         self.when = when
-        self.seconds = seconds
         self.cancelling = task.cancelling()
         self.fired = False
+
+    def ran_out(self) -> bool:
+        """Whether a CancelledError is this limit's, and no one else's beside it."""
+        return self.fired and self.task.uncancel() <= self.cancelling
 
 
 class Expired(Exception):
@@ -34,53 +38,69 @@ class Expired(Exception):
 class Deadlines:
     """The limits of one chat. `parent` is paused along: a sub-agent's wait is its parent's too."""
 
-    __slots__ = ("_limits", "_loop", "_paused_at", "_pauses", "_stalled", "_timer", "parent")
+    __slots__ = (
+        "_limits",
+        "_loop",
+        "_paused_at",
+        "_pauses",
+        "_rings",
+        "_stalled",
+        "_timer",
+        "parent",
+    )
 
     def __init__(self, parent: Deadlines | None = None) -> None:
         self.parent = parent
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._rings = inf  # when it does
         self._stalled = 0.0  # time spent waiting for room, so far
         self._paused_at = 0.0
         self._pauses = 0
 
     async def run(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
-        limit = self._start(seconds)
+        limit = self.start(seconds)
         try:
             return await work
         except asyncio.CancelledError:
-            if limit.fired and limit.task.uncancel() <= limit.cancelling:
+            if limit.ran_out():
                 raise Expired from None
             raise
         finally:
-            del self._limits[limit]
-            if limit.fired and limit.task.cancelling() > limit.cancelling:
-                # The work swallowed the cancellation or failed in it: it is not the caller's.
-                limit.task.uncancel()
+            self.stop(limit)
 
-    def _start(self, seconds: float) -> Limit:
+    def start(self, seconds: float) -> Limit:
+        """Begin a limit for the current task; the caller stops it, whatever happens."""
         task = asyncio.current_task()
         assert task is not None  # hooks and tools run in tasks
         loop = self._loop
         if loop is None:
             loop = self._loop = task.get_loop()
-        limit = Limit(task, loop.time() - self._stalled + seconds, seconds)
+        limit = Limit(task, loop.time() - self._stalled + seconds)
         self._limits[limit] = None
-        timer = self._timer
-        if timer is None or limit.when + self._stalled < timer.when():
+        if limit.when + self._stalled < self._rings:
             self._arm(limit.when)
         return limit
+
+    def stop(self, limit: Limit) -> None:
+        """The work is over."""
+        del self._limits[limit]
+        if limit.fired and limit.task.cancelling() > limit.cancelling:
+            # The work swallowed the cancellation or failed in it: it is not the caller's.
+            limit.task.uncancel()
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         assert self._loop is not None
-        self._timer = self._loop.call_at(when + self._stalled, self._ring)
+        self._rings = when + self._stalled
+        self._timer = self._loop.call_at(self._rings, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
+        self._rings = inf
         if self._pauses or not self._limits or self._loop is None:
             return
         now = self._loop.time() - self._stalled
@@ -116,3 +136,4 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._rings = inf

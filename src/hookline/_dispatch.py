@@ -28,9 +28,10 @@ from hookline._errors import (
 from hookline._events import ToolCallFinished, ToolCallStarted
 from hookline._handler import run_handler
 from hookline._json import BadArguments, parse_arguments
-from hookline._messages import CallOutcome, ToolCall, ToolMessage
+from hookline._messages import ToolCall, ToolMessage
 from hookline._model import ModelRequest
 from hookline._outcomes import Ask, Stop, ToolError, ToolResult
+from hookline._outlet import SIZE
 from hookline._points import PreToolCall
 from hookline._request import lookup
 from hookline._results import WITHHELD, settle
@@ -46,7 +47,17 @@ UNSEEN: Final = ToolError("the call ran; the chat ended before its result was ke
 class Step:
     """The tool calls of one step, in the model's order."""
 
-    __slots__ = ("_halted", "_turn", "calls", "chat", "iteration", "request", "stop")
+    __slots__ = (
+        "_fresh",
+        "_halted",
+        "_held",
+        "_turn",
+        "calls",
+        "chat",
+        "iteration",
+        "request",
+        "stop",
+    )
 
     def __init__(
         self, chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
@@ -56,7 +67,9 @@ class Step:
         self.request = request
         self.calls = [Call(call, place) for place, call in enumerate(calls)]
         self.stop: Stop | None = None  # the chat ends after this step
-        self._halted = False  # and no handler of it starts any more
+        self._fresh = True  # no call has a result yet
+        self._halted = False  # no handler of it starts any more
+        self._held = False  # a call asks for approval
         self._turn: Lock | None = None  # of those that run side by side, one result at a time
         chat.open_step = self
         chat.find_call = self.find
@@ -70,14 +83,9 @@ class Step:
         """The committed messages, in the model's order."""
         return tuple([call.message for call in self.calls if call.message is not None])
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a call waits for an approval."""
-        return any(call.pending for call in self.calls)
-
     async def run(self) -> bool:
         """Bring the calls to their results; False when some must wait for an answer."""
-        todo = [call for call in self.calls if call.message is None]
+        todo = self.calls if self._fresh else [call for call in self.calls if call.message is None]
         for call in todo:
             found = lookup(self.chat, self.request, call.call.name)
             if found is not None:
@@ -93,7 +101,7 @@ class Step:
             todo = todo[len(batch) :]
         for call in todo:
             call.deferred = True
-        if self.waiting:
+        if self._held and any(call.pending for call in self.calls):
             return False
         self.chat.open_step = None
         return True
@@ -103,11 +111,13 @@ class Step:
 
         None, where the next must not overtake a call that waits for an approval.
         """
-        if self._alone(todo[0]):
+        if self._held and self._alone(todo[0]):
             waits = any(call.pending for call in self.calls[: todo[0].place])
             return [] if waits else todo[:1]
         if len(todo) == 1:
             return todo
+        if self._alone(todo[0]):
+            return todo[:1]
         end = next((i for i, call in enumerate(todo) if self._alone(call)), len(todo))
         return todo[:end]
 
@@ -119,14 +129,19 @@ class Step:
     # ── before ──────────────────────────────────────────────────────────────────────────────
 
     async def _decide(self, todo: list[Call], batch: list[Call]) -> None:
-        """Run preToolCall for each; after a Stop nothing of this step starts any more."""
+        """Decide each call; after a Stop nothing of this step starts any more."""
         for call in batch:
             if call.decided or call.pending or call.result is not None:
                 continue  # known from an earlier chat
-            await self._before(call)
-            if self._halted:
-                break
-        else:
+            asks: tuple[Ask, ...] = ()
+            if self._exists(call):
+                if self.chat.view.preToolCall:
+                    asks = await self._ask_hooks(call)
+                if self._halted:
+                    break
+                if call.result is None:
+                    self._admit(call, asks)
+        if not self._halted:
             return
         for call in todo:
             if call.result is None or call.runs:
@@ -135,41 +150,53 @@ class Step:
                 call.pending = False
                 call.final = True
 
-    async def _before(self, call: Call) -> None:
-        """Decide a call: does it run, with which arguments, or what is its answer?"""
-        chat, tool, scope = self.chat, call.tool, call.scope
-        name = call.call.name
-        limit = chat.config.limits.tool_calls
+    def _exists(self, call: Call) -> bool:
+        """Whether there is such a tool, and the step may have one more call."""
+        limit = self.chat.config.limits.tool_calls
         if call.place >= limit:
-            call.set(ToolError.of(ToolLimitError(name, limit)), "error")
-            return
-        if tool is None or scope is None:
-            names = [each.name for each in self.request.tools] if self.request else []
-            call.set(ToolError.of(UnknownToolError(name, names)), "error")
-            return
-        asks: tuple[Ask, ...] = ()
-        if chat.view.preToolCall:
-            key = (CALL, self.iteration, call.id)
-            verdict = await chat.runtime.step(key, partial(self._chain, call), _VERDICT)
-            call.call = verdict.call
-            answer, asks = verdict.answer, verdict.asks
-            if isinstance(answer, Stop):
-                self.stop = self.stop or answer
-                self._halted = True
-                return
-            if isinstance(answer, ToolResult):
-                data = as_data(answer)
-                outcome: CallOutcome = "answered" if isinstance(data, ToolResult) else "error"
-                call.set(data, outcome)
-                return
-            if answer is not None:
-                call.set(answer, "denied")
-                return
+            call.set(ToolError.of(ToolLimitError(call.call.name, limit)), "error")
+            return False
+        if call.tool is None:
+            names = [tool.name for tool in self.request.tools] if self.request else []
+            call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
+            return False
+        return True
+
+    async def _ask_hooks(self, call: Call) -> tuple[Ask, ...]:
+        """Run preToolCall: the call as it leaves it, an answer, or questions to ask."""
+        key = (CALL, self.iteration, call.id)
+        verdict = await self.chat.runtime.step(key, partial(self._chain, call), _VERDICT)
+        call.call = verdict.call
+        answer = verdict.answer
+        if isinstance(answer, Stop):
+            self.stop = self.stop or answer
+            self._halted = True
+        elif isinstance(answer, ToolResult):
+            data = as_data(answer)
+            call.set(data, "answered" if isinstance(data, ToolResult) else "error")
+        elif answer is not None:
+            call.set(answer, "denied")
+        return verdict.asks
+
+    def _admit(self, call: Call, asks: tuple[Ask, ...]) -> None:
+        """Let the call run, if it was offered and its arguments fit; every issue is told."""
+        chat, tool, scope = self.chat, call.tool, call.scope
+        assert tool is not None and scope is not None
         if not call.offered or not chat.config.scopes.allows(tool, scope):
-            call.set(ToolError.of(DisabledToolError(name)), "error")
+            call.set(ToolError.of(DisabledToolError(call.call.name)), "error")
             return
-        self._validate(call)
-        if call.runs and asks:
+        try:
+            if call.call.raw is not None:
+                parse_arguments(call.call.raw, limit=chat.config.limits.argument_bytes)
+                raise BadArguments(("the arguments were cut off",))
+            call.bound = tool.bind(call.call.arguments)
+        except (BadArguments, ToolArgumentsError) as bad:
+            error = ToolArgumentsError(call.call.name, bad.issues, call.call.raw)
+            call.set(ToolError.of(error), "error")
+            return
+        call.runs = True
+        if asks:
+            self._held = True
             prepare(chat, self.iteration, call, asks)
 
     async def _chain(self, call: Call) -> Verdict:
@@ -188,19 +215,6 @@ class Step:
             changed = changed.replace(raw=None)  # the hook has mended what was no object
         return Verdict(call=changed, answer=end, asks=tuple(asks))
 
-    def _validate(self, call: Call) -> None:
-        """Bind the arguments to the tool's parameters; every issue is told to the model."""
-        assert call.tool is not None
-        try:
-            if call.call.raw is not None:
-                parse_arguments(call.call.raw, limit=self.chat.config.limits.argument_bytes)
-                raise BadArguments(("the arguments were cut off",))
-            call.bound = call.tool.bind(call.call.arguments)
-            call.runs = True
-        except (BadArguments, ToolArgumentsError) as bad:
-            error = ToolArgumentsError(call.call.name, bad.issues, call.call.raw)
-            call.set(ToolError.of(error), "error")
-
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
     async def _carry_out(self, batch: list[Call]) -> None:
@@ -208,8 +222,24 @@ class Step:
         chat = self.chat
         for call in batch:
             if not call.announced:
-                await chat.publish(ToolCallStarted, iteration=self.iteration, call=call.call)
+                outlet = chat.outlet
+                if len(outlet.items) >= SIZE:
+                    await outlet.room()
                 call.announced = True
+                seq = outlet.number()
+                if outlet.buffer is not None or outlet.heard:
+                    outlet.put(
+                        ToolCallStarted(
+                            chat_id=chat.chat_id,
+                            seq=seq,
+                            path=outlet.path,
+                            iteration=self.iteration,
+                            call=call.call,
+                        )
+                    )
+        if len(batch) == 1 and not self._held:
+            await self._run(batch[0])  # a lone call needs no task of its own
+            return
         ready: list[Call] = []
         for call in batch:
             if call.request is not None and not call.asked:
@@ -222,7 +252,7 @@ class Step:
             self._turn = None
         else:
             for call in ready:
-                await self._run(call)  # a lone call needs no task of its own
+                await self._run(call)
 
     async def _guarded(self, call: Call) -> None:
         try:
@@ -240,6 +270,7 @@ class Step:
         chat = self.chat
         if call.request is not None and not call.decided:
             await decide(chat, self.iteration, call)
+            chat.check()
         if call.runs:
             ran = await run_handler(chat, self.iteration, call)
             call.set(ran.result, None)
@@ -254,12 +285,18 @@ class Step:
 
     async def _finish(self, call: Call) -> None:
         """The result's hooks, its event, and the messages whose turn it is."""
+        chat = self.chat
         assert call.result is not None
-        call.result = bounded(call.result, self.chat.config.limits.output_bytes)
+        call.result = bounded(call.result, chat.config.limits.output_bytes)
         if not call.final:
-            await settle(self.chat, self.iteration, call)
-        self.stop = self.stop or call.stop
-        await self._report(call)
+            if chat.view.onToolCallResult or chat.view.onToolCallError:
+                await settle(chat, self.iteration, call)
+            call.final = True
+        if call.stop is not None:
+            self.stop = self.stop or call.stop
+        if len(chat.outlet.items) >= SIZE:
+            await chat.outlet.room()
+        self._report(call)
         overtaken = False
         for each in self.calls:
             if each.pending:
@@ -268,21 +305,29 @@ class Step:
                 if not each.reported:
                     return
                 if overtaken:
-                    self.chat.conversation.disorder()
-                each.message = message_for(each, self.chat.next_id())
-                each.message = await self.chat.commit(each.message)
+                    chat.conversation.disorder()
+                each.message = message_for(each, chat.next_id())
+                each.message = await chat.commit(each.message)
 
-    async def _report(self, call: Call) -> None:
+    def _report(self, call: Call) -> None:
+        """Publish how the call ended; room was waited for."""
         assert call.result is not None
-        await self.chat.publish(
-            ToolCallFinished,
-            iteration=self.iteration,
-            call_id=call.id,
-            name=call.call.name,
-            outcome=call.outcome,
-            result=call.result,
-        )
+        outlet = self.chat.outlet
         call.reported = True
+        seq = outlet.number()
+        if outlet.buffer is not None or outlet.heard:
+            outlet.put(
+                ToolCallFinished(
+                    chat_id=self.chat.chat_id,
+                    seq=seq,
+                    path=outlet.path,
+                    iteration=self.iteration,
+                    call_id=call.id,
+                    name=call.call.name,
+                    outcome=call.outcome,
+                    result=call.result,
+                )
+            )
 
     # ── the end that was not planned ────────────────────────────────────────────────────────
 
@@ -302,7 +347,8 @@ class Step:
         for call in self._unwritten():
             self._broken_off(call)
             if call.announced and not call.reported:
-                await self._report(call)
+                await self.chat.outlet.room()
+                self._report(call)
             count = len(self.chat.messages)
             try:
                 call.message = await self.chat.commit(message_for(call, self.chat.next_id()))
@@ -317,6 +363,11 @@ class Step:
             self._broken_off(call)
             self.chat.write_plain(message_for(call, self.chat.next_id()))
         self.chat.open_step = None
+
+    def reopened(self) -> None:
+        """Some of its calls have results, or wait, from an earlier chat."""
+        self._fresh = False
+        self._held = True
 
     def pending_step(self) -> PendingStep:
         """What a resumed chat needs to go on with this step."""

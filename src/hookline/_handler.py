@@ -19,7 +19,7 @@ import msgspec
 from hookline._call import Call
 from hookline._chain import wrap
 from hookline._chat import Chat
-from hookline._deadline import Expired
+from hookline._deadline import Limit
 from hookline._errors import (
     DisabledToolError,
     HookError,
@@ -34,6 +34,7 @@ from hookline._outcomes import CallResult, Stop, ToolError, ToolResult
 from hookline._points import AroundToolCall
 from hookline._request import FROM_HOOK
 from hookline._runtime import RUN, Json
+from hookline._scopes import Scope
 from hookline._tools import AnyTool
 from hookline._values import as_data
 
@@ -88,59 +89,61 @@ class Handler:
 
     async def __call__(self, wanted: ToolCall) -> CallResult:
         chat, call = self._chat, self._call
-        tool = call.tool
-        assert tool is not None
+        tool, scope = call.tool, call.scope
+        assert tool is not None and scope is not None
         if call.request is not None and wanted.arguments != call.call.arguments:
             raise HookError(
                 f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
             )
+        seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+        limit: Limit | None = None
+        chat.check()
+        chat.doing[call.id] = tool.name
         try:
-            value = await self._invoke(tool, wanted)
+            self._check_offer(tool, scope)
+            if wanted is not call.call:  # a wrapper changed the arguments
+                call.call = wanted
+                call.bound = tool.bind(wanted.arguments)
+            arguments = call.bound
+            assert arguments is not None
+            if tool.signature.injected is not None:
+                arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
+            if seconds is not None and seconds != inf:
+                limit = chat.deadlines.start(seconds)
+            if tool.is_async:
+                value = await tool.fn(**arguments)
+            else:
+                value = await _in_thread(chat, tool.name, partial(tool.fn, **arguments))
         except StopChat as stop:
             self.stop = Stop(stop.reason)
             return ToolResult(clean_text(stop.reason))
         except asyncio.CancelledError as exc:
+            if limit is not None and limit.ran_out():
+                assert seconds is not None
+                return ToolError.of(ToolTimeoutError(tool.name, seconds))
             task = asyncio.current_task()
             if chat.broken or (task is not None and task.cancelling()):
                 raise
             return ToolError.of(exc)  # the tool's own: nobody cancelled it
         except Exception as exc:
             return ToolError.of(exc)
+        finally:
+            del chat.doing[call.id]
+            if limit is not None:
+                chat.deadlines.stop(limit)
         if isinstance(value, ToolError):
             return value
         return as_data(value if isinstance(value, ToolResult) else ToolResult(value))
 
-    async def _invoke(self, tool: AnyTool, wanted: ToolCall) -> Any:
-        chat, call = self._chat, self._call
-        scope = call.scope
-        assert scope is not None
-        if scope is not FROM_HOOK:
-            if chat.config.scopes.find(tool.name) is None:
-                raise UnknownToolError(tool.name, ())
-            if not chat.config.scopes.allows(tool, scope):
-                raise DisabledToolError(tool.name)
-        if wanted is not call.call:  # a wrapper changed the arguments
-            call.call = wanted
-            call.bound = tool.bind(wanted.arguments)
-        arguments = call.bound
-        assert arguments is not None
-        if tool.signature.injected is not None:
-            arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
-        limit = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-        chat.doing[call.id] = tool.name
-        try:
-            if tool.is_async:
-                work = tool.fn(**arguments)
-            else:
-                work = _in_thread(chat, tool.name, partial(tool.fn, **arguments))
-            if limit is None or limit == inf:
-                return await work
-            return await chat.deadlines.run(work, limit)
-        except Expired:
-            assert limit is not None
-            raise ToolTimeoutError(tool.name, limit) from None
-        finally:
-            del chat.doing[call.id]
+    def _check_offer(self, tool: AnyTool, scope: Scope) -> None:
+        """A tool that is off or gone by now does not run."""
+        scopes = self._chat.config.scopes
+        if scope is FROM_HOOK:
+            return
+        if scopes.find(tool.name) is None:
+            raise UnknownToolError(tool.name, ())
+        if not scopes.allows(tool, scope):
+            raise DisabledToolError(tool.name)
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:

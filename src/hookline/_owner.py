@@ -16,14 +16,27 @@ from typing import Any
 from hookline._chain import Alone
 from hookline._chat import Chat
 from hookline._ending import Ending, end
-from hookline._errors import ChatAbortedError, HooklineError, ModelError, StreamInterruptedError
+from hookline._errors import ChatAbortedError, HooklineError, StreamInterruptedError
 from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._log import log_throw, logger
 from hookline._loop import run
 from hookline._outcomes import ErrorInfo, Response
 from hookline._outlet import Buffer
+from hookline._registration import Hook
 
 _inside: ContextVar[Owner | None] = ContextVar("hookline_owner", default=None)
+
+
+def _stuck_hook(coro: Any) -> str:
+    """The hook that a task is waiting in, as a name for a report."""
+    found = "a hook"
+    while coro is not None:
+        frame = getattr(coro, "cr_frame", None)
+        hook = frame.f_locals.get("hook") if frame is not None else None
+        if isinstance(hook, Hook):
+            found = f"hook {hook.name!r} at {hook.head.name}"
+        coro = getattr(coro, "cr_await", None)
+    return found
 
 
 class Owner:
@@ -126,7 +139,6 @@ class Owner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        outside = self.task.cancelling() > self._cancels
         while self._cancels:
             self._cancels -= 1
             self.task.uncancel()
@@ -140,12 +152,8 @@ class Owner:
             chat.outcome = "aborted"
         elif not isinstance(exc, asyncio.CancelledError):
             chat.outcome, chat.error = "error", exc
-        elif outside:
+        else:  # a third party, or a wrapper's own time limit
             chat.outcome, chat.reason, chat.cut = "aborted", "cancelled", exc
-        else:
-            error = ModelError("the model raised CancelledError, and nobody had cancelled it")
-            error.__cause__ = exc
-            chat.outcome, chat.error = "error", error
         self._end_well()
 
     def _end_well(self) -> None:
@@ -211,7 +219,8 @@ class Owner:
         if chat.outcome is not None or self.ended:
             return
         self._superseded = True
-        what = ", ".join(f"tool {name!r}" for name in chat.doing.values()) or "a hook"
+        names = [what if key == "model" else f"tool {what!r}" for key, what in chat.doing.items()]
+        what = ", ".join(names) or _stuck_hook(self.task.get_coro())
         logger.warning(
             "chat %s: %s ignored its cancellation for %g s and is left behind",
             chat.chat_id,

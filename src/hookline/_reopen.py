@@ -63,6 +63,7 @@ async def _reopen(chat: Chat, pending: PendingStep, begin: Opening) -> Step:
     request = request.replace(tools=tuple(t for t in request.tools if t.name in offered))
     step = Step(chat, pending.iteration, _asked(chat).calls, request)
     step.stop = pending.stop
+    step.reopened()
     results: dict[str, ToolMessage] = {}
     for message in reversed(chat.history):
         if not isinstance(message, ToolMessage):

@@ -39,10 +39,6 @@ _SETTLED: Json[Settled] = Json(Settled)
 
 async def settle(chat: Chat, iteration: int, call: Call) -> None:
     """The result's way through its hooks; afterwards it is final."""
-    view = chat.view
-    if not (view.onToolCallResult or view.onToolCallError):
-        call.final = True
-        return
     key = (RESULT, iteration, call.id)
     try:
         settled = await chat.runtime.step(key, partial(_chains, chat, call), _SETTLED)

@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from hookline._log import log_throw
 from hookline._messages import Data, encoded
 from hookline._outcomes import ApprovalRequest, Decision
 
@@ -160,9 +161,11 @@ class LocalRuntime:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             await _reap(tasks)
-        for task in tasks:
-            if not task.cancelled() and (exc := task.exception()) is not None:
-                raise exc
+            failed = [exc for task in tasks if not task.cancelled() and (exc := task.exception())]
+            for exc in failed[1:]:
+                log_throw("a call beside the one that failed raised too", exc)
+        if failed:
+            raise failed[0]
         if any(task.cancelled() for task in tasks):
             raise asyncio.CancelledError("a job was cancelled, and nobody had cancelled it")
 

@@ -7,13 +7,13 @@ so that a handle that is dropped can end its run.
 
 from __future__ import annotations
 
-import asyncio
 import warnings
+from asyncio import get_running_loop
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Self
 
-from hookline._errors import ChatAbortedError, StreamStateError
+from hookline._errors import ChatAbortedError, StreamInterruptedError, StreamStateError
 from hookline._events import ChatEvent
 from hookline._log import log_throw
 from hookline._outcomes import Response
@@ -56,14 +56,14 @@ class ChatStream:
                 "a stream has one reader, and another task is reading it; "
                 "use agent.subscribe() for further ones"
             )
-        if asyncio.get_running_loop() is not owner.loop:
+        if get_running_loop() is not owner.loop:
             raise StreamStateError("a stream is read in the event loop that began it")
         items = buffer.items
         while not items:
-            if buffer.ended:
-                return self._last(owner)
             if self._closed:
                 raise StopAsyncIteration
+            if buffer.ended:
+                return self._last(owner)
             reader = buffer.reader = owner.loop.create_future()
             buffer.reading = True
             try:
@@ -138,7 +138,8 @@ class ChatStream:
             owner.chat.abort(reason)
             if not owner.holds_caller():
                 await owner.join()
-        if owner.error is not None and not isinstance(owner.error, ChatAbortedError):
+        expected = (ChatAbortedError, StreamInterruptedError)
+        if owner.error is not None and not isinstance(owner.error, expected):
             log_throw("the chat failed after its reader had left", owner.error)
         owner.error = None
 
