@@ -333,17 +333,22 @@ class Chat:
             message = ctx.message
         message = cleaned(message)
         if type(message) is AssistantMessage and streamed is not None:
-            parts = kept(message.parts)
+            parts = message.parts if not view.preMessage else kept(message.parts)
             if parts is not message.parts:
                 message = message.replace(parts=parts)
             if parts is not streamed or not self.live:
                 await self.agree(parts, streamed)
             if not parts:
                 return message
-        if len(self.outlet.items) >= SIZE:
-            await self.outlet.room()
+        outlet = self.outlet
+        if len(outlet.items) >= SIZE:
+            await outlet.room()
         self._append(message)
-        self.put(MessageAdded, message=message)  # nothing can come between the two
+        seq = outlet.number()
+        if outlet.buffer is not None or outlet.heard:  # nothing can come between the two
+            outlet.put(
+                MessageAdded(chat_id=self.chat_id, seq=seq, path=outlet.path, message=message)
+            )
         if view.onMessage:
             await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
         return message

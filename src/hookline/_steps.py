@@ -15,6 +15,7 @@ from hookline._events import StepFinished, StepStarted
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Stop
+from hookline._outlet import SIZE
 from hookline._points import OnResponse, OnStep, PreRequest
 from hookline._request import Asked, AskedReturns, Opening, build, check_tools
 from hookline._runtime import MODEL, NOTHING, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
@@ -45,7 +46,14 @@ async def run_step(
         chat.check()
     request = asked.request
     chat.steps = iteration + 1
-    await chat.publish(StepStarted, iteration=iteration)
+    outlet = chat.outlet
+    if len(outlet.items) >= SIZE:
+        await outlet.room()
+    seq = outlet.number()
+    if outlet.buffer is not None or outlet.heard:
+        outlet.put(
+            StepStarted(chat_id=chat.chat_id, seq=seq, path=outlet.path, iteration=iteration)
+        )
     if asked.answer is None:
         streamed = await ask_model(chat, iteration, request)
     else:
@@ -150,12 +158,21 @@ async def _end_step(
         ask = partial(_on_step, chat, iteration, response, results)
         stops = await chat.runtime.step((STEP, iteration), ask, _STOPS)
         stop = stop or (stops[0] if stops else None)
-    await chat.publish(
-        StepFinished,
-        iteration=iteration,
-        finish_reason=response.finish_reason,
-        usage=response.usage,
-    )
+    outlet = chat.outlet
+    if len(outlet.items) >= SIZE:
+        await outlet.room()
+    seq = outlet.number()
+    if outlet.buffer is not None or outlet.heard:
+        outlet.put(
+            StepFinished(
+                chat_id=chat.chat_id,
+                seq=seq,
+                path=outlet.path,
+                iteration=iteration,
+                finish_reason=response.finish_reason,
+                usage=response.usage,
+            )
+        )
     if step is not None:
         return stop or GO
     return NATURAL if stop is None else STOPPED_NATURAL
