@@ -212,6 +212,9 @@ def docs() -> str:
         'of registration. What a throw does is the rule of `on_error="raise"`, the default;',
         '`on_error="log"` logs it and goes on with the last good value.',
         "",
+        "Priorities come in bands: 200 and above for safety guards, 100 to 199 for infrastructure,",
+        "0 to 99 for the application, below 0 for what comes after all others.",
+        "",
         "| point | kind | may return | ends the chain | what a throw does | replay |",
         "|---|---|---|---|---|---|",
     ]

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from math import inf
+from time import perf_counter
 from types import NoneType
-from typing import Any, Generic, TypeAlias, TypedDict, Unpack
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from hookline._bus import HookBus, View
-from hookline._chain import call
+from hookline._bus import HookBus, View, watcher
+from hookline._chain import ALONE, Alone, call, fault
 from hookline._chat import (
     DEFAULT_LIMITS,
     Approver,
@@ -28,6 +29,7 @@ from hookline._chat import (
 )
 from hookline._conversation import Conversation, Store
 from hookline._errors import UsageError
+from hookline._events import ChatEvent
 from hookline._json import clean_text
 from hookline._log import log_throw
 from hookline._messages import Text, UserMessage, UserPart
@@ -35,7 +37,7 @@ from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import Decision, Response
 from hookline._outlet import Buffer
 from hookline._owner import Owner
-from hookline._points import OnScopeRegister, OnScopeUnregister
+from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._registration import Hook, HookDef, HookInfo, HooksArgument, expand
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
@@ -45,6 +47,7 @@ from hookline._subscribe import Overflow, Subscription
 from hookline._tools import AnyTool, Tool, ToolLike
 from hookline._typed import AddHook, HookDecorator
 
+E = TypeVar("E")
 Input: TypeAlias = str | UserMessage | Sequence[UserPart]
 
 
@@ -143,10 +146,21 @@ class Agent(Generic[DepsT]):
         """All registrations in firing order, of one point or of all."""
         return self.bus.hooks(point)
 
+    @overload
+    def subscribe(
+        self, *, size: int = 1024, overflow: Overflow = "close"
+    ) -> Subscription[ChatEvent]: ...
+    @overload
+    def subscribe(
+        self, *types: type[E], size: int = 1024, overflow: Overflow = "close"
+    ) -> Subscription[E]: ...
     def subscribe(
         self, *types: type[Any], size: int = 1024, overflow: Overflow = "close"
     ) -> Subscription[Any]:
-        """An iterator over the events of all chats of this agent, for any other task."""
+        """An iterator over the events of all chats of this agent, for any other task.
+
+        It holds at most `size`; what overflows closes it, or drops the oldest and counts them.
+        """
         return self.bus.subscribe(*types, size=size, overflow=overflow)
 
     def _scope_hooks(self, point: str, scope: Scope) -> list[Callable[[], Awaitable[None]]]:
@@ -154,20 +168,25 @@ class Agent(Generic[DepsT]):
         ctx: Any = OnScopeRegister(scope=scope)
         if point == "onScopeUnregister":
             ctx = OnScopeUnregister(scope=scope)
+        view = self.bus.view
         late: list[Callable[[], Awaitable[None]]] = []
-        for hook in getattr(self.bus.view, point):
+        for hook in getattr(view, point):
             if not hook.alive:
                 continue
-            if hook.is_async:
-                late.append(partial(_observe, hook, ctx))
-                continue
-            try:
-                value = hook.fn(ctx)
-            except Exception as exc:
-                log_throw(f"hook {hook.name!r} at {point} raised", exc)
-                continue
-            if isawaitable(value):
-                late.append(partial(_await, hook, value))
+            start = perf_counter()
+            value: Any = None
+            outcome: HookOutcome = "ok"
+            if not hook.is_async:
+                try:
+                    value = hook.fn(ctx)
+                except Exception as exc:
+                    outcome = "raised"
+                    log_throw(f"hook {hook.name!r} at {point} raised", exc)
+            if hook.is_async or isawaitable(value):
+                late.append(partial(_observe, view, hook, ctx, value))
+            elif view.onHook:
+                spent = perf_counter() - start
+                late.append(partial(watcher(view, None), hook, outcome, spent))
         return late
 
     # ── chats ───────────────────────────────────────────────────────────────────────────────
@@ -210,9 +229,9 @@ class Agent(Generic[DepsT]):
     def _task(
         self, input: Input | None, options: Any, answers: Mapping[str, Decision] | None = None
     ) -> Task:
-        unknown = set(options) - _OPTIONS
-        if unknown:
-            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+        if not options.keys() <= _OPTIONS:
+            unknown = ", ".join(sorted(options.keys() - _OPTIONS))
+            raise TypeError(f"there is no option {unknown}; there are {', '.join(_OPTIONS)}")
         conversation = options.get("conversation")
         if isinstance(conversation, str) and self._store is None:
             raise UsageError(
@@ -342,15 +361,13 @@ def _tool_name(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64]
 
 
-async def _observe(hook: Hook, ctx: Any) -> None:
+async def _observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
+    """Tell an async scope observer; `begun` is what a sync one has returned to be awaited."""
+    conduct = Alone(watcher(view, None)) if view.onHook else ALONE
     try:
-        await call(hook, ctx)
-    except Exception as exc:
-        log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
-
-
-async def _await(hook: Hook, value: Awaitable[Any]) -> None:
-    try:
-        await value
-    except Exception as exc:
-        log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
+        if begun is not None:
+            await begun
+        else:
+            await call(hook, ctx, conduct)
+    except BaseException as exc:
+        log_throw(f"hook {hook.name!r} at {hook.head.name} raised", fault(hook, exc))

@@ -139,7 +139,7 @@ async def _stream(
         async for chunk in chunks:
             if chat.broken:
                 chat.check()
-            kind = type(chunk)
+            kind: type[Any] = chunk.__class__
             if kind is TextChunk and asm.hot and not view.onDelta and finish is None:
                 text = chunk.text
                 if type(text) is not str or not text.isascii():
@@ -215,7 +215,8 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
             return
         kind: PartKind = "text" if isinstance(chunk, TextChunk) else "reasoning"
         if asm.source != kind:
-            await _end_source(chat, asm)
+            if asm.source is not None:
+                await _end_source(chat, asm)
             asm.source = kind
         if chat.view.onDelta:
             for delta in await _through(chat, chunk):
@@ -243,8 +244,9 @@ async def _through(chat: Chat, delta: Delta) -> Any:
 async def _say(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
     """Keep and show a piece of text."""
     kind: PartKind = "text" if isinstance(delta, TextChunk) else "reasoning"
-    if asm.kind != kind:  # a new part, or a hook turned one kind into the other
-        await _finish_part(chat, asm, None)
+    if asm.kind != kind:
+        if asm.kind is not None:  # a hook turned one kind into the other
+            await _finish_part(chat, asm, None)
         asm.open(kind)
     if chat.live and len(chat.outlet.items) >= SIZE:
         await chat.outlet.room()

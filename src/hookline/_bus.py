@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from hookline._chain import ALONE, Alone, Conduct, Watch, call, intercept, notify, wrap
+from hookline._chain import ALONE, Alone, Conduct, Watch, call, fault, intercept, notify, wrap
 from hookline._errors import HookOptionError, UnknownHookError
 from hookline._log import log_throw
 from hookline._points import TABLE, Head, HookOutcome, Interceptor, OnHook, Wrapper, head_of
@@ -48,9 +48,10 @@ class View:
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
         for bus, _ in sources:
+            bus.watch(self)  # first, or a hook added meanwhile would be missed
+        for bus, _ in sources:
             for key in bus.used():
                 self.refresh(key)
-            bus.watch(self)
 
     def refresh(self, key: Key) -> None:
         """The hooks of one point have changed."""
@@ -250,8 +251,8 @@ def watcher(view: View, run: Any) -> Watch:
             try:
                 if observer.alive:
                     await call(observer, ctx)
-            except Exception as exc:
-                log_throw(f"hook {observer.name!r} at onHook raised", exc)
+            except BaseException as exc:
+                log_throw(f"hook {observer.name!r} at onHook raised", fault(observer, exc))
 
     return watch
 

@@ -82,18 +82,22 @@ async def _limited(hook: Hook, work: Awaitable[R], conduct: Conduct) -> R:
             deadlines.close()
 
 
+def fault(hook: Hook, exc: BaseException) -> Exception:
+    """The hook's own failure; raises what is not: the chat's cancellation, an interrupt."""
+    if isinstance(exc, Exception):
+        return exc
+    task = asyncio.current_task()
+    if not isinstance(exc, asyncio.CancelledError) or (task is not None and task.cancelling()):
+        raise exc
+    error = HookError(f"hook {hook.name!r} at {hook.head.name} raised CancelledError")
+    error.__cause__ = exc
+    return error
+
+
 def excuse(hook: Hook, exc: BaseException) -> ToolError | None:
     """Apply the hook's failure rule: raise, or return what stands for the hook's answer."""
-    if isinstance(exc, asyncio.CancelledError):
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise exc  # it is the chat that is cancelled, not the hook that failed
-        error = HookError(f"hook {hook.name!r} at {hook.head.name} raised CancelledError")
-        error.__cause__ = exc
-        exc = error
-    elif not isinstance(exc, Exception):
-        raise exc
-    elif _denies(hook, exc):
+    exc = fault(hook, exc)
+    if _denies(hook, exc):
         return ToolError.of(exc)
     if hook.on_error == "log":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
@@ -135,7 +139,7 @@ def _outcome(hook: Hook, value: object) -> HookOutcome:
     return DECIDED.get(kind, "changed") if hook.head.acts.get(kind) in (END, KEEP) else "changed"
 
 
-async def _watched(hook: Hook, ctx: Any, conduct: Conduct) -> Any:
+async def _watched(hook: Hook, ctx: Any, conduct: Conduct, refused: type | None = None) -> Any:
     """Call one hook the slow way: its time limit, and `onHook` told."""
     watch = conduct.watch
     start = perf_counter()
@@ -145,6 +149,10 @@ async def _watched(hook: Hook, ctx: Any, conduct: Conduct) -> Any:
         if _awaits(value):
             value = await (_limited(hook, value, conduct) if hook.timeout else value)
         if value is not None and hook.head.kind == "interceptor":
+            if hook.head.flat:
+                _deltas(hook, ctx, value)
+            else:
+                _act(hook, ctx, value, refused)
             outcome = _outcome(hook, value)
         return value
     except BaseException as exc:
@@ -215,7 +223,7 @@ async def intercept(
             continue
         try:
             if slow or hook.timeout is not None:
-                value = await _watched(hook, ctx, conduct)
+                value = await _watched(hook, ctx, conduct, refused)
             else:
                 value = hook.fn(ctx)
                 if value is not None and _awaits(value):

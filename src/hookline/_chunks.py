@@ -13,7 +13,7 @@ _REASONS = get_args(FinishReason)
 
 def checked(chunk: Any) -> Any:
     """The chunk; raises ModelError that names the field which is not what it must be."""
-    kind = type(chunk)
+    kind: type[Any] = chunk.__class__
     if kind is TextChunk or kind is ReasoningChunk:
         if type(chunk.text) is str:
             return chunk

@@ -60,13 +60,18 @@ class Conversation:
 
     def _set(self, messages: Iterable[Message], pending: PendingStep | None) -> None:
         items = list(messages)
-        check_history(items, open_end=pending is not None)
+        if items:
+            check_history(items, open_end=pending is not None)
         self._items = items
-        self.call_ids = {c.id for m in items if isinstance(m, AssistantMessage) for c in m.calls}
+        self.call_ids: set[str] = set()
+        self._disordered = False
         self._snapshot = None
         self._in_order: tuple[Message, ...] | None = None
-        self._disordered = in_call_order(items) != tuple(items)
         self._pending = pending
+        if items:
+            made = [message for message in items if isinstance(message, AssistantMessage)]
+            self.call_ids.update(call.id for message in made for call in message.calls)
+            self._disordered = in_call_order(items) != tuple(items)
 
     @property
     def messages(self) -> tuple[Message, ...]:

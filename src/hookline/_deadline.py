@@ -84,6 +84,11 @@ class Deadlines:
             self._arm(limit.when)
         return limit
 
+    @property
+    def running(self) -> bool:
+        """Whether there is a limit to pause, here or in a parent."""
+        return bool(self._limits) or (self.parent is not None and self.parent.running)
+
     def stop(self, limit: Limit) -> None:
         """The work is over."""
         del self._limits[limit]

@@ -347,7 +347,8 @@ class Step:
         for call in self._unwritten():
             self._broken_off(call)
             if call.announced and not call.reported:
-                await self.chat.outlet.room()
+                if self.chat.outlet.full:
+                    await self.chat.outlet.room()
                 self._report(call)
             count = len(self.chat.messages)
             try:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from hookline._chain import call, excuse
+from hookline._chain import call, excuse, fault
 from hookline._chat import Chat
 from hookline._dispatch import Step
 from hookline._errors import ChatAbortedError
@@ -122,7 +122,8 @@ async def _tell(chat: Chat, hook: Hook) -> None:
     """Tell one observer how the chat ended. Only a throw in onChatDone is ever raised."""
     try:
         await call(hook, _outcome_ctx(chat, hook.head.name), chat.conduct)
-    except Exception as exc:
+    except BaseException as raised:
+        exc = fault(hook, raised)
         if hook.head.name != "onChatDone":
             log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
             return

@@ -9,7 +9,7 @@ two: `if outlet.full: await outlet.room()`, `outlet.number()`, `outlet.put(event
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from hookline._bus import HookBus
@@ -22,23 +22,16 @@ SIZE: Final = 16
 class Buffer:
     """Between the writers of a run and its one reader: at most `SIZE` events."""
 
-    __slots__ = ("ended", "items", "left", "reader", "reading", "writers")
+    __slots__ = ("_queue", "ended", "items", "left", "reader", "reading", "writer")
 
     def __init__(self) -> None:
-        self.items: deque[ChatEvent] = deque()
+        self.items: list[ChatEvent] = []  # so short that taking the first costs nothing
         self.reader: asyncio.Future[None] | None = None  # waits for an event
         self.reading = False  # the one reader waits, or was woken and has not read yet
-        self.writers: deque[asyncio.Future[None]] | None = None  # wait for room
+        self.writer: asyncio.Future[None] | None = None  # waits for room
+        self._queue: list[asyncio.Future[None]] | None = None  # wait behind it
         self.left = False  # the consumer is gone: what is put is dropped
         self.ended = False  # nothing more will be put
-
-    def put(self, event: ChatEvent) -> None:
-        """Add an event; the writer has made sure of room."""
-        if self.left or self.ended:
-            return
-        self.items.append(event)
-        if self.reader is not None:
-            self.wake()
 
     def wake(self) -> None:
         """There is something for the reader to see."""
@@ -50,9 +43,10 @@ class Buffer:
         """Wait until there is room. Several writers may wait; they are served in order."""
         while len(self.items) >= SIZE and not self.left:
             writer = asyncio.get_running_loop().create_future()
-            if self.writers is None:
-                self.writers = deque()
-            self.writers.append(writer)
+            if self.writer is None:
+                self.writer = writer
+            else:
+                self._queue = [*(self._queue or ()), writer]
             try:
                 await writer
             except BaseException:
@@ -62,12 +56,15 @@ class Buffer:
 
     def admit(self) -> None:
         """The reader has taken an event: the next writer may go on."""
-        while self.writers:
-            writer = self.writers.popleft()
+        while True:
+            writer, self.writer = self.writer, None
+            if self._queue:
+                self.writer, *self._queue = self._queue
+            if writer is None:
+                return
             if not writer.done():
                 writer.set_result(None)
                 return
-        self.writers = None
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -78,7 +75,7 @@ class Buffer:
         """The consumer is gone: free the writers, keep nothing."""
         self.left = True
         self.items.clear()
-        while self.writers is not None:
+        while self.writer is not None:
             self.admit()
         self.wake()
 
@@ -107,7 +104,7 @@ class Outlet:
             self.buffer = parent.buffer
             known = parent.buses
             self.buses = known if any(each is bus for each in known) else (*known, bus)
-        self.items: deque[ChatEvent] | tuple[()] = () if self.buffer is None else self.buffer.items
+        self.items: list[ChatEvent] | tuple[()] = () if self.buffer is None else self.buffer.items
 
     @property
     def heard(self) -> bool:
@@ -139,14 +136,18 @@ class Outlet:
         seq = root.seq = root.seq + 1
         return seq
 
-    async def room(self) -> None:
+    def room(self) -> Awaitable[None]:
         """Wait for room in the buffer; no time limit of the chat runs meanwhile."""
-        if self.buffer is not None:
-            self.deadlines.pause()
-            try:
-                await self.buffer.room()
-            finally:
-                self.deadlines.resume()
+        assert self.buffer is not None
+        return self._pause() if self.deadlines.running else self.buffer.room()
+
+    async def _pause(self) -> None:
+        assert self.buffer is not None
+        self.deadlines.pause()
+        try:
+            await self.buffer.room()
+        finally:
+            self.deadlines.resume()
 
     def put(self, event: ChatEvent) -> None:
         """Hand the event on."""

@@ -266,7 +266,10 @@ class Owner:
         if chat.task.parent is not None:
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
-                    await outlet.room()  # a sub-agent's last event goes the way of all its events
+                    if outlet.full:
+                        await (
+                            outlet.room()
+                        )  # a sub-agent's last event goes the way of all its events
             except TimeoutError:
                 return
             outlet.put(self._last_event())

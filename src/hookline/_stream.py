@@ -74,8 +74,8 @@ class ChatStream:
                 raise
             finally:
                 buffer.reading = False
-        event = items.popleft()
-        if buffer.writers is not None:
+        event = items.pop(0)
+        if buffer.writer is not None:
             buffer.admit()
         return event
 
