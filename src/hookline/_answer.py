@@ -130,7 +130,7 @@ async def _stream(
     finish: Finish | None = None
     view, outlet, live = chat.view, chat.outlet, chat.live
     chat_id, path, items = chat.chat_id, outlet.path, outlet.items
-    root, put, streamed = outlet.root, outlet.put, outlet.buffer is not None
+    root, buffer, buses = outlet.root, outlet.buffer, outlet.buses
     chat.doing["model"] = "the model"
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
@@ -146,19 +146,22 @@ async def _stream(
                     text = clean_text(checked(chunk).text)
                 elif not text:
                     continue
-                if not live:
-                    asm.text.append(text)
-                    continue
-                if len(items) >= SIZE:
+                if live and len(items) >= SIZE:
                     await outlet.room()
                 asm.text.append(text)
+                if not live:
+                    continue
                 seq = root.seq = root.seq + 1
-                if streamed or outlet.heard:
-                    put(
-                        TextDelta(
-                            chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text
-                        )
+                if buffer is not None or outlet.heard:
+                    event = TextDelta(
+                        chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text
                     )
+                    if buffer is not None:
+                        buffer.items.append(event)
+                        if buffer.reader is not None:
+                            buffer.wake()
+                    if buses[0].subscribers or len(buses) > 1:
+                        outlet.publish(event)
             elif finish is not None:
                 raise ModelError(f"the model sent a {kind.__name__} after its Finish")
             elif kind is Finish:

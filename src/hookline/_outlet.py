@@ -156,6 +156,12 @@ class Outlet:
             buffer.items.append(event)
             if buffer.reader is not None:
                 buffer.wake()
+        buses = self.buses
+        if buses[0].subscribers or len(buses) > 1:
+            self.publish(event)
+
+    def publish(self, event: ChatEvent) -> None:
+        """Hand an event to the subscribers of the agents that this chat runs under."""
         for bus in self.buses:
             if bus.subscribers:
                 bus.publish(event)

@@ -7,6 +7,7 @@ so that a handle that is dropped can end its run.
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from asyncio import get_running_loop
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class ChatStream:
         self._context: Context | None = copy_context()
         self._owner: Owner | None = None
         self._buffer = Buffer()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._told_end = False
         self._aborted_here = False
@@ -45,12 +47,22 @@ class ChatStream:
         return self
 
     async def __anext__(self) -> ChatEvent:
+        buffer = self._buffer
+        items = buffer.items
+        if items and not buffer.reading and get_running_loop() is self._loop:
+            event = items.pop(0)
+            if buffer.writer is not None:
+                buffer.admit()
+            return event
+        return await self._next(buffer)
+
+    async def _next(self, buffer: Buffer) -> ChatEvent:
+        """The slow way: begin, refuse, wait, or end."""
         if self._closed:
             raise StopAsyncIteration
         owner = self._owner
         if owner is None:
             owner = self._start()
-        buffer = self._buffer
         if buffer.reading:
             raise StreamStateError(
                 "a stream has one reader, and another task is reading it; "
@@ -83,6 +95,7 @@ class ChatStream:
         context, self._context = self._context, None
         owner = self._owner = self._make(self._buffer)
         owner.start(context)
+        self._loop = owner.loop
         return owner
 
     def _last(self, owner: Owner) -> ChatEvent:
