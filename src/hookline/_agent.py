@@ -12,7 +12,7 @@ from inspect import isawaitable
 from math import inf
 from time import perf_counter
 from types import NoneType
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import ALONE, Alone, call, fault
@@ -32,7 +32,7 @@ from hookline._errors import UsageError
 from hookline._events import ChatEvent
 from hookline._json import clean_text
 from hookline._log import log_throw
-from hookline._messages import Text, UserMessage, UserPart
+from hookline._messages import File, Image, Text, UserMessage, UserPart
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import Decision, Response
 from hookline._outlet import Buffer
@@ -227,7 +227,7 @@ class Agent(Generic[DepsT]):
         return self._stream(self._task(None, {**options, "conversation": conversation}, answers))
 
     def _task(
-        self, input: Input | None, options: Any, answers: Mapping[str, Decision] | None = None
+        self, input: Any, options: Any, answers: Mapping[str, Decision] | None = None
     ) -> Task:
         if not options.keys() <= _OPTIONS:
             unknown = ", ".join(sorted(options.keys() - _OPTIONS))
@@ -246,7 +246,7 @@ class Agent(Generic[DepsT]):
         return Task(
             chat_id=self._config.runtime.new_id(),
             view=self._view(options.get("hooks")),
-            message=None if input is None else as_message(input),
+            message=None if answers is not None else as_message(input),
             conversation=conversation,
             store=self._store,
             deps=options.get("deps"),
@@ -310,13 +310,21 @@ class Agent(Generic[DepsT]):
 _OPTIONS = {"conversation", "deps", "hooks", "settings", "approver", "release", "state"}
 
 
-def as_message(input: Input) -> UserMessage:
+def as_message(input: Any) -> UserMessage:
     """What the user said, as a message without lone surrogates."""
     if isinstance(input, UserMessage):
         return cleaned(input)
     if isinstance(input, str):
         return UserMessage(parts=(Text(clean_text(input)),))
-    return cleaned(UserMessage(parts=tuple(input)))
+    parts: tuple[Any, ...] = ()
+    if isinstance(input, (list, tuple)):
+        parts = tuple(cast("Sequence[Any]", input))
+    if not parts or not all(isinstance(part, (Text, Image, File)) for part in parts):
+        raise UsageError(
+            f"{input!r} is nothing a user can say: pass a str, a UserMessage, or a list of "
+            "Text, Image and File parts"
+        )
+    return cleaned(UserMessage(parts=parts))
 
 
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
@@ -367,7 +375,7 @@ async def _observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | Non
     try:
         if begun is not None:
             await begun
-        else:
+        elif hook.alive:
             await call(hook, ctx, conduct)
     except BaseException as exc:
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", fault(hook, exc))

@@ -20,9 +20,10 @@ from hookline._chat import Chat
 from hookline._chunks import checked
 from hookline._errors import ModelError
 from hookline._events import PartEnd, ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta
+from hookline._history import check_history
 from hookline._json import clean_text, json_text
 from hookline._log import log_throw
-from hookline._messages import NO_USAGE, Reasoning, Text, Usage
+from hookline._messages import NO_USAGE, History, Reasoning, Text, Usage
 from hookline._model import (
     Chunk,
     Delta,
@@ -44,6 +45,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     response: ModelResponse
     spent: Usage | None
+    shown: bool = False
+    hidden: tuple[str, ...] = ()
 
 
 _ANSWER: Json[Answer] = Json(Answer)
@@ -51,21 +54,36 @@ _ANSWER: Json[Answer] = Json(Answer)
 
 async def ask_model(chat: Chat, iteration: int, request: ModelRequest) -> ModelResponse:
     """Call the model, through aroundRequest; text, reasoning and calls are published."""
-    spent: list[Usage] = []
-    call = partial(_ask, chat, iteration, request, spent)
+    before = chat.asked
+    call = partial(_ask, chat, iteration, request)
     answer = await chat.runtime.step((MODEL, iteration), call, _ANSWER)
-    if not spent:
-        chat.add_usage(answer.spent)  # replayed, or a model that does not count
+    if chat.asked == before:
+        _recall(chat, iteration, answer)
+        chat.add_usage(answer.spent)
     return answer.response
 
 
-async def _ask(chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]) -> Answer:
+async def _ask(chat: Chat, iteration: int, request: ModelRequest) -> Answer:
+    chat.asked += 1
     if chat.attempt > 1:
         await chat.publish(ResponseReset, iteration=iteration)
     wrappers = chat.view.aroundRequest
+    spent: list[Usage] = []
     if not wrappers:
         response = await _stream(chat, iteration, request, spent)
-        return Answer(response=response, spent=spent[0] if spent else None)
+    else:
+        response = await _wrapped(chat, iteration, request, spent)
+    return Answer(
+        response=response,
+        spent=sum(spent, NO_USAGE) if spent else None,
+        shown=chat.shown,
+        hidden=tuple(chat.hidden),
+    )
+
+
+async def _wrapped(
+    chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]
+) -> ModelResponse:
     streamed: list[ModelResponse] = []
 
     async def inner(request: ModelRequest) -> ModelResponse:
@@ -73,22 +91,35 @@ async def _ask(chat: Chat, iteration: int, request: ModelRequest, spent: list[Us
         return streamed[0]
 
     ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=iteration, request=request)
-    response = await wrap(wrappers, ctx, inner, chat)
+    response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     if not streamed or response.parts != streamed[0].parts:
         # The wrapper's own answer: it is shown like the model's.
         response = await _play(chat, iteration, response)
-    return Answer(response=response, spent=sum(spent, NO_USAGE) if spent else None)
+    return response
 
 
 async def play(chat: Chat, key: Key, iteration: int, response: ModelResponse) -> ModelResponse:
     """Show an answer that a hook gave, through onDelta, one delta a part."""
-    call = partial(_played, chat, iteration, response)
-    answer = await chat.runtime.step(key, call, _ANSWER)
+    before = chat.asked
+    answer = await chat.runtime.step(key, partial(_played, chat, iteration, response), _ANSWER)
+    if chat.asked == before:
+        _recall(chat, iteration, answer)
     return answer.response
 
 
 async def _played(chat: Chat, iteration: int, response: ModelResponse) -> Answer:
-    return Answer(response=await _play(chat, iteration, response), spent=None)
+    chat.asked += 1
+    if chat.attempt > 1:
+        await chat.publish(ResponseReset, iteration=iteration)
+    response = await _play(chat, iteration, response)
+    return Answer(response=response, spent=None, shown=chat.shown, hidden=tuple(chat.hidden))
+
+
+def _recall(chat: Chat, iteration: int, answer: Answer) -> None:
+    """An answer from the record: what was shown then can be taken back, or kept, now."""
+    chat.shown = answer.shown
+    chat.hidden.update(answer.hidden)
+    _begin(chat, iteration).recall(answer.response)
 
 
 async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelResponse:
@@ -126,11 +157,16 @@ async def _stream(
     """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
     if chat.shown:
         await chat.take_back()  # the model is asked again
+    if request.messages is not chat.base_messages:
+        check_history(request.messages)  # a hook wrote them: no provider is sent a broken pair
+        if not isinstance(request.messages, (tuple, History)):
+            request = request.replace(messages=tuple(request.messages))
     asm = _begin(chat, iteration)
     finish: Finish | None = None
     view, outlet, live = chat.view, chat.outlet, chat.live
     chat_id, path, items = chat.chat_id, outlet.path, outlet.items
-    root, buffer, buses = outlet.root, outlet.buffer, outlet.buses
+    root, buffer, bus = outlet.root, outlet.buffer, outlet.buses[0]
+    alone = len(outlet.buses) == 1
     chat.doing["model"] = "the model"
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
@@ -160,7 +196,7 @@ async def _stream(
                         buffer.items.append(event)
                         if buffer.reader is not None:
                             buffer.wake()
-                    if buses[0].subscribers or len(buses) > 1:
+                    if bus.subscribers or not alone:
                         outlet.publish(event)
             elif finish is not None:
                 raise ModelError(f"the model sent a {kind.__name__} after its Finish")

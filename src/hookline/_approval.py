@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from inspect import isawaitable
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -42,6 +43,7 @@ def prepare(chat: Chat, iteration: int, call: Call, asks: Sequence[Ask]) -> None
         reason = "this call needs an approval, and nobody is there to give it"
         call.set(ToolError(reason, type="Denied"), "denied")
         return
+    call.bound = None
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
     arguments = msgspec.json.decode(msgspec.json.encode(call.call.arguments))  # nobody else's dict
     call.call = call.call.replace(arguments=arguments)
@@ -95,6 +97,7 @@ async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> De
                 f"the approver returned a {type(decision).__name__}; it returns Approve() or "
                 "Deny('why'), and the call did not run"
             )
+        _check_edit(request.id, decision)
         return decision
 
     if request.expires is None:
@@ -110,7 +113,7 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
     """Carry out the answer: the call runs as approved, or is denied."""
     request = call.request
     assert request is not None
-    if digest_of(request.call) != request.digest:
+    if isinstance(decision, Approve) and digest_of(request.call) != request.digest:
         raise ApprovalError(
             f"approval {request.id!r}: the call was changed after it was asked about"
         )
@@ -128,6 +131,11 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
     else:
         edited = decision.arguments
         bind_again(call, request.call.arguments if edited is None else edited)
+
+
+def _check_edit(id: str, decision: Any) -> None:
+    if isinstance(decision, Approve) and type(decision.arguments) not in (dict, NoneType):
+        raise ApprovalError(f"the arguments of the answer to {id!r} are no dict: nothing was run")
 
 
 def check_answers(
@@ -150,6 +158,7 @@ def check_answers(
             raise ApprovalError(f"there is no pending approval {id!r}; waiting are: {waiting}")
         if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
             raise ApprovalError(f"the answer to {id!r} is {decision!r}; use Approve() or Deny()")
+        _check_edit(id, decision)
         if digest_of(request.call) != request.digest:
             raise ApprovalError(f"approval {id!r}: the call is not the one that was asked about")
         if request.expires is not None and now > request.expires:

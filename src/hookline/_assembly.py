@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hookline._errors import ModelError
-from hookline._json import BadArguments, clean_data, clean_text, parse_arguments
+from hookline._json import BadArguments, clean_data, clean_text, copied, parse_arguments
 from hookline._messages import ModelPart, Reasoning, Text, ToolCall
 from hookline._model import Finish, ModelResponse, ToolCallChunk
 
@@ -129,6 +129,12 @@ class Assembly:
         self.parts.append(call)
         return call
 
+    def recall(self, response: ModelResponse) -> None:
+        """Take an answer that was given in an earlier life of the chat."""
+        self.parts = list(response.parts)
+        self._mine = [call.id for call in response.calls]
+        self._taken.update(self._mine)
+
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts, where no call is in the making."""
         return tuple(self.parts)
@@ -176,16 +182,14 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
 def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history keeps them: no blank text, and of bad arguments only `{}`."""
     for part in parts:
-        if (type(part) is ToolCall and part.raw is not None) or (
-            type(part) is Text and not part.text.strip()
-        ):
+        if type(part) is ToolCall or (type(part) is Text and not part.text.strip()):
             break
     else:
         return parts
     out: list[ModelPart] = []
     for part in parts:
-        if type(part) is ToolCall and part.raw is not None:
-            part = part.replace(raw=None)
+        if type(part) is ToolCall:  # nobody who holds the message can change what runs
+            part = ToolCall(id=part.id, name=part.name, arguments=copied(part.arguments))
         if type(part) is not Text or part.text.strip():
             out.append(part)
     return tuple(out)

@@ -19,6 +19,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     call: ToolCall
     answer: ToolResult | ToolError | Stop | None = None
     asks: tuple[Ask, ...] = ()
+    failed: bool = False  # the answer is a failure of the call, not a hook's
 
 
 class Call:
@@ -30,7 +31,6 @@ class Call:
         "bound",
         "call",
         "decided",
-        "deferred",
         "earlier",
         "final",
         "id",
@@ -59,7 +59,6 @@ class Call:
         self.asked = False  # the question was put
         self.decided = False  # the request was answered
         self.pending = False  # it waits for an answer that a later chat brings
-        self.deferred = False  # it must not overtake a pending one
         self.bound: dict[str, Any] | None = None  # validated arguments
         self.runs = False  # its handler is to run
         self.result: CallResult | None = None

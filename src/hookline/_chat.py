@@ -7,7 +7,7 @@ functions over this state. It knows no task: `interrupt` is given by the owner o
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -50,7 +50,7 @@ from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome
 from hookline._outlet import SIZE, Buffer, Outlet
 from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
-from hookline._runtime import LOCAL, MESSAGE, Effects, Json, Runtime
+from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._scopes import Scopes
 from hookline._tools import AnyTool
 
@@ -118,8 +118,10 @@ class Chat:
         "__weakref__",
         "agent_name",
         "answer",
+        "asked",
         "assembly",
         "attempt",
+        "base_messages",
         "base_tools",
         "began",
         "broken",
@@ -199,10 +201,12 @@ class Chat:
         self.hidden: set[str] = set()  # calls whose deltas a hook has hidden
         self.steps = 0  # steps that have begun
         self.answer: AssistantMessage | None = None  # the last one, if it said anything
-        self.writes = 0
+        self.writes = 0  # messages written by a step that ran, not replayed
+        self.asked = 0  # answers given by a step that ran
         self.continuations = 0
         self.resumes: str | None = None
         self.started = 0.0
+        self.base_messages: Sequence[Message] = ()  # what this step's request began with
         self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to this step
         self.began = False  # aroundChat has called proceed
         self.shown = False  # text of this step was published
@@ -314,7 +318,9 @@ class Chat:
         `streamed`: what of an answer was shown so far; shown and stored are made the same. An
         answer that hooks have emptied is not written.
         """
-        key = (MESSAGE, self.written)
+        key: Key = (MESSAGE, self.written)
+        if self.outcome is not None:  # the ending of one life is not taken for another's
+            key = (KEPT, self.outcome, self.written)
         self.written += 1
         writes = self.writes
         done = await self.runtime.step(key, partial(self._write, message, streamed), _MESSAGE)
@@ -357,6 +363,8 @@ class Chat:
         """Write a message past the hooks: for what must stand when they fail."""
         self.written += 1
         self._append(message)
+        if not self.outlet.full:
+            self.put(MessageAdded, message=message)
 
     def next_id(self) -> str:
         """The id of the message that is written next."""
@@ -368,6 +376,7 @@ class Chat:
             self.shown = False
             if not message.parts:
                 return
+            self.taken.update([call.id for call in message.calls])
         self.conversation.commit(message)
         self.messages.append(message)
 
@@ -408,24 +417,27 @@ class Chat:
 
     def mark(self) -> Any:
         """The state before a step."""
-        return msgspec.json.encode(self.state), self.broken, self.outlet.count
+        return _encoded_items(self.state), self.broken
 
     def effects(self, mark: Any) -> Effects:
         """What was done since the mark."""
-        state, broken, count = mark
+        before, broken = mark
+        after = _encoded_items(self.state)
+        changed = {key: self.state[key] for key, data in after.items() if before.get(key) != data}
         return Effects(
-            state=dict(self.state) if msgspec.json.encode(self.state) != state else None,
+            state=changed or None,
+            gone=tuple(key for key in before if key not in self.state),
             aborted=self.broken and not broken and self.fatal is None,
             reason=self.reason,
-            events=self.outlet.count - count,
+            seq=self.outlet.count,
         )
 
     def apply(self, effects: Effects) -> None:
         """Do it again from the record."""
-        if effects.state is not None:
-            self.state.clear()
-            self.state.update(effects.state)
-        self.outlet.skip(effects.events)
+        self.state.update(effects.state or {})
+        for key in effects.gone:
+            self.state.pop(key, None)
+        self.outlet.skip(effects.seq)
         if effects.aborted:
             self.abort(effects.reason)
 
@@ -437,6 +449,17 @@ class Chat:
         """Count what a model call has cost."""
         if usage is not None:
             self.usage = usage if self.usage is NO_USAGE else self.usage + usage
+
+
+def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
+    """The JSON values of run.state; others live in this process only."""
+    found: dict[str, bytes] = {}
+    for key, value in state.items():
+        try:
+            found[key] = msgspec.json.encode(value)
+        except Exception:
+            continue
+    return found
 
 
 def said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:

@@ -21,19 +21,19 @@ from hookline._outcomes import ApprovalRequest, Stop
 class PendingStep(Data, frozen=True, kw_only=True):
     """A step that waits for approvals: what a resumed chat needs to go on with it.
 
-    `deferred` holds the ids of calls that come after a waiting one they must not overtake, so
-    their `preToolCall` has not run. `system`, `tools` and `settings` are what preChat made of them.
+    A call of it that has neither a result nor a request has not been looked at: it must not
+    overtake a waiting one. `system`, `tools` and `settings` are what preChat made of them.
     """
 
     chat_id: str
     iteration: int
     requests: tuple[ApprovalRequest, ...]
-    deferred: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
     stop: Stop | None = None
     continuations: int = 0
     system: str | None = None
     tools: tuple[str, ...] | None = None
+    foreign: tuple[str, ...] = ()
     settings: Settings | None = None
 
 

@@ -19,24 +19,18 @@ from hookline._call import Call, Verdict
 from hookline._chain import intercept
 from hookline._chat import Chat
 from hookline._conversation import PendingStep
-from hookline._errors import (
-    DisabledToolError,
-    ToolArgumentsError,
-    ToolLimitError,
-    UnknownToolError,
-)
+from hookline._errors import ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
-from hookline._handler import run_handler
-from hookline._json import BadArguments, parse_arguments
+from hookline._handler import admit, run_handler
 from hookline._messages import ToolCall, ToolMessage
 from hookline._model import ModelRequest
-from hookline._outcomes import Ask, Stop, ToolError, ToolResult
+from hookline._outcomes import Stop, ToolError, ToolResult
 from hookline._outlet import SIZE
 from hookline._points import PreToolCall
 from hookline._request import lookup
 from hookline._results import WITHHELD, settle
 from hookline._runtime import CALL, Json
-from hookline._values import as_data, bounded, message_for
+from hookline._values import as_data, bounded, message_for, worded
 
 _VERDICT: Json[Verdict] = Json(Verdict)
 STOPPED: Final = ToolError("not run: the chat was stopped", type="Stopped")
@@ -86,10 +80,7 @@ class Step:
     async def run(self) -> bool:
         """Bring the calls to their results; False when some must wait for an answer."""
         todo = self.calls if self._fresh else [call for call in self.calls if call.message is None]
-        for call in todo:
-            found = lookup(self.chat, self.request, call.call.name)
-            if found is not None:
-                call.tool, call.scope, call.offered = found
+        self._look_up(todo)
         while todo:
             batch = self._batch(todo)
             if not batch:
@@ -99,8 +90,8 @@ class Step:
                 batch = todo
             await self._carry_out(batch)
             todo = todo[len(batch) :]
-        for call in todo:
-            call.deferred = True
+            if todo:
+                self._look_up(todo)  # scopes may have changed since
         if self._held and any(call.pending for call in self.calls):
             return False
         self.chat.open_step = None
@@ -121,6 +112,13 @@ class Step:
         end = next((i for i, call in enumerate(todo) if self._alone(call)), len(todo))
         return todo[:end]
 
+    def _look_up(self, calls: list[Call]) -> None:
+        for call in calls:
+            if call.decided or call.pending:
+                continue
+            found = lookup(self.chat, self.request, call.call.name)
+            call.tool, call.scope, call.offered = found or (None, None, False)
+
     def _alone(self, call: Call) -> bool:
         if not self.chat.config.parallel_tools:
             return True
@@ -133,14 +131,13 @@ class Step:
         for call in batch:
             if call.decided or call.pending or call.result is not None:
                 continue  # known from an earlier chat
-            asks: tuple[Ask, ...] = ()
-            if self._exists(call):
-                if self.chat.view.preToolCall:
-                    asks = await self._ask_hooks(call)
+            if not self._exists(call):
+                continue
+            if self.chat.view.preToolCall:
+                await self._ask_hooks(call)
                 if self._halted:
                     break
-                if call.result is None:
-                    self._admit(call, asks)
+            call.runs = call.result is None and call.request is None
         if not self._halted:
             return
         for call in todo:
@@ -162,7 +159,7 @@ class Step:
             return False
         return True
 
-    async def _ask_hooks(self, call: Call) -> tuple[Ask, ...]:
+    async def _ask_hooks(self, call: Call) -> None:
         """Run preToolCall: the call as it leaves it, an answer, or questions to ask."""
         key = (CALL, self.iteration, call.id)
         verdict = await self.chat.runtime.step(key, partial(self._chain, call), _VERDICT)
@@ -172,32 +169,12 @@ class Step:
             self.stop = self.stop or answer
             self._halted = True
         elif isinstance(answer, ToolResult):
-            data = as_data(answer)
-            call.set(data, "answered" if isinstance(data, ToolResult) else "error")
+            call.set(answer, "answered")
         elif answer is not None:
-            call.set(answer, "denied")
-        return verdict.asks
-
-    def _admit(self, call: Call, asks: tuple[Ask, ...]) -> None:
-        """Let the call run, if it was offered and its arguments fit; every issue is told."""
-        chat, tool, scope = self.chat, call.tool, call.scope
-        assert tool is not None and scope is not None
-        if not call.offered or not chat.config.scopes.allows(tool, scope):
-            call.set(ToolError.of(DisabledToolError(call.call.name)), "error")
-            return
-        try:
-            if call.call.raw is not None:
-                parse_arguments(call.call.raw, limit=chat.config.limits.argument_bytes)
-                raise BadArguments(("the arguments were cut off",))
-            call.bound = tool.bind(call.call.arguments)
-        except (BadArguments, ToolArgumentsError) as bad:
-            error = ToolArgumentsError(call.call.name, bad.issues, call.call.raw)
-            call.set(ToolError.of(error), "error")
-            return
-        call.runs = True
-        if asks:
+            call.set(answer, "error" if verdict.failed else "denied")
+        elif verdict.asks:
             self._held = True
-            prepare(chat, self.iteration, call, asks)
+            prepare(self.chat, self.iteration, call, verdict.asks)
 
     async def _chain(self, call: Call) -> Verdict:
         chat = self.chat
@@ -213,7 +190,15 @@ class Step:
         changed = last.call
         if changed is not call.call and changed.arguments is not call.call.arguments:
             changed = changed.replace(raw=None)  # the hook has mended what was no object
-        return Verdict(call=changed, answer=end, asks=tuple(asks))
+        if isinstance(end, ToolResult):
+            data = as_data(end)
+            return Verdict(call=changed, answer=data, failed=isinstance(data, ToolError))
+        if end is not None:
+            answer = worded(end) if isinstance(end, ToolError) else end
+            return Verdict(call=changed, answer=answer)
+        call.call = changed
+        error = admit(chat, call)  # here, so that a replay does not decide otherwise
+        return Verdict(call=changed, answer=error, failed=error is not None, asks=tuple(asks))
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
@@ -268,6 +253,8 @@ class Step:
 
     async def _run(self, call: Call) -> None:
         chat = self.chat
+        if chat.broken:
+            chat.check()
         if call.request is not None and not call.decided:
             await decide(chat, self.iteration, call)
             chat.check()
@@ -356,6 +343,8 @@ class Step:
             except Exception:
                 if len(self.chat.messages) == count:  # a hook will not have it as it is
                     call.set(WITHHELD, call.outcome)
+                    if self.chat.outlet.full:
+                        await self.chat.outlet.room()
                     self.chat.write_plain(message_for(call, self.chat.next_id()))
 
     def close_now(self) -> None:
@@ -377,7 +366,6 @@ class Step:
             chat_id=self.chat.chat_id,
             iteration=self.iteration,
             requests=tuple(requests),
-            deferred=tuple(call.id for call in self.calls if call.deferred),
             offered=tuple(tool.name for tool in self.request.tools) if self.request else (),
             stop=self.stop,
             continuations=self.chat.continuations,

@@ -22,7 +22,7 @@ from hookline._messages import AssistantMessage, ToolCall, ToolMessage
 from hookline._outcomes import Response
 from hookline._points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._registration import Hook
-from hookline._runtime import END_CHAT, NOTHING, OUTCOME
+from hookline._runtime import END_CHAT, NOTHING, OUTCOME, Key
 
 Ending = deque[Callable[[], Awaitable[None]]]
 
@@ -53,9 +53,9 @@ def end(chat: Chat) -> Ending:
     view = chat.view
     outcome = {"done": view.onChatDone, "aborted": view.onChatAbort, "error": view.onChatError}
     for place, hook in enumerate(outcome[chat.outcome or "error"]):
-        ending.append(partial(_observe, chat, hook, (OUTCOME, place)))
+        ending.append(partial(_observe, chat, hook, (OUTCOME, chat.outcome, place)))
     for place, hook in enumerate(view.onChatEnd):
-        ending.append(partial(_observe, chat, hook, (END_CHAT, place)))
+        ending.append(partial(_observe, chat, hook, (END_CHAT, chat.outcome, place)))
     return ending
 
 
@@ -113,27 +113,25 @@ def _unanswered(chat: Chat) -> list[ToolCall]:
     return []
 
 
-async def _observe(chat: Chat, hook: Hook, key: tuple[str, int]) -> None:
-    if hook.alive:
+async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
+    """Tell one observer how the chat ended. Only a throw in onChatDone is ever raised."""
+    if not hook.alive:
+        return
+    try:
         await chat.runtime.step(key, partial(_tell, chat, hook), NOTHING)
+    except BaseException as raised:
+        exc = fault(hook, raised)
+        if hook.head.name != "onChatDone" or chat.thrown is not None:
+            log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
+        else:
+            chat.thrown = exc
 
 
 async def _tell(chat: Chat, hook: Hook) -> None:
-    """Tell one observer how the chat ended. Only a throw in onChatDone is ever raised."""
     try:
         await call(hook, _outcome_ctx(chat, hook.head.name), chat.conduct)
     except BaseException as raised:
-        exc = fault(hook, raised)
-        if hook.head.name != "onChatDone":
-            log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
-            return
-        try:
-            excuse(hook, exc)
-        except Exception as raised:
-            if chat.thrown is None:
-                chat.thrown = raised
-            else:
-                log_throw(f"hook {hook.name!r} at onChatDone raised too", raised)
+        excuse(hook, raised)
 
 
 def _outcome_ctx(chat: Chat, point: str) -> Any:

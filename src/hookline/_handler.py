@@ -28,7 +28,7 @@ from hookline._errors import (
     ToolTimeoutError,
     UnknownToolError,
 )
-from hookline._json import clean_text
+from hookline._json import BadArguments, clean_text, parse_arguments
 from hookline._messages import ToolCall
 from hookline._outcomes import CallResult, Stop, ToolError, ToolResult
 from hookline._points import AroundToolCall
@@ -36,7 +36,7 @@ from hookline._request import FROM_HOOK
 from hookline._runtime import RUN, Json
 from hookline._scopes import Scope
 from hookline._tools import AnyTool
-from hookline._values import as_data
+from hookline._values import as_data, worded
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,13 @@ def run_handler(chat: Chat, iteration: int, call: Call) -> Awaitable[Ran]:
 
 
 async def _run(chat: Chat, call: Call) -> Ran:
+    assert call.tool is not None
+    if call.bound is None:
+        error = admit(chat, call)
+        if error is not None:
+            return Ran(result=error)
+    if chat.attempt > 1 and not call.tool.idempotent:
+        return Ran(result=ToolError("interrupted: the call may have run", type="Interrupted"))
     handler = Handler(chat, call)
     wrappers = chat.view.aroundToolCall
     if not wrappers:
@@ -68,6 +75,23 @@ async def _run(chat: Chat, call: Call) -> Ran:
     if isinstance(result, ToolResult):
         result = as_data(result)
     return Ran(result=result, stop=handler.stop)
+
+
+def admit(chat: Chat, call: Call) -> ToolError | None:
+    """Whether the call may run: its tool offered and on, its arguments bound; every issue told."""
+    tool, scope = call.tool, call.scope
+    assert tool is not None and scope is not None
+    if not call.offered or not chat.config.scopes.allows(tool, scope):
+        return ToolError.of(DisabledToolError(call.call.name))
+    raw = call.call.raw
+    try:
+        if raw is not None:
+            parse_arguments(raw, limit=chat.config.limits.argument_bytes)
+            raise BadArguments(("the arguments were cut off",))
+        call.bound = tool.bind(call.call.arguments)
+    except (BadArguments, ToolArgumentsError) as bad:
+        return ToolError.of(ToolArgumentsError(call.call.name, bad.issues, raw))
+    return None
 
 
 class Handler:
@@ -115,8 +139,9 @@ class Handler:
             else:
                 value = await _in_thread(chat, tool.name, partial(tool.fn, **arguments))
         except StopChat as stop:
-            self.stop = Stop(stop.reason)
-            return ToolResult(clean_text(stop.reason))
+            reason = clean_text(str(stop.reason))
+            self.stop = Stop(reason)
+            return ToolResult(reason)
         except asyncio.CancelledError as exc:
             if limit is not None and limit.ran_out():
                 assert seconds is not None
@@ -132,7 +157,7 @@ class Handler:
             if limit is not None:
                 chat.deadlines.stop(limit)
         if isinstance(value, ToolError):
-            return value
+            return worded(value)
         return as_data(value if isinstance(value, ToolResult) else ToolResult(value))
 
     def _check_offer(self, tool: AnyTool, scope: Scope) -> None:
@@ -140,7 +165,8 @@ class Handler:
         scopes = self._chat.config.scopes
         if scope is FROM_HOOK:
             return
-        if scopes.find(tool.name) is None:
+        found = scopes.find(tool.name)
+        if found is None or found[0] is not tool:
             raise UnknownToolError(tool.name, ())
         if not scopes.allows(tool, scope):
             raise DisabledToolError(tool.name)

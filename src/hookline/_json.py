@@ -18,6 +18,7 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Set, ValuesView
+from copy import deepcopy
 from pathlib import PurePath
 from typing import Any, Final, cast
 
@@ -81,6 +82,14 @@ def clean_data(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [clean_data(value) for value in data]  # pyright: ignore
     return data
+
+
+def copied(data: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a JSON object that shares nothing that can be changed."""
+    for value in data.values():
+        if isinstance(value, (dict, list)):
+            return deepcopy(data)
+    return dict(data)
 
 
 def shown(name: object) -> str:

@@ -126,6 +126,8 @@ async def _live(chat: Chat, message: UserMessage | None) -> Response:
     resumed = pending if chat.task.answers is not None else None
     if resumed is not None:
         chat.resumes = resumed.chat_id
+    if chat.config.scopes.told:
+        await chat.config.scopes.tell()
     await chat.publish(
         ChatStarted,
         agent=chat.agent_name,
@@ -197,7 +199,7 @@ async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     """Ask preStop; the joined inputs of its Continues, None where there are none."""
     if not chat.view.preStop or chat.continuations >= chat.config.max_continuations:
         return None
-    key = (PRE_STOP, chat.steps)
+    key = (PRE_STOP, chat.continuations)
     inputs = await chat.runtime.step(key, partial(_ask_to_stop, chat, reason), _INPUTS)
     chat.check()
     return "\n\n".join(each.input for each in inputs) or None

@@ -126,9 +126,9 @@ class Outlet:
         """How many numbers have been given."""
         return self.root.seq
 
-    def skip(self, events: int) -> None:
-        """Give away numbers of events that were published in an earlier life of this chat."""
-        self.root.seq += events
+    def skip(self, seq: int) -> None:
+        """Give away the numbers of events that were published in an earlier life of this chat."""
+        self.root.seq = max(self.root.seq, seq)
 
     def number(self) -> int:
         """The number of the event that is put next."""

@@ -7,19 +7,19 @@ from hookline._chat import Chat
 from hookline._conversation import PendingStep
 from hookline._dispatch import STOPPED, Step
 from hookline._messages import AssistantMessage, ToolMessage
-from hookline._model import ModelResponse
+from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Deny
-from hookline._request import AS_IT_IS, Opening, OpeningReturns, build, lookup
+from hookline._request import Opening, known_tools, lookup
 from hookline._steps import StepEnd, run_calls
 
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEnd]:
     """Go on with a step whose approvals were answered."""
-    tools = OpeningReturns(chat).tools(pending.tools)
+    tools = None if pending.tools is None else known_tools(chat, pending.tools, pending.foreign)
     begin = Opening(system=pending.system, tools=tools, settings=pending.settings)
     chat.continuations = pending.continuations
     chat.steps = pending.iteration + 1
-    step = await _reopen(chat, pending, begin)
+    step = _reopen(chat, pending)
     chat.conversation.wait(None)  # an answer counts once, whatever happens now
     answers = chat.task.answers or {}
     for call in step.calls:
@@ -38,7 +38,7 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEn
 
 async def deny_step(chat: Chat, pending: PendingStep) -> None:
     """A new chat on the conversation: what waited is denied."""
-    step = await _reopen(chat, pending, AS_IT_IS)
+    step = _reopen(chat, pending)
     chat.conversation.wait(None)
     for call in step.calls:
         if call.request is not None:
@@ -55,12 +55,12 @@ def _asked(chat: Chat) -> AssistantMessage:
     return next(m for m in reversed(chat.history) if isinstance(m, AssistantMessage))
 
 
-async def _reopen(chat: Chat, pending: PendingStep, begin: Opening) -> Step:
+def _reopen(chat: Chat, pending: PendingStep) -> Step:
     """The step as it was left, with what is known of its calls."""
     chat.iteration = pending.iteration
-    request = await build(chat, begin)
-    offered = set(pending.offered)
-    request = request.replace(tools=tuple(t for t in request.tools if t.name in offered))
+    offered = [name for name in pending.offered if chat.config.scopes.find(name) is not None]
+    tools = known_tools(chat, offered, ())
+    request = ModelRequest(model=chat.config.model, messages=(), tools=tools)
     step = Step(chat, pending.iteration, _asked(chat).calls, request)
     step.stop = pending.stop
     step.reopened()
@@ -69,6 +69,8 @@ async def _reopen(chat: Chat, pending: PendingStep, begin: Opening) -> Step:
         if not isinstance(message, ToolMessage):
             break
         results[message.call_id] = message
+    if len(results) < len(step.calls):
+        chat.conversation.disorder()  # what is written now comes after results of later calls
     requests = {request.call.id: request for request in pending.requests}
     for call in step.calls:
         call.message = results.get(call.id)

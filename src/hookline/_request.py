@@ -15,7 +15,7 @@ import msgspec
 from hookline._chat import Chat
 from hookline._errors import HookReturnError, ModelError
 from hookline._json import clean_text
-from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage
+from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage, encoded
 from hookline._model import (
     ChatRequest,
     Model,
@@ -26,7 +26,7 @@ from hookline._model import (
 )
 from hookline._outcomes import Stop
 from hookline._scopes import Scope, Sections
-from hookline._tools import AnyTool
+from hookline._tools import AnyTool, unknown_tool
 
 FROM_HOOK = Scope("request")  # the scope of a tool that a hook put into the request
 
@@ -89,6 +89,7 @@ async def build(chat: Chat, start: Opening) -> ModelRequest:
     messages: Sequence[Message] = chat.conversation.for_request()
     if sections.user:
         messages = with_section(messages, sections)
+    chat.base_messages = messages
     if system is not None and not system.isascii():
         system = clean_text(system)
     return ModelRequest(
@@ -148,6 +149,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None
     tools: list[str]
+    foreign: list[str]  # those of them that are a hook's own
     settings: Settings
     model: str
     upto: int | None  # the first so many messages of the history …
@@ -161,20 +163,20 @@ _record = msgspec.json.Decoder(_Record)
 class AskedReturns:
     """How `Asked` is written down: messages by number, tools and model by name."""
 
-    __slots__ = ("_chat", "_start")
+    __slots__ = ("_chat",)
 
-    def __init__(self, chat: Chat, start: Opening) -> None:
+    def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._start = start
 
     def encode(self, value: Asked, /) -> bytes:
         request = value.request
         whole = self._chat.conversation.for_request()
         known = len(request.messages) == len(whole) and request.messages == whole
-        return msgspec.json.encode(
+        return encoded(
             _Record(
                 system=request.system,
                 tools=[tool.name for tool in request.tools],
+                foreign=foreign_names(self._chat, request.tools),
                 settings=request.settings,
                 model=model_name(request.model),
                 upto=len(whole) if known else None,
@@ -193,27 +195,40 @@ class AskedReturns:
             model=self._model(record.model),
             messages=messages,
             system=record.system,
-            tools=tuple(self._tool(name) for name in record.tools),
+            tools=known_tools(chat, record.tools, record.foreign),
             settings=record.settings,
         )
         return Asked(request=request, answer=record.answer)
 
     def _model(self, name: str) -> Model:
         model = self._chat.config.model
-        if model_name(model) != name:
-            raise ModelError(
-                f"the recorded request was for model {name!r}, which is not known here"
-            )
-        return model
+        return model if model_name(model) == name else _Absent(name)
 
-    def _tool(self, name: str) -> AnyTool:
-        found = self._chat.config.scopes.find(name)
-        if found is not None:
-            return found[0]
-        for tool in self._start.tools or ():
-            if tool.name == name:
-                return tool
-        raise ModelError(f"the recorded request offered tool {name!r}, which is not known here")
+
+class _Absent:
+    """Stands for a model that a hook chose in an earlier life and that is not known here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stream(self, request: ModelRequest, /) -> Any:
+        raise ModelError(f"the recorded request was for model {self.name!r}, not known here")
+
+
+def foreign_names(chat: Chat, tools: Sequence[AnyTool]) -> list[str]:
+    """The names of tools that are not the agent's: a hook brought them."""
+    find = chat.config.scopes.find
+    return [t.name for t in tools if (found := find(t.name)) is None or found[0] is not t]
+
+
+def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tuple[AnyTool, ...]:
+    """Recorded tools by name; one that was a hook's own is never the agent's of that name."""
+    find = chat.config.scopes.find
+    tools: list[AnyTool] = []
+    for name in names:
+        found = find(name)
+        tools.append(unknown_tool(name) if found is None or name in foreign else found[0])
+    return tuple(tools)
 
 
 class OpeningReturns:
@@ -227,19 +242,13 @@ class OpeningReturns:
     def encode(self, value: Any, /) -> bytes:
         start, message, answer = value
         names = None if start.tools is None else [tool.name for tool in start.tools]
-        return msgspec.json.encode((start.system, names, start.settings, message, answer))
+        foreign = foreign_names(self._chat, start.tools or ())
+        return encoded((start.system, names, foreign, start.settings, message, answer))
 
     def decode(self, data: bytes, /) -> Any:
-        system, names, settings, message, answer = _opening.decode(data)
-        start = Opening(system=system, tools=self.tools(names), settings=settings)
-        return start, message, answer
-
-    def tools(self, names: Sequence[str] | None) -> tuple[AnyTool, ...] | None:
-        """The tools of these names that the agent has now."""
-        if names is None:
-            return None
-        find = self._chat.config.scopes.find
-        return tuple(found[0] for name in names if (found := find(name)) is not None)
+        system, names, foreign, settings, message, answer = _opening.decode(data)
+        tools = None if names is None else known_tools(self._chat, names, foreign)
+        return Opening(system=system, tools=tools, settings=settings), message, answer
 
 
 _opening: msgspec.json.Decoder[Any] = msgspec.json.Decoder(

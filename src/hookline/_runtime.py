@@ -2,8 +2,8 @@
 
 The local runtime just calls. A durable engine records what each `step` gave under its key and,
 when the chat is run again, gives it back instead of running it. What it must keep of a step is in
-`Effects`: beside the value, the changes to `run.state`, an abort that was asked for, and how many
-events were published. Keys are stored data: the whole list stands in KEYS and is frozen.
+`Effects`: beside the value, the changes to `run.state`, an abort that was asked for, and the number
+of the last event. Keys are stored data: the whole list stands in KEYS and is frozen.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from secrets import token_hex
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -27,6 +28,7 @@ Key: TypeAlias = tuple[Any, ...]
 START: Final = "start"  # onChatStart
 PRE_CHAT: Final = "preChat"  # preChat
 MESSAGE: Final = "message/{}"  # preMessage, the commit, onMessage; by index within the chat
+KEPT: Final = "{}/message/{}"  # the same in the ending of an aborted or failed chat
 REQUEST: Final = "step/{}/request"  # the request is built; preRequest
 MODEL: Final = "step/{}/model"  # aroundRequest, the model, onDelta
 RESPONSE: Final = "step/{}/response"  # onResponse
@@ -40,18 +42,20 @@ PENDING: Final = "step/{}/pending"  # the calls that wait are written down
 STEP: Final = "step/{}/end"  # onStep
 SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
 PRE_STOP: Final = "stop/{}"  # preStop
-OUTCOME: Final = "outcome/{}"  # onChatDone, onChatAbort, onChatError, one each
-END_CHAT: Final = "end/{}"  # onChatEnd, one each
+OUTCOME: Final = "{}/outcome/{}"  # onChatDone, onChatAbort, onChatError, one each
+END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
 
 KEYS: Final = (
-    START, PRE_CHAT, MESSAGE, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
+    START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
     RESULT, PENDING, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
 )  # fmt: skip
 
 
 def key_name(key: Key) -> str:
     """The key as it is stored, such as `step/3/model`."""
-    return str(key[0]).format(*key[1:])
+    return str(key[0]).format(
+        *[quote(part, safe="") if type(part) is str else part for part in key[1:]]
+    )
 
 
 class Returns(Protocol[T]):
@@ -82,10 +86,11 @@ NOTHING: Final[Json[None]] = Json(None)
 class Effects(Data, frozen=True, kw_only=True):
     """What a step did beside giving its value."""
 
-    state: dict[str, Any] | None = None  # the whole of run.state, where it changed
+    state: dict[str, Any] | None = None  # the JSON values that it has put into run.state
+    gone: tuple[str, ...] = ()  # the keys that it has removed
     aborted: bool = False
     reason: str | None = None
-    events: int = 0
+    seq: int = 0  # the number of the last event when it ended
 
 
 class Journaled(Protocol):

@@ -161,8 +161,9 @@ class Scopes:
 
     async def tell(self) -> None:
         """Let the async observers of registrations run: before the next chat or step."""
-        late, self.told = self.told, ()
-        for observe in late:
+        while self.told:
+            observe, *rest = self.told
+            self.told = tuple(rest)
             await observe()
 
     # ── what the loop asks ──────────────────────────────────────────────────────────────────

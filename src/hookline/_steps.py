@@ -17,8 +17,8 @@ from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Stop
 from hookline._outlet import SIZE
 from hookline._points import OnResponse, OnStep, PreRequest
-from hookline._request import Asked, AskedReturns, Opening, build, check_tools
-from hookline._runtime import MODEL, NOTHING, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
+from hookline._request import Asked, AskedReturns, Opening, build, check_tools, foreign_names
+from hookline._runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
 GO: Final = "go"  # the model is asked again
@@ -27,6 +27,7 @@ STOPPED_NATURAL: Final = "stopped"  # the same, and a hook said Stop: nothing ma
 WAITING: Final = "waiting"  # calls wait for approval
 
 _RESPONSE: Json[ModelResponse] = Json(ModelResponse)
+_PENDING: Json[PendingStep] = Json(PendingStep)
 _STOPS: Json[list[Stop]] = Json(list[Stop])
 
 
@@ -39,7 +40,7 @@ async def run_step(
     if scopes.told:
         await scopes.tell()
     ask = partial(_request, chat, begin, iteration, answer)
-    asked = await runtime.step((REQUEST, iteration), ask, AskedReturns(chat, begin))
+    asked = await runtime.step((REQUEST, iteration), ask, AskedReturns(chat))
     if isinstance(asked.answer, Stop):
         return asked.answer
     if chat.broken:
@@ -138,15 +139,19 @@ async def run_calls(chat: Chat, step: Step, response: ModelResponse, begin: Open
     pending = step.pending_step().replace(
         system=begin.system,
         tools=None if begin.tools is None else tuple(tool.name for tool in begin.tools),
+        foreign=tuple(foreign_names(chat, begin.tools or ())),
         settings=begin.settings,
     )
-    await chat.runtime.step((PENDING, step.iteration), partial(_wait, chat, pending), NOTHING)
+    key = (PENDING, step.iteration)
+    waits = await chat.runtime.step(key, partial(_wait, chat, pending), _PENDING)
+    chat.conversation.wait(waits)  # once more, for a step that was replayed
     chat.open_step = None
     return WAITING
 
 
-async def _wait(chat: Chat, pending: PendingStep) -> None:
+async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
     chat.conversation.wait(pending)
+    return pending
 
 
 async def _end_step(

@@ -18,6 +18,16 @@ def as_data(result: ToolResult) -> CallResult:
     return result if data is value else result.replace(value=data)
 
 
+def worded(error: ToolError) -> ToolError:
+    """The error with a text, where somebody gave it something else, such as an exception."""
+    message, kind = error.message, error.type
+    if isinstance(message, str) and isinstance(kind, str):  # pyright: ignore
+        return error
+    if isinstance(message, BaseException):
+        return ToolError.of(message)
+    return ToolError(f"a {type(message).__name__}", type=str(kind))
+
+
 def text_of_result(result: CallResult) -> str:
     """What the model reads: a string as it is, any other value as JSON."""
     if isinstance(result, ToolResult):

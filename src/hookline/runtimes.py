@@ -1,0 +1,23 @@
+"""The seam to durable engines, for those who write an adapter."""
+
+from hookline._runtime import (
+    KEYS,
+    Effects,
+    Journaled,
+    Key,
+    LocalRuntime,
+    Returns,
+    Runtime,
+    key_name,
+)
+
+__all__ = [
+    "KEYS",
+    "Effects",
+    "Journaled",
+    "Key",
+    "LocalRuntime",
+    "Returns",
+    "Runtime",
+    "key_name",
+]
