@@ -213,7 +213,7 @@ def docs() -> str:
         '`on_error="log"` logs it and goes on with the last good value.',
         "",
         "Priorities come in bands: 200 and above for safety guards, 100 to 199 for infrastructure,",
-        "0 to 99 for the application, below 0 for what comes after all others.",
+        "0 to 99 for the application, below 0 for post-processing.",
         "",
         "| point | kind | may return | ends the chain | what a throw does | replay |",
         "|---|---|---|---|---|---|",

@@ -9,7 +9,7 @@ adapters) and `hookline.errors`.
 from hookline._agent import Agent
 from hookline._bus import HookBus, NullBus, define_hook
 from hookline._chat import Limits
-from hookline._conversation import Conversation, MemoryStore, Store
+from hookline._conversation import Conversation, MemoryStore, PendingStep, Store
 from hookline._history import Repair, check_history, repair_history
 from hookline._messages import (
     AssistantMessage,
@@ -76,6 +76,7 @@ __all__ = [
     "ModelResponse",
     "NullBus",
     "Observer",
+    "PendingStep",
     "Proceed",
     "Reasoning",
     "Repair",

@@ -179,9 +179,9 @@ class Agent(Generic[DepsT]):
             if not hook.is_async:
                 try:
                     value = hook.fn(ctx)
-                except Exception as exc:
+                except BaseException as exc:
                     outcome = "raised"
-                    log_throw(f"hook {hook.name!r} at {point} raised", exc)
+                    log_throw(f"hook {hook.name!r} at {point} raised", fault(hook, exc))
             if hook.is_async or isawaitable(value):
                 late.append(partial(_observe, view, hook, ctx, value))
             elif view.onHook:

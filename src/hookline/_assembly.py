@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hookline._errors import ModelError
-from hookline._json import BadArguments, clean_data, clean_text, copied, parse_arguments
+from hookline._json import BadArguments, Frozen, clean_data, clean_text, parse_arguments
 from hookline._messages import ModelPart, Reasoning, Text, ToolCall
 from hookline._model import Finish, ModelResponse, ToolCallChunk
 
@@ -166,7 +166,7 @@ class Assembly:
             arguments = parse_arguments(text, limit=self._limit)
         except BadArguments:
             return ToolCall(id=call.id, name=call.name, raw=text)
-        return ToolCall(id=call.id, name=call.name, arguments=arguments)
+        return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments))
 
     def partial(self) -> tuple[ModelPart, ...]:
         """What there is of an answer that was cut off: text and reasoning, no calls."""
@@ -182,14 +182,16 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
 def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history keeps them: no blank text, and of bad arguments only `{}`."""
     for part in parts:
-        if type(part) is ToolCall or (type(part) is Text and not part.text.strip()):
+        if (type(part) is ToolCall and part.raw is not None) or (
+            type(part) is Text and not part.text.strip()
+        ):
             break
     else:
         return parts
     out: list[ModelPart] = []
     for part in parts:
-        if type(part) is ToolCall:  # nobody who holds the message can change what runs
-            part = ToolCall(id=part.id, name=part.name, arguments=copied(part.arguments))
+        if type(part) is ToolCall and part.raw is not None:
+            part = part.replace(raw=None)
         if type(part) is not Text or part.text.strip():
             out.append(part)
     return tuple(out)

@@ -86,7 +86,10 @@ def fault(hook: Hook, exc: BaseException) -> Exception:
     """The hook's own failure; raises what is not: the chat's cancellation, an interrupt."""
     if isinstance(exc, Exception):
         return exc
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None  # scopes may be registered where no loop runs
     if not isinstance(exc, asyncio.CancelledError) or (task is not None and task.cancelling()):
         raise exc
     error = HookError(f"hook {hook.name!r} at {hook.head.name} raised CancelledError")

@@ -18,7 +18,6 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Set, ValuesView
-from copy import deepcopy
 from pathlib import PurePath
 from typing import Any, Final, cast
 
@@ -84,12 +83,23 @@ def clean_data(data: Any) -> Any:
     return data
 
 
-def copied(data: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a JSON object that shares nothing that can be changed."""
-    for value in data.values():
-        if isinstance(value, (dict, list)):
-            return deepcopy(data)
-    return dict(data)
+class Frozen(dict[str, Any]):
+    """A JSON object whose keys nobody can change: those who hold it share it."""
+
+    __slots__ = ()
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            "arguments of a call cannot be changed in place; return a changed copy, such as "
+            "call.replace(arguments={**call.arguments, 'key': value})"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = _refuse
+    update = _refuse  # pyright: ignore[reportAssignmentType]
+    setdefault = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # copies and pickles are plain dicts
 
 
 def shown(name: object) -> str:

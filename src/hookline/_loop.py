@@ -17,6 +17,7 @@ from hookline._chat import Chat
 from hookline._ending import Ending, end, respond
 from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError
 from hookline._events import ChatStarted
+from hookline._json import clean_text
 from hookline._log import log_throw
 from hookline._messages import Text, UserMessage
 from hookline._model import ModelResponse
@@ -150,7 +151,7 @@ async def _live(chat: Chat, message: UserMessage | None) -> Response:
         begin, said, answer = await runtime.step((PRE_CHAT,), ask, OpeningReturns(chat))
         chat.check()
         if isinstance(answer, Stop):
-            return respond(chat, answer.reason, text=answer.text or "")
+            return respond(chat, answer.reason, text=clean_text(answer.text or ""))
         if said is not message:
             _check_message(chat, said)
     if pending is not None:

@@ -252,5 +252,12 @@ class OpeningReturns:
 
 
 _opening: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
-    tuple[str | None, list[str] | None, Settings | None, UserMessage, ModelResponse | Stop | None]
+    tuple[
+        str | None,
+        list[str] | None,
+        list[str],
+        Settings | None,
+        UserMessage,
+        ModelResponse | Stop | None,
+    ]
 )

@@ -12,6 +12,7 @@ from hookline._chat import Chat
 from hookline._conversation import PendingStep
 from hookline._dispatch import Step
 from hookline._events import StepFinished, StepStarted
+from hookline._history import check_history
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Stop
@@ -88,7 +89,12 @@ async def _request(
     ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=iteration, request=before)
     ctx, said, _ = await intercept(hooks, ctx, chat)
     check_tools(before, ctx.request)
-    return Asked(request=ctx.request, answer=said)
+    request = ctx.request
+    if request.messages is not before.messages:
+        request = request.replace(messages=tuple(request.messages))  # the hook's list no more
+        check_history(request.messages)
+        chat.base_messages = request.messages
+    return Asked(request=request, answer=said)
 
 
 async def _on_response(

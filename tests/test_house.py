@@ -1,0 +1,342 @@
+"""The house rules that a machine can read off the source."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hookline
+import hookline.errors
+import hookline.events
+import hookline.models
+import hookline.points
+from hookline import _errors, _events, _model
+from hookline.errors import HooklineError
+from hookline.points import TABLE
+
+PACKAGE = Path(hookline.__file__).parent
+
+# The plan, from the ground up: a module imports only what comes before it.
+PLAN = (
+    ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
+    ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
+    ("_run", "_tools", "_outcomes", "_runtime", "_events"),
+    ("_model", "_scopes", "_assembly", "_chunks", "_conversation"),
+    ("_points", "_registration", "_typed", "_chain", "_bus", "_call", "_outlet"),
+    ("_chat",),
+    ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
+    ("_steps", "_reopen", "_ending", "_loop"),
+    ("_owner", "_stream", "_agent"),
+)
+INSIDE = [module for line in PLAN for module in line]
+# The face: files that hold nothing but names of the core.
+FACE = ("__init__", "errors", "events", "models", "points", "runtimes")
+# The doors stand on the face and on neighbours of their own package.
+DOORS = ("streams", "testing")
+
+# What one chat is made of: it reaches the world through the runtime alone.
+LOOP = [
+    *("_loop", "_steps", "_reopen", "_ending", "_dispatch", "_handler", "_results", "_values"),
+    *("_answer", "_approval", "_request", "_assembly", "_chunks", "_call", "_chat", "_outcomes"),
+]
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+TREES = {_name(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = pytest.mark.parametrize("module", list(TREES))
+CORE = [name for name in TREES if name.startswith("_") and name != "__init__"]
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str, list[str]]]:
+    """Each import: where it stands, of which module, and which names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports are not used"
+            yield node, node.module or "", [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name, []
+
+
+def _first_party(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    """Each module of ours that is imported; the face is `__init__`."""
+    for node, module, names in _imports(tree):
+        if module == "hookline" and names and all(name in TREES for name in names):
+            yield from ((node, name) for name in names)  # `from hookline import _points`
+        elif module.split(".")[0] == "hookline":
+            yield node, module.removeprefix("hookline").removeprefix(".") or "__init__"
+
+
+# ── imports ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_plan_knows_every_module() -> None:
+    """A new module gets its place in the list above, where one sees what it may import."""
+    doors = [name for name in TREES if name.split(".")[0] in DOORS]
+    assert sorted([*INSIDE, *FACE, *doors]) == sorted(TREES)
+    assert len(set(INSIDE)) == len(INSIDE)
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_imports_go_down_only(module: str) -> None:
+    below = INSIDE[: INSIDE.index(module)] if module in INSIDE else []
+    imported = {name for _, name in _first_party(TREES[module])}
+    assert imported <= set(below), f"not below {module}: {sorted(imported - set(below))}"
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_insiders_never_import_the_face_or_a_door(module: str) -> None:
+    imported = {name for _, name in _first_party(TREES[module])}
+    assert all(name.startswith("_") and name != "__init__" for name in imported)
+
+
+@pytest.mark.parametrize("module", FACE)
+def test_the_face_imports_the_core_and_never_a_door(module: str) -> None:
+    assert {name for _, name in _first_party(TREES[module])} <= set(INSIDE)
+
+
+@pytest.mark.parametrize("module", [name for name in TREES if name.split(".")[0] in DOORS])
+def test_doors_import_only_the_face_and_their_neighbours(module: str) -> None:
+    package = module.split(".")[0]
+    for _, name in _first_party(TREES[module]):
+        assert name in FACE or name.split(".")[0] == package, name
+
+
+@MODULES
+def test_no_first_party_import_hides_under_type_checking_or_in_a_function(module: str) -> None:
+    tree = TREES[module]
+    at_the_top = {id(node) for node in tree.body}
+    hidden = [name for node, name in _first_party(tree) if id(node) not in at_the_top]
+    assert hidden == []
+
+
+@pytest.mark.parametrize("module", [*CORE, *FACE])
+def test_the_core_imports_no_third_party_but_these(module: str) -> None:
+    """No provider, store, web, relay or telemetry: those are adapters over public hooks.
+
+    What is optional is imported where it is used, in a function.
+    """
+    for node, name, _ in _imports(TREES[module]):
+        top = name.split(".")[0]
+        if node in TREES[module].body and top not in sys.stdlib_module_names:
+            assert top in ("hookline", "msgspec", "anyio", "typing_extensions"), name
+
+
+def test_importing_hookline_loads_no_extra() -> None:
+    code = (
+        "import sys, hookline\n"
+        "extras = 'aiostream aiosqlite anthropic asyncpg google openai opentelemetry pydantic'\n"
+        "extras += ' sqlalchemy starlette uvicorn hookline.streams hookline.testing'\n"
+        "print([name for name in extras.split() if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+# ── the loop ────────────────────────────────────────────────────────────────────────────────
+
+WORLD = {
+    "concurrent", "datetime", "multiprocessing", "os", "pathlib", "random", "secrets", "signal",
+    "socket", "sqlite3", "subprocess", "threading", "time", "urllib", "uuid",
+}  # fmt: skip
+# Words about a cancellation that is under way, and a lock for what runs side by side in one task.
+# The thread of a sync tool is the one thing that is begun here, inside the step that runs the tool.
+ALLOWED = {"asyncio": {"CancelledError", "Lock", "current_task"}, "anyio": {"to_thread"}}
+
+
+def _used(tree: ast.AST, package: str) -> set[str]:
+    """The names of a package that a module uses."""
+    used: set[str] = set()
+    for _, module, names in _imports(tree):
+        if module == package:
+            used |= set(names)
+        elif module.startswith(f"{package}."):
+            used.add(module.split(".")[1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            used |= {node.attr} if node.value.id == package else set()
+    return used
+
+
+@pytest.mark.parametrize("module", LOOP)
+def test_the_loop_asks_no_clock_draws_no_number_and_does_no_io(module: str) -> None:
+    imported = {name.split(".")[0] for _, name, _ in _imports(TREES[module])}
+    assert imported & WORLD == set()
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+@pytest.mark.parametrize("module", [*LOOP, "_chain", "_bus"])
+def test_the_loop_starts_no_task_and_sets_no_timer(module: str, package: str) -> None:
+    assert _used(TREES[module], package) <= ALLOWED[package]
+
+
+def test_the_call_rules_have_a_clock_only_to_tell_on_hook_how_long_a_hook_took() -> None:
+    names = [names for _, module, names in _imports(TREES["_chain"]) if module == "time"]
+    assert names == [["perf_counter"]]
+    imported = {name.split(".")[0] for _, name, _ in _imports(TREES["_chain"])}
+    assert imported & WORLD == {"time"}
+
+
+# ── no yield where a scope is open ──────────────────────────────────────────────────────────
+
+SCOPES = {
+    "TaskGroup", "create_task_group", "CancelScope", "fail_after", "fail_at", "move_on_after",
+    "move_on_at", "timeout", "timeout_at", "use_span", "start_as_current_span",
+}  # fmt: skip
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def _yields(node: ast.AST) -> Iterator[int]:
+    """The lines that yield in this block, not those of functions in it."""
+    if isinstance(node, (ast.Yield, ast.YieldFrom)):
+        yield node.lineno
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, FUNCTIONS):
+            yield from _yields(child)
+
+
+def _yields_in_scopes(tree: ast.AST) -> list[int]:
+    found: list[int] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            names = {
+                getattr(part, "attr", getattr(part, "id", ""))
+                for item in node.items
+                for part in ast.walk(item.context_expr)
+            }
+            if names & SCOPES:
+                found += [line for each in node.body for line in _yields(each)]
+    return found
+
+
+@MODULES
+def test_nothing_yields_inside_a_cancel_scope_a_task_group_or_a_current_span(module: str) -> None:
+    assert _yields_in_scopes(TREES[module]) == []
+
+
+def test_the_search_for_such_yields_finds_one() -> None:
+    code = "async def f():\n async with asyncio.timeout(1):\n  if 1:\n   yield 2\n"
+    assert _yields_in_scopes(ast.parse(code)) == [4]
+    harmless = "async def f():\n async with aclosing(x):\n  yield 2\n"
+    assert _yields_in_scopes(ast.parse(harmless)) == []
+
+
+# ── the face ────────────────────────────────────────────────────────────────────────────────
+
+FACES = [*FACE, "testing.__init__"]
+
+
+def _all(module: str) -> list[str]:
+    name = "hookline." + module
+    names: list[str] = importlib.import_module(name.removesuffix(".__init__")).__all__
+    return names
+
+
+def _place(name: str) -> tuple[int, str]:
+    """CONSTANTS, then Classes, then the rest, as the linter sorts them."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+
+@pytest.mark.parametrize("module", FACES)
+def test_all_is_sorted_and_complete(module: str) -> None:
+    names = _all(module)
+    assert names == sorted(names, key=_place)
+    imported = [each for _, _, names in _imports(TREES[module]) for each in names]
+    assert sorted(names) == sorted(imported)
+
+
+@pytest.mark.parametrize("module", FACES)
+def test_the_face_holds_nothing_but_names(module: str) -> None:
+    docstring, *imports, last = TREES[module].body
+    assert isinstance(docstring, ast.Expr)
+    assert all(isinstance(node, ast.ImportFrom) for node in imports)
+    assert isinstance(last, ast.Assign)
+    assert ast.unparse(last.targets[0]) == "__all__"
+
+
+@pytest.mark.parametrize("module", FACES)
+def test_every_name_of_the_face_is_there(module: str) -> None:
+    home = importlib.import_module(("hookline." + module).removesuffix(".__init__"))
+    for name in _all(module):
+        assert hasattr(home, name)
+
+
+def _classes(module: object, base: type) -> set[str]:
+    return {
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, base) and not name.startswith("_")
+    }
+
+
+def test_every_exception_of_ours_stands_in_errors() -> None:
+    assert _classes(_errors, HooklineError) == set(hookline.errors.__all__)
+
+
+def test_every_event_stands_in_events() -> None:
+    assert _classes(_events, _events.Event) <= set(hookline.events.__all__)
+
+
+def test_every_context_stands_in_points() -> None:
+    assert {head.context.__name__ for head in TABLE.values()} <= set(hookline.points.__all__)
+
+
+def test_every_chunk_stands_in_models() -> None:
+    chunks = {name for name in vars(_model) if name.endswith("Chunk")} | {
+        "Chunk",
+        "Delta",
+        "Finish",
+    }
+    assert chunks <= set(hookline.models.__all__)
+
+
+def test_the_tree_in_the_head_of_errors_draws_every_exception() -> None:
+    assert _errors.__doc__ is not None
+    for name in hookline.errors.__all__:
+        assert name in _errors.__doc__
+
+
+# ── heads and sizes ─────────────────────────────────────────────────────────────────────────
+
+
+@MODULES
+def test_a_module_opens_by_saying_what_lives_here(module: str) -> None:
+    text = ast.get_docstring(TREES[module])
+    assert text
+    if module != "_errors":  # which draws the tree of all exceptions
+        assert len(text.splitlines()) <= 15
+
+
+def _sizes() -> Iterator[str]:
+    """What is longer than the rule says: for people to look at, no failure."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name, lines = _name(path), len(path.read_text().splitlines())
+        if lines > 300 and name != "_typed":  # that one is generated
+            yield f"{name}: {lines} lines"
+        for node in ast.walk(TREES[name]):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                given = node.args
+                count = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
+                count -= bool(given.args) and given.args[0].arg in ("self", "cls")
+                if length > 50:
+                    yield f"{name}.{node.name}: {length} lines"
+                if count > 6 and name != "_typed":
+                    yield f"{name}.{node.name}: {count} parameters"
+    if len(hookline.__all__) > 50:
+        yield f"the face: {len(hookline.__all__)} names"
+
+
+def test_sizes_are_looked_at() -> None:
+    """Prints what is larger than the rule (`pytest -rP` shows it); it never fails."""
+    for line in _sizes():
+        print(line)
