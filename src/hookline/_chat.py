@@ -15,7 +15,7 @@ import msgspec
 
 from hookline._assembly import Assembly, kept
 from hookline._bus import HookBus, View, watcher
-from hookline._chain import Conduct, Watch, intercept, notify
+from hookline._chain import ALONE, Conduct, Watch, intercept, notify
 from hookline._conversation import Conversation, PendingStep, Store
 from hookline._deadline import Deadlines
 from hookline._errors import UsageError
@@ -111,6 +111,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     state: dict[str, Any] | None = None
 
 
+def _never() -> bool:
+    return False
+
+
+def _unheard(what: str, ended: Callable[[], bool]) -> None:
+    """Nobody is there to report to."""
+
+
+def _unknown(call_id: str) -> ToolCall | None:
+    return None
+
+
 class Chat:
     """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
 
@@ -154,7 +166,6 @@ class Chat:
         "report_later",
         "response",
         "resumes",
-        "run",
         "runtime",
         "shown",
         "started",
@@ -189,10 +200,9 @@ class Chat:
             path = (*parent.outlet.path, task.call_id or "")
             self.outlet = Outlet(config.bus, self.deadlines, None, parent.outlet, path)
         self.runtime: Runtime = config.runtime.for_chat(self)
-        self.run: Run[Any] = Run(self)
         self.interrupt: Callable[[], None] | None = None
-        self.cancelled: Callable[[], bool] = lambda: False  # whether the owner is being cancelled
-        self.report_later: Callable[[str, Callable[[], bool]], None] = lambda what, ended: None
+        self.cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
+        self.report_later: Callable[[str, Callable[[], bool]], None] = _unheard
         self.iteration = 0
         self.attempt = 1
         self.written = 0  # messages committed by this chat
@@ -212,7 +222,7 @@ class Chat:
         self.shown = False  # text of this step was published
         self.assembly: Assembly | None = None  # the answer that is being streamed
         self.open_step: Any = None  # the tool calls that are being made
-        self.find_call: Callable[[str], ToolCall | None] = lambda call_id: None
+        self.find_call: Callable[[str], ToolCall | None] = _unknown
         self.doing: dict[str, str] = {}  # what runs at the moment, by key, for reports
         self.over = False  # the caller has its answer: what still runs was left behind
         self.broken = False  # aborted or failed: nothing new begins
@@ -243,6 +253,11 @@ class Chat:
         return watcher(self.view, self.run) if self.view.onHook else None
 
     @property
+    def run(self) -> Run[Any]:
+        """The chat as its hooks see it. Not kept: it holds the chat."""
+        return Run(self)
+
+    @property
     def taken(self) -> set[str]:
         """The call ids that this conversation has used."""
         return self.conversation.call_ids
@@ -251,7 +266,7 @@ class Chat:
 
     def abort(self, reason: str | None = None) -> bool:
         """Ask for the abort: True when it decides the chat."""
-        if self.outcome is not None or self.broken:
+        if self.outcome is not None or self.broken or self.over:
             logger.info("chat %s: abort(%r) came too late", self.chat_id, reason)
             return False
         self.broken = True
@@ -270,6 +285,16 @@ class Chat:
         """Stop here if the chat was aborted or has failed."""
         if self.broken:
             raise CancelledError("the chat was aborted")
+
+    def release(self) -> None:
+        """The chat is over: let go of all that holds it, so that it dies with its last holder."""
+        self.over = True
+        self.interrupt = None
+        self.cancelled = _never
+        self.report_later = _unheard
+        self.find_call = _unknown
+        self.conduct = ALONE
+        self.error = self.fatal = self.thrown = self.cut = None
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 

@@ -30,7 +30,6 @@ What a user's own tool, hook or model raises is never replaced by one of these.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,6 +50,8 @@ class UnknownHookError(UsageError):
 
     def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
         self.name = name
+        import difflib  # only here: it costs a millisecond of every import
+
         self.closest = tuple(difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.5))
         hint = f"; did you mean {' or '.join(map(repr, self.closest))}?" if self.closest else ""
         help_ = (

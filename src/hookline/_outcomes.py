@@ -6,6 +6,7 @@ which. Nothing here knows the loop.
 
 from __future__ import annotations
 
+from os.path import dirname
 from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
@@ -77,6 +78,7 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
             message = ""  # an exception whose __str__ fails is still an error
         issues = exc.issues if isinstance(exc, ToolArgumentsError) else ()
         name = type(exc).__name__
+        _forget_our_frames(exc)
         error = cls(message or name, type=name, issues=issues)
         _attributes(error)["exception"] = exc
         return error
@@ -86,6 +88,22 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         copy = msgspec.structs.replace(self, **changes)
         _attributes(copy).update(_attributes(self))
         return copy
+
+
+_OURS = dirname(__file__)
+
+
+def _forget_our_frames(exc: BaseException) -> None:
+    """Keep of the traceback what is the tool's.
+
+    Our frames hold the chat, and the collector does not see the way back through a Struct.
+    """
+    kept = tb = exc.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename.startswith(_OURS):
+            kept = tb.tb_next
+        tb = tb.tb_next
+    exc.__traceback__ = kept
 
 
 def _attributes(error: ToolError) -> dict[str, Any]:

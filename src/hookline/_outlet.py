@@ -80,10 +80,19 @@ class Buffer:
         self.wake()
 
 
+class Numbers:
+    """The number of the last event of a root chat and all its sub-agents."""
+
+    __slots__ = ("seq",)
+
+    def __init__(self) -> None:
+        self.seq = 0
+
+
 class Outlet:
     """Where one chat puts its events."""
 
-    __slots__ = ("buffer", "buses", "deadlines", "items", "path", "root", "seq")
+    __slots__ = ("buffer", "buses", "deadlines", "items", "path", "root")
 
     def __init__(
         self,
@@ -95,9 +104,8 @@ class Outlet:
     ) -> None:
         self.deadlines = deadlines
         self.path = path
-        self.seq = 0
         self.buses: tuple[HookBus[Any], ...] = (bus,)
-        self.root: Outlet = self
+        self.root = Numbers()
         self.buffer = buffer
         if parent is not None:
             self.root = parent.root

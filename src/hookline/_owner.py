@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from typing import Any
+from weakref import ref
 
 from hookline._chain import Alone
 from hookline._chat import Chat
@@ -24,7 +25,8 @@ from hookline._outcomes import ErrorInfo, Response
 from hookline._outlet import Buffer
 from hookline._registration import Hook
 
-_inside: ContextVar[Owner | None] = ContextVar("hookline_owner", default=None)
+# Weak, because a task holds its context and an owner its task.
+_inside: ContextVar[ref[Owner] | None] = ContextVar("hookline_owner", default=None)
 
 
 def _stuck_hook(coro: Any) -> str:
@@ -97,9 +99,10 @@ class Owner:
         """Whether the caller runs inside this chat, or inside one that this one has begun."""
         inside = _inside.get()
         while inside is not None:
-            if inside is self:
+            owner = inside()
+            if owner is self:
                 return True
-            inside = inside.around
+            inside = owner.around if owner is not None else None
         return False
 
     def _never_entered(self, task: asyncio.Task[None]) -> None:
@@ -112,7 +115,7 @@ class Owner:
     async def _main(self) -> None:
         chat = self.chat
         self._entered = True
-        _inside.set(self)
+        _inside.set(ref(self))
         try:
             chat.check()
             self.response = await run(chat, self)
@@ -306,8 +309,7 @@ class Owner:
                 self.error = ChatAbortedError(chat.reason) if ours else StreamInterruptedError()
         elif cut or self.error is None:
             self.error = chat.error or StreamInterruptedError()
-        chat.error = chat.fatal = chat.thrown = chat.cut = None
-        chat.over = True
+        chat.release()
         self.ended = True
         if self.buffer is not None:
             self.buffer.end()
