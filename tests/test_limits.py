@@ -492,7 +492,6 @@ async def test_a_chat_ends_when_the_grace_period_of_what_was_aborted_is_over(lim
     await settle()
 
 
-@pytest.mark.xfail(strict=True, reason="bug: what was left behind changes how the stream ends")
 async def test_a_tool_that_was_left_behind_cannot_change_how_the_stream_ends():
     """It ends after the grace period, before the reader has read the end."""
     clock = Clock()

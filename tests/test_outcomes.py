@@ -937,6 +937,71 @@ async def test_an_abort_hook_that_hangs_is_cut_off_and_the_others_still_run(
     assert "grace period" in caplog.text
 
 
+@bug("an ending hook that ignores its cancellation holds the caller")
+async def test_an_abort_hook_that_ignores_its_cancellation_frees_the_caller(
+    loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The grace period is over: what will not end is named and left behind."""
+    let_go = asyncio.Event()
+    out: list[str] = []
+    agent = Agent(ScriptedModel(Turn("hello", delay=Stall())), limits=Limits(grace=0.05))
+
+    async def stubborn_hook(ctx: object) -> None:
+        await stubbornly(let_go)
+
+    agent.add_hook("onChatAbort", stubborn_hook)
+    agent.add_hook("onChatEnd", lambda ctx: out.append("end"))
+    stream = agent.chat_stream("hi")
+    await anext(stream)
+    await turns()
+    try:
+        done, _ = await asyncio.wait([asyncio.ensure_future(stream.aclose())], timeout=2)
+        assert len(done) == 1
+        assert out == ["end"]
+        assert "stubborn_hook" in caplog.text
+    finally:
+        let_go.set()
+        await turns()
+
+
+@bug("a hook that hangs at the end holds the caller")
+@pytest.mark.parametrize("point", ["onChatDone", "onChatError", "onChatEnd", "aroundChat"])
+@pytest.mark.parametrize("form", ["chat", "stream"])
+async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(
+    point: Any, form: str, loud: None
+) -> None:
+    """The outcome stands, and who leaves waits no longer than the grace period."""
+    inside, let_go = asyncio.Event(), asyncio.Event()
+    turn = LookupError("mine") if point == "onChatError" else "hello"
+    agent = Agent(ScriptedModel(turn), limits=Limits(grace=0.05))
+
+    async def wrapper(ctx: Any, proceed: Any) -> Any:
+        response = await proceed()
+        await observer(ctx)
+        return response
+
+    async def observer(ctx: Any) -> None:
+        inside.set()
+        await let_go.wait()
+
+    trace = outcomes(agent)
+    agent.add_hook(point, wrapper if point == "aroundChat" else observer)
+    work: Any = agent.chat("hi") if form == "chat" else collect(agent.chat_stream("hi"))
+    task = asyncio.ensure_future(work)
+    await inside.wait()
+    task.cancel()
+    try:
+        done, _ = await asyncio.wait([task], timeout=2)
+        assert done == {task}
+        assert task.cancelled()
+        outcome = "error" if point == "onChatError" else "done"
+        assert [line.split()[0] for line in trace] == ["start", outcome, "end"]
+    finally:
+        let_go.set()
+        await asyncio.wait([task])
+        await turns()
+
+
 async def test_a_throw_in_on_chat_abort_is_logged_and_hides_nothing(
     loud: None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -385,8 +385,8 @@ def in_a_thread(runtime, note):
         run.state["computed"] = True
         return 42
 
-    calls = [("c1", "compute", {}), ("c2", "compute", {})]
-    agent = Agent(Model(note, calls, ["Done."]), tools=[compute], runtime=runtime)
+    model = Model(note, [("c1", "compute", {})], [("c2", "compute", {})], ["Done."])
+    agent = Agent(model, tools=[compute], runtime=runtime)
     agent.add_hook("preStop", lambda ctx: note(f"state {ctx.run.state}"))
     return agent, ask(state={"given": 1})
 
@@ -918,7 +918,7 @@ async def test_the_clock_and_the_ids_are_the_runtimes():
     assert durations == [1.0]
 
 
-@pytest.mark.xfail(strict=True, reason="bug: t5-23 for_chat is given half a chat")
+@pytest.mark.xfail(strict=True, reason="bug: for_chat is given half a chat")
 async def test_the_runtime_of_a_chat_is_asked_for_once():
     """for_chat: once, before the first step, with a chat that has its id."""
     asked = []
@@ -1224,7 +1224,7 @@ async def test_an_interrupted_call_of_another_tool_is_not_made_again():
     assert after.response.text == "Done."
 
 
-@pytest.mark.xfail(strict=True, reason="bug: t5-21 attempt is one number per chat")
+@pytest.mark.xfail(strict=True, reason="bug: attempt is one number per chat")
 async def test_the_attempt_is_that_of_each_call():
     """Of calls side by side one may be the second attempt and another the first."""
 
@@ -1244,6 +1244,7 @@ async def test_the_attempt_is_that_of_each_call():
     assert sorted(after.notes) == ["model 1", "one 2", "two 1"]
 
 
+@pytest.mark.xfail(strict=True, reason="bug: no reset before a message shown again")
 async def test_a_message_that_is_shown_whole_and_shown_again_begins_with_a_reset():
     """With release="response" it is the message's step that streams: the same rule."""
     whole = await live(whole_messages)
@@ -1822,14 +1823,10 @@ NOT_JSON = pytest.mark.parametrize(
     [
         lambda call: ToolResult(object()),
         lambda call: ToolResult({"when": complex(1, 2)}),
-        pytest.param(
-            lambda call: call.replace(arguments={"a": object(), "b": 1}),
-            marks=pytest.mark.xfail(strict=False, reason="bug: t5-15 arguments that are no JSON"),
-        ),
         lambda call: ToolResult("lone \ud800 surrogate"),
         lambda call: ToolError("lone \ud800 surrogate"),
     ],
-    ids=["answer", "inside", "arguments", "surrogate", "surrogate-error"],
+    ids=["answer", "inside", "surrogate", "surrogate-error"],
 )
 
 
@@ -1838,6 +1835,15 @@ async def test_what_is_no_json_ends_no_chat_that_is_recorded(value):
     """A step's result is JSON: what cannot be is the same tool error as without a recorder."""
     local = await live(replies(value), runtime=Ids())
     recorded = await live(replies(value))
+    assert local.error is None
+    same_end(recorded, local)
+
+
+async def test_arguments_that_are_no_json_end_no_chat_that_is_recorded():
+    """The same for arguments that preToolCall gave to a call."""
+    bad = replies(lambda call: call.replace(arguments={"a": object(), "b": 1}))
+    local = await live(bad, runtime=Ids())
+    recorded = await live(bad)
     assert local.error is None
     same_end(recorded, local)
 
@@ -1942,7 +1948,7 @@ async def test_a_chat_on_a_conversation_plays_again_from_every_step():
         same_end(await live(later, whole.journal[:length], conversation=before()), whole)
 
 
-@pytest.mark.xfail(strict=False, reason="question: t5-20 a conversation that has the messages")
+@pytest.mark.xfail(strict=False, reason="question: a conversation that has the messages")
 async def test_a_chat_plays_again_on_the_conversation_that_it_wrote_to():
     """Each message is committed once and only once, also where the store has it already."""
     for play in (plain, every_point, waits):

@@ -224,7 +224,6 @@ async def test_a_tool_that_was_registered_after_the_request_was_sent_never_runs(
     assert out == []
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a tool of a replaced scope runs")
 async def test_another_tool_under_an_offered_name_never_runs():
     """The scope was replaced after the request; nor does the one that is gone."""
     out = []
@@ -249,7 +248,6 @@ async def test_another_tool_under_an_offered_name_never_runs():
     assert out == []
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a tool of a replaced scope runs")
 async def test_a_tool_whose_scope_an_earlier_call_of_the_step_replaced_never_runs():
     """Neither the one that was offered and is gone, nor the one that was not offered."""
     out = []

@@ -19,9 +19,10 @@ from hookline._call import Call, Verdict
 from hookline._chain import intercept
 from hookline._chat import Chat
 from hookline._conversation import PendingStep
-from hookline._errors import ToolLimitError, UnknownToolError
+from hookline._errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
 from hookline._handler import admit, run_handler
+from hookline._json import NotJson, to_json_data
 from hookline._messages import ToolCall, ToolMessage
 from hookline._model import ModelRequest
 from hookline._outcomes import Stop, ToolError, ToolResult
@@ -189,7 +190,13 @@ class Step:
         last, end, asks = await intercept(chat.view.preToolCall, ctx, chat, tool=call.call.name)
         changed = last.call
         if changed is not call.call and changed.arguments is not call.call.arguments:
-            changed = changed.replace(raw=None)  # the hook has mended what was no object
+            try:
+                arguments = to_json_data(changed.arguments)
+            except NotJson as exc:
+                bad = ToolArgumentsError(call.call.name, (f"a hook's arguments: {exc}",))
+                return Verdict(call=call.call, answer=ToolError.of(bad), failed=True)
+            # the hook has mended what was no object
+            changed = changed.replace(arguments=arguments, raw=None)
         if isinstance(end, ToolResult):
             data = as_data(end)
             return Verdict(call=changed, answer=data, failed=isinstance(data, ToolError))

@@ -120,7 +120,8 @@ class Owner:
             chat.check()
             self.response = await run(chat, self)
         except (Exception, asyncio.CancelledError) as exc:
-            self.error = exc
+            if not self._superseded:
+                self.error = exc
         except BaseException as exc:
             self.error = exc
             self._settle()

@@ -130,7 +130,7 @@ def lookup(
         if tool.name == name:
             if found is not None and found[0] is tool:
                 return tool, found[1], True
-            if found is None and any(each is tool for each in chat.base_tools):
+            if any(each is tool for each in chat.base_tools):
                 return None  # its scope was removed since
             return tool, FROM_HOOK, True
     return (*found, False) if found is not None else None
