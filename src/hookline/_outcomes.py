@@ -6,7 +6,6 @@ which. Nothing here knows the loop.
 
 from __future__ import annotations
 
-from os.path import dirname
 from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
@@ -90,7 +89,7 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         return copy
 
 
-_OURS = dirname(__file__)
+_OURS = __file__.rpartition("_outcomes")[0]
 
 
 def _forget_our_frames(exc: BaseException) -> None:
