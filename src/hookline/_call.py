@@ -79,6 +79,10 @@ class Call:
         else:
             self.outcome = "ok" if isinstance(result, ToolResult) else "error"
 
+    def withhold(self, result: ToolError) -> None:
+        """A hook that failed may have had to change the result: this stands in its place."""
+        self.set(result, "error" if self.outcome in ("ok", "answered") else self.outcome)
+
     def run_of(self, chat: ChatPort) -> Run[Any]:
         """The run as this call's hooks and its handler see it."""
         return Run(chat, self.id)

@@ -349,7 +349,7 @@ class Step:
                 call.message = await self.chat.commit(message_for(call, self.chat.next_id()))
             except Exception:
                 if len(self.chat.messages) == count:  # a hook will not have it as it is
-                    call.set(WITHHELD, call.outcome)
+                    call.withhold(WITHHELD)
                     if self.chat.outlet.full:
                         await self.chat.outlet.room()
                     self.chat.write_plain(message_for(call, self.chat.next_id()))

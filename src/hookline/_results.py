@@ -43,7 +43,7 @@ async def settle(chat: Chat, iteration: int, call: Call) -> None:
     try:
         settled = await chat.runtime.step(key, partial(_chains, chat, call), _SETTLED)
     except BaseException:
-        call.set(WITHHELD, "error" if call.outcome == "ok" else call.outcome)
+        call.withhold(WITHHELD)
         call.final = True
         raise
     call.stop = call.stop or settled.stop
