@@ -739,7 +739,7 @@ async def test_a_chat_that_never_suspends_can_be_aborted_by_a_thread(place: str)
         seen.append(number)
         if number == 3:
             now.set()
-            aborted.wait()
+            aborted.wait(10)
 
     class Endless:
         calls = 0
@@ -759,7 +759,7 @@ async def test_a_chat_that_never_suspends_can_be_aborted_by_a_thread(place: str)
             third(model.calls)
 
     def abort() -> None:
-        now.wait()
+        now.wait(10)
         runs[0].abort("by a thread")
         aborted.set()
 
@@ -935,6 +935,60 @@ async def test_an_abort_hook_that_hangs_is_cut_off_and_the_others_still_run(
         await anext(stream)
     assert out == ["another", "end"]
     assert "grace period" in caplog.text
+
+
+@bug("a slow reader eats the grace period of the abort hooks")
+async def test_a_slow_reader_does_not_eat_the_time_of_the_abort_hooks(loud: None) -> None:
+    """The buffer is full and nobody reads: `onChatAbort` has the grace period all the same."""
+    out: list[str] = []
+    runs: list[Run[Any]] = []
+    loop = asyncio.get_running_loop()
+
+    @tool
+    async def chatty(run: Run[Any]) -> None:
+        for i in range(100):
+            await run.status("tick", i)
+
+    agent = Agent(ScriptedModel([call("chatty")] * 2), tools=[chatty], limits=Limits(grace=0.3))
+    agent.add_hook("onChatStart", lambda ctx: runs.append(ctx.run))
+    ended = asyncio.Event()
+
+    async def needs_time(ctx: object) -> None:
+        enough = asyncio.Event()
+        loop.call_later(0.1, enough.set)
+        await enough.wait()
+        out.append("had its time")
+
+    agent.add_hook("onChatAbort", needs_time)
+    agent.add_hook("onChatEnd", lambda ctx: ended.set())
+    stream = agent.chat_stream("hi")
+    await anext(stream)
+    await turns(200)
+    runs[0].abort("enough")
+    await ended.wait()
+    with pytest.raises(ChatAbortedError, match="enough"):
+        await collect(stream)
+    assert out == ["had its time"]
+
+
+async def test_after_an_abort_a_wrapper_of_the_chat_may_await() -> None:
+    """The abort's cancellation is used up: what a wrapper does afterwards is not cancelled."""
+    out: list[str] = []
+
+    async def wrapper(ctx: Any, proceed: Any) -> Any:
+        try:
+            return await proceed()
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            await turns(3)
+            out.append(f"cancelling {task.cancelling()}")
+
+    agent = Agent(ScriptedModel(Turn("hello", delay=Stall())), hooks={"aroundChat": wrapper})
+    async with agent.chat_stream("hi") as stream:
+        await anext(stream)
+        await turns()
+    assert out == ["cancelling 0"]
 
 
 @bug("an ending hook that ignores its cancellation holds the caller")
@@ -1415,7 +1469,7 @@ async def test_a_sync_tool_does_not_hold_up_the_abort(
     @tool
     def blocking() -> str:
         loop.call_soon_threadsafe(inside.set)
-        let_go.wait()
+        let_go.wait(10)
         return "late"
 
     conversation = Conversation()
@@ -1443,7 +1497,7 @@ async def test_a_sync_tool_that_ends_in_time_is_not_reported() -> None:
     @tool
     def blocking() -> str:
         loop.call_soon_threadsafe(inside.set)
-        let_go.wait()
+        let_go.wait(10)
         return "late"
 
     agent = Agent(ScriptedModel([call("blocking")]), tools=[blocking], limits=Limits(grace=0.05))
@@ -1464,7 +1518,7 @@ async def test_a_sync_tool_does_not_block_the_loop() -> None:
 
     @tool
     def blocking() -> str:
-        go.wait()
+        go.wait(10)
         return threading.current_thread().name
 
     agent = Agent(ScriptedModel([call("blocking")], "done"), tools=[blocking])

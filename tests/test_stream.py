@@ -409,6 +409,10 @@ async def test_a_reader_that_pauses_stops_the_model_at_the_bound() -> None:
     assert next(sent) == 1 + BOUND - 3 + 1
 
 
+def stream_ended(put: Any) -> bool:
+    return bool(put._items) and isinstance(put._items[-1], TERMINAL) and not put._items[-1].path
+
+
 def held(put: Any) -> int:
     """How many events a subscriber that nobody reads has: as many as were put."""
     return len(put._items)
@@ -498,11 +502,16 @@ async def test_events_of_sub_agents_are_numbered_with_their_parent_s() -> None:
     ]
     wishes = [call(name, input="?", id=f"c_{name}") for name in ("ann", "bob", "cid")]
     agent = Agent(ScriptedModel(wishes, "done"), tools=children)
+    put = agent.subscribe(size=10_000)
     events: list[Any] = []
+    worst = 0
     async with agent.chat_stream("hi") as stream:
         async for event in stream:
             events.append(event)
             await turns(12 if event.seq > 20 else 0)
+            if not stream_ended(put):
+                worst = max(worst, held(put) - len(events))
+    assert worst == BOUND
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert {event.path for event in events} == {(), ("c_ann",), ("c_bob",), ("c_cid",)}
     for name in ("ann", "bob", "cid"):
