@@ -130,8 +130,8 @@ def point_type(head: Head) -> str:
     return f'Literal["{head.name}"] | type[{context(head).format(D="Any")}]'
 
 
-def calls(result: str, extra: str, *, var: str, static: bool = False) -> str:
-    out = []
+def calls(result: str, extra: str, *, var: str) -> str:
+    out: list[str] = []
     for head in TABLE.values():
         hook = hook_type(head).replace("{D}", var)
         out.append(f"""    @overload
@@ -154,6 +154,26 @@ def calls(result: str, extra: str, *, var: str, static: bool = False) -> str:
     ) -> {result}: ...
 """)
     return "".join(out)
+
+
+def decorators(extra: str) -> str:
+    """The decorator form of `define_hook`."""
+    hooks = [
+        (point_type(head), hook_type(head).replace("{D}", "Any"), options(head))
+        for head in TABLE.values()
+    ]
+    hooks += [(point, hook, OWN_OPTIONS) for point, hook in OWN]
+    return "".join(
+        f"""    @overload
+    def __call__(
+        self,
+        point: {point},
+        *,
+        {extra}{rest}
+    ) -> Callable[[{hook}], HookDef]: ...
+"""
+        for point, hook, rest in hooks
+    )
 
 
 OWN = [
@@ -192,6 +212,7 @@ def typed() -> str:
 """
     extra = "id: str | None = None,\n        required: bool = False,\n        "
     text += "\n\nclass DefineHook(Protocol):\n" + calls("HookDef", extra, var="Any")
+    text += decorators(extra)
     return text
 
 

@@ -113,7 +113,7 @@ def test_an_unknown_point_in_the_table_form_is_refused_at_construction() -> None
         agent_of(hooks={"onMesage": lambda ctx: None})
 
 
-@pytest.mark.parametrize("id", ["Upper", "with-dash", "1st", "_x", "", "with space"])
+@pytest.mark.parametrize("id", ["Upper", "with-dash", "1st", "_x", "", "with space", "é", "a\n"])
 def test_an_id_is_snake_case(id: str) -> None:
     """The rule is in the message."""
     with pytest.raises(HookOptionError, match="snake_case"):
@@ -231,6 +231,25 @@ async def test_an_unknown_id_is_an_error_with_the_closest_names_and_runs_nothing
 def test_an_unknown_id_is_an_error_at_construction() -> None:
     with pytest.raises(UnknownHookError, match="nobody"):
         agent_of(hooks=["nobody"])
+
+
+async def test_an_unknown_id_is_told_with_all_ids_that_are_known() -> None:
+    known = [say([], "a", id="greet"), say([], "b", id="bow")]
+    with pytest.raises(UnknownHookError, match="known are: bow, greet"):
+        await agent_of(hooks=known).chat("hi", hooks=["zzz"])
+
+
+def test_an_id_stands_for_one_hook_alone() -> None:
+    one = say([], "a", id="greet")
+    agent_of(hooks=[one, one], known_hooks=[one])
+    with pytest.raises(UsageError, match="two hooks have the id 'greet'"):
+        agent_of(hooks=[one], known_hooks=[say([], "b", id="greet")])
+
+
+async def test_a_chat_cannot_give_an_id_of_the_agent_to_another_hook() -> None:
+    agent = agent_of(hooks=[say([], "a", id="greet")])
+    with pytest.raises(UsageError, match="two hooks have the id 'greet'"):
+        await agent.chat("hi", hooks=[say([], "b", id="greet")])
 
 
 async def test_a_required_hook_that_the_chat_names_too_runs_once() -> None:

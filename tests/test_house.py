@@ -28,7 +28,7 @@ PLAN = (
     ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
     ("_run", "_tools", "_outcomes", "_runtime", "_events"),
     ("_model", "_scopes", "_assembly", "_chunks", "_conversation"),
-    ("_points", "_registration", "_typed", "_chain", "_bus", "_call", "_outlet"),
+    ("_points", "_registration", "_plugins", "_typed", "_chain", "_bus", "_call", "_outlet"),
     ("_chat",),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
     ("_steps", "_reopen", "_ending", "_loop"),

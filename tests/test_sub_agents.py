@@ -6,8 +6,20 @@ import logging
 
 import pytest
 
-from hookline import Agent, Approve, Ask, Conversation, Deny, HookDef, Run, Stop, ToolResult, tool
-from hookline.errors import ChatAbortedError
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    HookDef,
+    Run,
+    Scope,
+    Stop,
+    ToolResult,
+    tool,
+)
+from hookline.errors import ChatAbortedError, UsageError
 from hookline.events import (
     ChatAborted,
     ChatDone,
@@ -42,6 +54,31 @@ def three_generations():
     ask_kid = call("kid", input="x", id="outer")
     mum = Agent(ScriptedModel(ask_kid, "mum done"), name="mum", tools=[kid.as_tool()])
     return mum, kid, baby
+
+
+# ── how deep ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_family_of_agents_is_at_most_so_deep():
+    asked = []
+
+    def myself(request):
+        asked.append(len(asked))
+        return call("kid", input="deeper") if len(request.messages) == 1 else "back"
+
+    kid = Agent(ScriptedModel(*[myself] * 9), name="kid")
+    kid.scopes.register(Scope("self", tools=[kid.as_tool(max_depth=2)]))
+    errors = []
+    kid.add_hook("onToolCallError", lambda ctx: errors.append(ctx.error.message), inherit=True)
+    response = await kid.chat("go")
+    assert response.text == "back"
+    assert asked[-1] == 5  # three chats of two steps
+    assert errors == ["agent 'kid' may be asked at most 2 agents below the first"]
+
+
+def test_a_depth_is_at_least_one():
+    with pytest.raises(UsageError, match="max_depth"):
+        Agent(ScriptedModel()).as_tool(max_depth=0)
 
 
 # ── its own chat ────────────────────────────────────────────────────────────────────────────

@@ -6,8 +6,8 @@ it, which like this one hold nothing but names: `hookline.events` (what a stream
 adapters) and `hookline.errors`.
 """
 
-from hookline._agent import Agent
-from hookline._bus import HookBus, NullBus, define_hook
+from hookline._agent import Agent, define_hook
+from hookline._bus import HookBus, NullBus
 from hookline._chat import Limits
 from hookline._conversation import Conversation, MemoryStore, PendingStep, Store
 from hookline._history import Repair, check_history, repair_history
@@ -37,6 +37,7 @@ from hookline._outcomes import (
     ToolError,
     ToolResult,
 )
+from hookline._plugins import Uninstall
 from hookline._points import Interceptor, Observer, Wrapper
 from hookline._proceed import Proceed
 from hookline._registration import Disposer, HookDef, HookInfo
@@ -94,6 +95,7 @@ __all__ = [
     "ToolError",
     "ToolMessage",
     "ToolResult",
+    "Uninstall",
     "Usage",
     "UserMessage",
     "Wrapper",

@@ -28,7 +28,7 @@ from hookline._chat import (
     cleaned,
 )
 from hookline._conversation import Conversation, Store
-from hookline._errors import UsageError
+from hookline._errors import ToolDenied, UsageError
 from hookline._events import ChatEvent
 from hookline._json import clean_text
 from hookline._log import log_throw
@@ -37,16 +37,28 @@ from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import Decision, Response
 from hookline._outlet import Buffer
 from hookline._owner import Owner
+from hookline._plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
-from hookline._registration import Hook, HookDef, HookInfo, HooksArgument, expand
+from hookline._registration import (
+    OWNER,
+    Hook,
+    HookDef,
+    HookInfo,
+    HookLike,
+    HooksArgument,
+    define,
+    definitions,
+    expand,
+)
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
 from hookline._stream import ChatStream
 from hookline._subscribe import Overflow, Subscription
 from hookline._tools import AnyTool, Tool, ToolLike
-from hookline._typed import AddHook, HookDecorator
+from hookline._typed import AddHook, DefineHook, HookDecorator
 
+define_hook = cast("DefineHook", define)
 E = TypeVar("E")
 Input: TypeAlias = str | UserMessage | Sequence[UserPart]
 
@@ -120,8 +132,7 @@ class Agent(Generic[DepsT]):
             parallel_tools=parallel_tools,
             runtime=runtime,
         )
-        self._known = {each.id: each for each in known_hooks if each.id is not None}
-        self._known.update(_definitions(hooks))
+        self._known = definitions(hooks, definitions(list(known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
             self.bus.enter(hook)
         own = list(tools)
@@ -146,6 +157,46 @@ class Agent(Generic[DepsT]):
         """All registrations in firing order, of one point or of all."""
         return self.bus.hooks(point)
 
+    async def use(
+        self, plugin: SetUp[Agent[DepsT]] | PluginObject | HookLike, *, name: str | None = None
+    ) -> Uninstall:
+        """Add a plugin; returns what takes back all that it has added.
+
+        It is a function of the agent, sync or async, which may return a function that cleans up;
+        or an object with hooks, tools or scopes; or hooks as `define_hook` and `hookline.hooks`
+        make them. When it raises, nothing of it stays.
+        """
+        undo = Uninstall(name or name_of(plugin))
+        with noted(undo):
+            if isinstance(plugin, (HookDef, str, list, tuple)):
+                self._declare([plugin], undo)
+            elif any(hasattr(plugin, part) for part in ("hooks", "tools", "scopes")):
+                brought: Any = plugin
+                for scope in getattr(brought, "scopes", ()):
+                    self.scopes.register(scope)
+                tools = list(getattr(brought, "tools", ()))
+                if tools:
+                    self.scopes.register(Scope(undo.name, tools=tools))
+                self._declare(getattr(brought, "hooks", ()), undo)
+            elif callable(plugin):
+                await set_up(plugin, self, undo)
+            else:
+                raise UsageError(
+                    f"{plugin!r} is no plugin: it needs to be a function of the agent, or to have "
+                    "hooks, tools or scopes"
+                )
+        return undo
+
+    def _declare(self, hooks: HooksArgument, undo: Uninstall) -> None:
+        """Register a plugin's hooks; its ids are known for as long as it is there."""
+        known = definitions(hooks, dict(self._known))
+        new = known.keys() - self._known.keys()
+        for hook in expand(hooks, known, origin=undo.origin):
+            hook.declared = False  # as after add_hook, they run in every chat
+            self.bus.enter(hook)
+        self._known.update({id: known[id] for id in new})
+        undo.note(lambda: [self._known.pop(id, None) for id in new])
+
     @overload
     def subscribe(
         self, *, size: int = 1024, overflow: Overflow = "close"
@@ -166,8 +217,11 @@ class Agent(Generic[DepsT]):
     def _scope_hooks(self, point: str, scope: Scope) -> list[Callable[[], Awaitable[None]]]:
         """Tell the scope observers: sync ones now, async ones before the next chat or step."""
         ctx: Any = OnScopeRegister(scope=scope)
+        owner = OWNER.get()
         if point == "onScopeUnregister":
             ctx = OnScopeUnregister(scope=scope)
+        elif owner is not None:
+            owner.note(partial(self._drop_scope, scope))
         view = self.bus.view
         late: list[Callable[[], Awaitable[None]]] = []
         for hook in getattr(view, point):
@@ -188,6 +242,10 @@ class Agent(Generic[DepsT]):
                 spent = perf_counter() - start
                 late.append(partial(watcher(view, None), hook, outcome, spent))
         return late
+
+    def _drop_scope(self, scope: Scope) -> None:
+        if self.scopes.get(scope.label) is scope:
+            self.scopes.unregister(scope.label)
 
     # ── chats ───────────────────────────────────────────────────────────────────────────────
 
@@ -260,7 +318,7 @@ class Agent(Generic[DepsT]):
     def _view(self, hooks: HooksArgument | None) -> View:
         if hooks is None:
             return self.bus.view
-        known = {**self._known, **_definitions(hooks)}
+        known = definitions(hooks, dict(self._known))
         own = self.bus.sibling()
         stays = {hook.definition for hook in self.bus.all_hooks() if hook.required}
         for hook in expand(hooks, known, origin="chat"):
@@ -278,15 +336,24 @@ class Agent(Generic[DepsT]):
 
     # ── as a tool of another agent ──────────────────────────────────────────────────────────
 
-    def as_tool(self, *, name: str | None = None, description: str | None = None) -> AnyTool:
+    def as_tool(
+        self, *, name: str | None = None, description: str | None = None, max_depth: int = 3
+    ) -> AnyTool:
         """This agent as a tool: its own chat, with no conversation, for each call.
 
         Deps and approver are passed on; of the parent's hooks those with `inherit=True` follow.
+        A call more than `max_depth` agents below the first one is a tool error.
         """
+        if max_depth < 1:
+            raise UsageError(f"max_depth={max_depth!r} must be at least 1")
 
         async def ask(input: str, run: Run[Any]) -> str:
             parent = Run.chat_of(run)
             assert isinstance(parent, Chat)
+            if _depth(parent) > max_depth:
+                raise ToolDenied(
+                    f"agent {self.name!r} may be asked at most {max_depth} agents below the first"
+                )
             task = Task(
                 chat_id=self._config.runtime.new_id(),
                 view=_inherited(parent.view, self.bus),
@@ -333,7 +400,7 @@ def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
 
 def _stays(hook: Hook) -> bool:
     """Whether a hook of the agent also runs in a chat that brings its own."""
-    return hook.origin != "agent" or hook.required
+    return not hook.declared or hook.required
 
 
 def _inherits(hook: Hook) -> bool:
@@ -352,17 +419,12 @@ def _both(keep: Callable[[Hook], bool] | None) -> Callable[[Hook], bool]:
     return lambda hook: hook.inherit and keep(hook)
 
 
-def _definitions(hooks: HooksArgument) -> dict[str, HookDef]:
-    found: dict[str, HookDef] = {}
-    if isinstance(hooks, Mapping):
-        return found
-    for each in hooks:
-        if isinstance(each, HookDef):
-            if each.id is not None:
-                found[each.id] = each
-        elif not isinstance(each, str):
-            found.update(_definitions(each))
-    return found
+def _depth(parent: Chat) -> int:
+    """How many agents below the first one a chat asked by this one is."""
+    depth = 1
+    while parent.task.parent is not None:
+        parent, depth = parent.task.parent, depth + 1
+    return depth
 
 
 def _tool_name(name: str) -> str:

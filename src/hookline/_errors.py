@@ -60,17 +60,18 @@ class UnknownHookError(UsageError):
 
     def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
         self.name = name
+        known = list(known)
         import difflib  # only here: it costs a millisecond of every import
 
-        self.closest = tuple(difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.5))
+        self.closest = tuple(difflib.get_close_matches(str(name), known, n=3, cutoff=0.5))
         hint = f"; did you mean {' or '.join(map(repr, self.closest))}?" if self.closest else ""
         help_ = (
             " (docs/hooks.md lists them all; a point of your own is a class derived from "
             "Observer, Interceptor or Wrapper)"
         )
-        super().__init__(
-            f"there is no {what} {name!r}{hint}{help_ if what == 'hook point' else ''}"
-        )
+        if what != "hook point":
+            help_ = f"; known are: {', '.join(sorted(map(str, known))) or 'none'}"
+        super().__init__(f"there is no {what} {name!r}{hint}{help_}")
 
 
 class HookOptionError(UsageError):

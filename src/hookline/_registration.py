@@ -1,14 +1,17 @@
 """One registration: what `add_hook` was told, checked, and the disposer that takes it back.
 
 `Hook` is what the call rules see, `HookDef` a hook that is declared and registered later,
-`HookInfo` how a registration is listed. Where hooks are kept is `_bus.py`.
+`HookInfo` how a registration is listed. Where hooks are kept is `_bus.py`. While a plugin is being
+set up, each new disposer is noted for it, whoever made the registration (`_plugins.py`).
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Self, TypeAlias, cast
+from contextvars import ContextVar
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast
 
 from hookline._errors import HookOptionError, UnknownHookError, UsageError
 from hookline._messages import Data
@@ -16,6 +19,18 @@ from hookline._points import Head, head_of
 from hookline._tools import is_async_callable
 
 OnError = Literal["raise", "log", "deny"]
+_ID = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Owner(Protocol):
+    """Somebody who brings hooks: they bear its name, and it takes them back."""
+
+    origin: str
+
+    def note(self, dispose: Callable[[], object], /) -> None: ...
+
+
+OWNER: Final[ContextVar[Owner | None]] = ContextVar("hookline.plugin", default=None)
 
 
 class Hook:
@@ -23,6 +38,7 @@ class Hook:
 
     __slots__ = (
         "alive",
+        "declared",
         "definition",
         "fn",
         "head",
@@ -62,6 +78,7 @@ class Hook:
         self.origin = origin
         self.id: str | None = None
         self.required = False
+        self.declared = False  # by Agent(hooks=): a chat's own list replaces it
         self.definition: HookDef | None = None
         self.alive = True
         self.is_async = is_async_callable(fn)
@@ -75,6 +92,9 @@ class Disposer:
     def __init__(self, remove: Callable[[Hook], None], hook: Hook) -> None:
         self._remove = remove
         self._hook = hook
+        owner = OWNER.get()
+        if owner is not None:
+            owner.note(self)
 
     def __call__(self) -> None:
         self._remove(self._hook)
@@ -94,6 +114,7 @@ class HookInfo(Data, frozen=True, kw_only=True):
     priority: int
     origin: str
     id: str | None = None
+    required: bool = False
     on_error: OnError = "raise"
     timeout: float | None = None
     tools: tuple[str, ...] | None = None
@@ -103,9 +124,10 @@ class HookDef:
     """A hook to be registered later: for `Agent(hooks=[...])`, plugins and files of hooks.
 
     With an `id` it can be named by it; `required` hooks also run in a chat that brings its own.
+    `origin` says where it was found, for a hook that comes out of a file. Calling it calls `fn`.
     """
 
-    __slots__ = ("fn", "id", "options", "point", "required")
+    __slots__ = ("fn", "id", "options", "origin", "point", "required")
 
     def __init__(
         self,
@@ -116,9 +138,7 @@ class HookDef:
         required: bool = False,
         **options: Any,
     ) -> None:
-        if id is not None and not (
-            id.replace("_", "a").isalnum() and id[0].isalpha() and id.islower()
-        ):
+        if id is not None and not _ID.fullmatch(id):
             raise HookOptionError(
                 str(point),
                 id,
@@ -131,6 +151,10 @@ class HookDef:
         self.id = id
         self.required = required
         self.options = options
+        self.origin: str | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
 
     def __repr__(self) -> str:
         return f"<HookDef {self.id or getattr(self.fn, '__qualname__', '?')!r} at {self.point}>"
@@ -158,6 +182,9 @@ def make_hook(
     problem = _problem(head, hook, priority, tools, timeout, on_error)
     if problem:
         raise HookOptionError(head.name, name, problem)
+    owner = OWNER.get()
+    if owner is not None and origin == ADDED:
+        origin = owner.origin
     return Hook(
         head,
         hook,
@@ -182,6 +209,7 @@ def check_options(point: object, options: Iterable[str], own: Iterable[str] = ()
     return head
 
 
+ADDED: Final = "add_hook"
 _OPTIONS = ("priority", "name", "tools", "timeout", "on_error", "inherit")
 
 
@@ -223,10 +251,38 @@ def info_of(hook: Hook) -> HookInfo:
         priority=hook.priority,
         origin=hook.origin,
         id=hook.id,
+        required=hook.required,
         on_error=hook.on_error,
         timeout=hook.timeout,
         tools=None if hook.tools is None else tuple(sorted(hook.tools)),
     )
+
+
+def define(point: object, hook: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A definition, or the decorator that makes one of the function below it."""
+    if hook is not None:
+        return HookDef(point, hook, **options)
+
+    def made(fn: Callable[..., Any]) -> HookDef:
+        return HookDef(point, fn, **options)
+
+    return made
+
+
+def definitions(
+    hooks: HooksArgument, found: dict[str, HookDef] | None = None
+) -> dict[str, HookDef]:
+    """The definitions with an id among these, added to `found`; an id stands for one alone."""
+    found = {} if found is None else found
+    if isinstance(hooks, Mapping):
+        return found
+    for each in hooks:
+        if isinstance(each, HookDef):
+            if each.id is not None and found.setdefault(each.id, each) is not each:
+                raise UsageError(f"two hooks have the id {each.id!r}: {found[each.id]!r}, {each!r}")
+        elif not isinstance(each, str):
+            definitions(each, found)
+    return found
 
 
 def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
@@ -234,23 +290,26 @@ def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> l
     if isinstance(hooks, str):
         raise UsageError(f"hooks={hooks!r} must be a table, or a list of definitions and ids")
     if isinstance(hooks, Mapping):
-        pairs = hooks.items()
-        return [
+        made = [
             make_hook(point, fn, origin=origin)
-            for point, value in pairs
+            for point, value in hooks.items()
             for fn in (cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value])
         ]
-    made: list[Hook] = []
-    for each in hooks:
-        if isinstance(each, str):
-            if each not in known:
-                raise UnknownHookError(each, known, what="hook id")
-            each = known[each]
-        if isinstance(each, HookDef):
-            options: dict[str, Any] = {"origin": origin, **each.options}
-            hook = make_hook(each.point, each.fn, **options)
-            hook.id, hook.required, hook.definition = each.id, each.required, each
-            made.append(hook)
-        else:
-            made.extend(expand(each, known, origin))
+    else:
+        made = [hook for each in hooks for hook in _expanded(each, known, origin)]
+    for hook in made:
+        hook.declared = True
     return made
+
+
+def _expanded(each: HookLike, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
+    if isinstance(each, str):
+        if each not in known:
+            raise UnknownHookError(each, known, what="hook id")
+        each = known[each]
+    if not isinstance(each, HookDef):
+        return expand(each, known, origin)
+    options: dict[str, Any] = {"origin": each.origin or origin, **each.options}
+    hook = make_hook(each.point, each.fn, **options)
+    hook.id, hook.required, hook.definition = each.id, each.required, each
+    return [hook]

@@ -1109,3 +1109,405 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         inherit: bool = False,
     ) -> HookDef: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["aroundChat"] | type[p.AroundChat[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.AroundChat[Any], Proceed[UserMessage, Response]], Awaitable[Response]]],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onChatStart"] | type[p.OnChatStart[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnChatStart[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preChat"] | type[p.PreChat[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.PreChat[Any]], Maybe[ChatRequest | ModelResponse | Stop]]], HookDef
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preRequest"] | type[p.PreRequest[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.PreRequest[Any]], Maybe[ModelRequest | ModelResponse | Stop]]], HookDef
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["aroundRequest"] | type[p.AroundRequest[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [
+            Callable[
+                [p.AroundRequest[Any], Proceed[ModelRequest, ModelResponse]],
+                Awaitable[ModelResponse],
+            ]
+        ],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onDelta"] | type[p.OnDelta[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [
+            Callable[
+                [p.OnDelta[Any]],
+                Maybe[
+                    TextChunk
+                    | ReasoningChunk
+                    | PartEndChunk
+                    | ToolCallChunk
+                    | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
+                ],
+            ]
+        ],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onResponse"] | type[p.OnResponse[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnResponse[Any]], Maybe[ModelResponse]]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preMessage"] | type[p.PreMessage[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.PreMessage[Any]], Maybe[UserMessage | AssistantMessage | ToolMessage]]],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onMessage"] | type[p.OnMessage[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnMessage[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: Literal["raise", "log", "deny"] = "raise",
+        tools: Iterable[str] | None = None,
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolError | Stop]]],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["aroundToolCall"] | type[p.AroundToolCall[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        tools: Iterable[str] | None = None,
+        inherit: bool = False,
+    ) -> Callable[
+        [
+            Callable[
+                [p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolError]],
+                Awaitable[ToolResult | ToolError],
+            ]
+        ],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onToolCallResult"] | type[p.OnToolCallResult[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        tools: Iterable[str] | None = None,
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolError]]], HookDef
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onToolCallError"] | type[p.OnToolCallError[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        tools: Iterable[str] | None = None,
+        inherit: bool = False,
+    ) -> Callable[
+        [Callable[[p.OnToolCallError[Any]], Maybe[ToolError | ToolResult | Stop]]], HookDef
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onStep"] | type[p.OnStep[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnStep[Any]], Maybe[Stop]]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preStop"] | type[p.PreStop[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.PreStop[Any]], Maybe[Continue]]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onChatDone"] | type[p.OnChatDone[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnChatDone[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onChatAbort"] | type[p.OnChatAbort[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnChatAbort[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onChatError"] | type[p.OnChatError[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnChatError[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onChatEnd"] | type[p.OnChatEnd[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnChatEnd[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onStatus"] | type[p.OnStatus[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnStatus[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onApproval"] | type[p.OnApproval[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnApproval[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onScopeRegister"] | type[p.OnScopeRegister],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnScopeRegister], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onScopeUnregister"] | type[p.OnScopeUnregister],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnScopeUnregister], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onHook"] | type[p.OnHook[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnHook[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: type[O],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[O], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: type[p.Interceptor[R]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[Any], Maybe[R]]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: type[p.Wrapper[R]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[Any, Proceed[Any, R]], Awaitable[R]]], HookDef]: ...

@@ -18,6 +18,7 @@ from hookline import (
     Conversation,
     Disposer,
     HookBus,
+    HookDef,
     Interceptor,
     Message,
     Model,
@@ -32,6 +33,7 @@ from hookline import (
     ToolCall,
     ToolError,
     ToolResult,
+    Uninstall,
     UserMessage,
     Wrapper,
     define_hook,
@@ -1682,6 +1684,54 @@ define_hook("preToolCall", pre_tool_call_wrong)  # type: ignore[call-overload]  
 Agent(any_model(), hooks=[definition, "audit", [definition]])
 Agent(any_model(), hooks={"onMessage": on_message, OnChatEnd: [on_chat_end]})
 Agent(any_model(), hooks=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@define_hook("preToolCall", id="deny_all", required=True, on_error="deny", tools=["add"])
+def declared(ctx: PreToolCall[Deps]) -> ToolError:
+    return ToolError("no")
+
+
+@define_hook(OnMessage, id="later")
+async def declared_later(ctx: OnMessage[Deps]) -> None: ...
+
+
+@define_hook("preToolCall")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def declared_wrong(ctx: PreToolCall[Deps]) -> int:
+    return 1
+
+
+@define_hook("onMessage")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def declared_elsewhere(ctx: PreToolCall[Deps]) -> None: ...
+
+
+assert_type(declared, HookDef)
+Agent(any_model(), hooks=[declared, declared_later])
+
+
+# ── plugins ─────────────────────────────────────────────────────────────────────────────────
+
+
+def plugin(agent: Agent[Deps]) -> None: ...
+
+
+async def plugin_later(agent: Agent[Deps]) -> Disposer:
+    return agent.add_hook("onMessage", on_message)
+
+
+def plugin_of_others(agent: Agent[OtherDeps]) -> None: ...
+
+
+class PluginObject:
+    hooks = (declared, [declared_later])
+
+
+async def uses() -> None:
+    assert_type(await agent.use(plugin), Uninstall)
+    await agent.use(plugin_later, name="later")
+    await agent.use(PluginObject())
+    await agent.use([declared])
+    await agent.use(plugin_of_others)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await agent.use(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────

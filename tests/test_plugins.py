@@ -1,0 +1,331 @@
+"""`agent.use(plugin)`: what a plugin adds, who owns it, and how all of it goes."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from hookline import Agent, HookBus, HookDef, Scope, define_hook, tool
+from hookline.errors import ScopeError, UnknownHookError, UsageError
+from hookline.testing import ScriptedModel, call
+
+
+@tool
+async def look() -> str:
+    return "seen"
+
+
+@tool
+async def dig() -> str:
+    return "dug"
+
+
+def agent_of(**options):
+    return Agent(ScriptedModel(*["ok"] * 9), **options)
+
+
+def state(agent):
+    """All that a plugin can add."""
+    return agent.hooks(), tuple(agent.scopes), agent.scopes.offered()
+
+
+def note(out, name, **options):
+    return HookDef("onChatStart", lambda ctx: out.append(name), **options)
+
+
+# ── the forms ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+async def test_a_function_of_the_agent_adds_hooks_tools_and_scopes(form):
+    out = []
+
+    def add(agent):
+        agent.add_hook("onChatStart", lambda ctx: out.append("ran"))
+        agent.scopes.register(Scope("garden", tools=[look]))
+
+    async def add_later(agent):
+        await asyncio.sleep(0)
+        add(agent)
+
+    agent = agent_of()
+    before = state(agent)
+    remove = await agent.use(add if form == "sync" else add_later)
+    await agent.chat("hi")
+    assert out == ["ran"]
+    assert agent.scopes.offered() == (look,)
+    remove()
+    assert state(agent) == before
+    await agent.chat("hi")
+    assert out == ["ran"]
+
+
+async def test_an_object_with_hooks_tools_and_scopes():
+    out = []
+
+    class Garden:
+        name = "garden"
+
+        def __init__(self):
+            self.hooks = [note(out, "a"), [note(out, "b")]]
+            self.tools = [look]
+            self.scopes = [Scope("shed", tools=[dig])]
+
+    agent = agent_of()
+    before = state(agent)
+    async with asyncio.timeout(5):
+        remove = await agent.use(Garden())
+    assert [scope.label for scope in agent.scopes] == ["shed", "garden"]
+    await agent.chat("hi")
+    assert out == ["a", "b"]
+    remove()
+    assert state(agent) == before
+
+
+async def test_an_object_may_bring_a_table_of_hooks_or_nothing_but_tools():
+    out = []
+
+    agent = agent_of()
+    await agent.use(SimpleNamespace(hooks={"onChatStart": lambda ctx: out.append("ran")}))
+    await agent.use(SimpleNamespace(tools=[look]))
+    await agent.chat("hi")
+    assert out == ["ran"]
+    assert [scope.label for scope in agent.scopes] == ["SimpleNamespace"]
+
+
+async def test_definitions_and_lists_of_them_are_plugins():
+    out = []
+    agent = agent_of()
+    await agent.use(note(out, "a"))
+    remove = await agent.use([note(out, "b"), (note(out, "c"),)])
+    await agent.chat("hi")
+    remove()
+    await agent.chat("hi")
+    assert out == ["a", "b", "c", "a"]
+
+
+@pytest.mark.parametrize("nothing", [3, object(), None])
+async def test_what_is_no_plugin_is_refused(nothing):
+    with pytest.raises(UsageError, match="no plugin"):
+        await agent_of().use(nothing)
+
+
+# ── who owns what ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_origin_of_a_plugins_hooks_is_visible():
+    def garden(agent):
+        agent.add_hook("onChatStart", lambda ctx: None)
+        agent.bus.add_hook("onChatEnd", lambda ctx: None)
+
+    agent = agent_of(hooks=[note([], "declared")])
+    agent.add_hook("onStep", lambda ctx: None)
+    await agent.use(garden, name="garden")
+    await agent.use([note([], "x", id="weeds")], name="weeds")
+    assert [(info.point, info.id, info.origin) for info in agent.hooks()] == [
+        ("onChatStart", None, "agent"),
+        ("onChatStart", None, "plugin garden"),
+        ("onChatStart", "weeds", "plugin weeds"),
+        ("onStep", None, "add_hook"),
+        ("onChatEnd", None, "plugin garden"),
+    ]
+
+
+async def test_what_others_add_while_a_plugin_waits_is_not_the_plugins():
+    agent = agent_of()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(agent):
+        agent.add_hook("onChatStart", lambda ctx: None, name="mine")
+        begun.set()
+        await go_on.wait()
+
+    using = asyncio.create_task(agent.use(slow))
+    await begun.wait()
+    agent.add_hook("onChatStart", lambda ctx: None, name="other")
+    go_on.set()
+    (await using)()
+    assert [(info.name, info.origin) for info in agent.hooks()] == [("other", "add_hook")]
+
+
+async def test_a_plugins_hooks_run_also_in_a_chat_that_brings_its_own():
+    out = []
+    agent = agent_of(hooks=[note(out, "declared")])
+    await agent.use([note(out, "plugin")])
+    await agent.chat("hi", hooks=[])
+    assert out == ["plugin"]
+
+
+async def test_ids_of_a_plugin_are_known_while_it_is_there():
+    out = []
+    agent = agent_of()
+    remove = await agent.use([note(out, "a", id="greet")])
+    await agent.chat("hi", hooks=["greet"])
+    remove()
+    with pytest.raises(UnknownHookError, match="greet"):
+        await agent.chat("hi", hooks=["greet"])
+
+
+async def test_a_plugin_may_use_another_and_takes_it_along():
+    out = []
+
+    async def outer(agent):
+        await agent.use([note(out, "inner")], name="inner")
+        agent.add_hook("onChatStart", lambda ctx: out.append("outer"))
+
+    agent = agent_of()
+    remove = await agent.use(outer)
+    await agent.chat("hi")
+    assert out == ["inner", "outer"]
+    assert agent.hooks()[0].origin == "plugin inner"
+    remove()
+    assert agent.hooks() == ()
+
+
+async def test_a_plugin_may_bring_hooks_of_a_bus_of_ones_own():
+    bus = HookBus()
+
+    def both(agent):
+        bus.add_hook("onStep", lambda ctx: None)
+
+    remove = await agent_of().use(both)
+    assert len(bus.hooks()) == 1
+    remove()
+    assert bus.hooks() == ()
+
+
+# ── going ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_cleanup_is_called_first_and_once():
+    out = []
+    agent = agent_of()
+
+    def garden(agent):
+        agent.add_hook("onChatStart", lambda ctx: None)
+        return lambda: out.append(len(agent.hooks()))
+
+    remove = await agent.use(garden)
+    remove()
+    remove()
+    assert out == [1]
+    assert agent.hooks() == ()
+
+
+async def test_a_cleanup_that_raises_keeps_nothing_back():
+    def garden(agent):
+        agent.add_hook("onChatStart", lambda ctx: None)
+
+        def fail():
+            raise ValueError("broken")
+
+        return fail
+
+    agent = agent_of()
+    remove = await agent.use(garden)
+    with pytest.raises(ValueError, match="broken"):
+        remove()
+    assert agent.hooks() == ()
+
+
+async def test_the_disposer_is_a_context_manager():
+    agent = agent_of()
+    with await agent.use([note([], "a")]):
+        assert len(agent.hooks()) == 1
+    assert agent.hooks() == ()
+
+
+async def test_a_disposer_never_removes_a_later_scope_of_the_same_name():
+    agent = agent_of()
+    remove = await agent.use(lambda agent: void(agent.scopes.register(Scope("a"))))
+    agent.scopes.unregister("a")
+    later = Scope("a")
+    agent.scopes.register(later)
+    remove()
+    assert list(agent.scopes) == [later]
+
+
+def void(value):
+    return None
+
+
+# ── all or nothing ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), asyncio.CancelledError()])
+async def test_a_plugin_that_raises_leaves_nothing_and_its_error_reaches_the_caller(error):
+    agent = agent_of(tools=[look])
+    before = state(agent)
+
+    async def broken(agent):
+        agent.add_hook("onChatStart", lambda ctx: None)
+        agent.scopes.register(Scope("shed", tools=[dig]))
+        await agent.use([note([], "x", id="x")])
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await agent.use(broken)
+    assert caught.value is error
+    assert state(agent) == before
+    await agent.use([note([], "y", id="x")])  # the id is free again
+
+
+async def test_an_object_whose_tool_is_taken_leaves_nothing():
+    shed = Scope("shed", tools=[dig])
+    garden = SimpleNamespace(hooks=[note([], "a")], scopes=[shed], tools=[look])
+    agent = agent_of(tools=[look])
+    before = state(agent)
+    with pytest.raises(ScopeError, match="look"):
+        await agent.use(garden)
+    assert state(agent) == before
+
+
+async def test_what_is_returned_must_clean_up_and_be_sync():
+    async def later():
+        pass
+
+    agent = agent_of()
+    for wrong in (later, 3):
+
+        def garden(agent, wrong=wrong):
+            agent.add_hook("onChatStart", lambda ctx: None)
+            return wrong
+
+        with pytest.raises(UsageError, match="sync function"):
+            await agent.use(garden)
+    assert agent.hooks() == ()
+
+
+async def test_a_tool_of_a_plugin_runs_and_is_unknown_afterwards():
+    agent = Agent(ScriptedModel(call("look"), "one", call("look"), "two"))
+    with await agent.use(SimpleNamespace(tools=[look])):
+        response = await agent.chat("go")
+    assert response.messages[2].text == "seen"
+    response = await agent.chat("go")
+    assert "UnknownToolError" in response.messages[2].text
+
+
+# ── the decorator ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_define_hook_decorates_and_takes_every_option():
+    out = []
+
+    @define_hook("preToolCall", id="deny", required=True, priority=7, tools=["dig"], inherit=True)
+    def deny(ctx):
+        out.append(ctx.call.name)
+
+    assert isinstance(deny, HookDef)
+    agent = Agent(ScriptedModel([call("look"), call("dig")], "ok"), tools=[look, dig], hooks=[deny])
+    await agent.chat("hi", hooks=[])
+    assert out == ["dig"]
+    (info,) = agent.hooks()
+    assert (info.id, info.required, info.priority, info.tools) == ("deny", True, 7, ("dig",))
+
+
+async def test_a_definition_can_be_called_like_its_function():
+    @define_hook("onChatStart")
+    async def greet(ctx):
+        return f"hello {ctx}"
+
+    assert await greet("Ada") == "hello Ada"
