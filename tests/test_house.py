@@ -38,7 +38,7 @@ INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.
 FACE = ("__init__", "errors", "events", "models", "points", "runtimes")
 # The doors stand on the face and on neighbours of their own package.
-DOORS = ("streams", "testing")
+DOORS = ("discovery", "hooks", "streams", "testing")
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [
@@ -232,7 +232,7 @@ def test_the_search_for_such_yields_finds_one() -> None:
 
 # ── the face ────────────────────────────────────────────────────────────────────────────────
 
-FACES = [*FACE, "testing.__init__"]
+FACES = [*FACE, "hooks.__init__", "testing.__init__"]
 
 
 def _all(module: str) -> list[str]:

@@ -1,0 +1,37 @@
+"""Ready-made hooks: limits, guards, short histories, redaction, cache, retries, records.
+
+    agent = Agent(model, tools=tools, hooks=[limits(steps=10), deny_commands("rm -rf"), log()])
+
+Each function gives definitions for `Agent(hooks=)`, `agent.chat(hooks=)` or `agent.use()`. All of
+them are written with the public hooks alone.
+"""
+
+from hookline.hooks._audit import audit
+from hookline.hooks._cache import CacheStore, MemoryCache, cache, request_key
+from hookline.hooks._limits import limits
+from hookline.hooks._logging import log
+from hookline.hooks._policy import allow_tools, approve, deny_commands
+from hookline.hooks._rate import rate_limit
+from hookline.hooks._redact import redact
+from hookline.hooks._retry import fallback, retry
+from hookline.hooks._window import rough_tokens, truncate, window
+
+__all__ = [
+    "CacheStore",
+    "MemoryCache",
+    "allow_tools",
+    "approve",
+    "audit",
+    "cache",
+    "deny_commands",
+    "fallback",
+    "limits",
+    "log",
+    "rate_limit",
+    "redact",
+    "request_key",
+    "retry",
+    "rough_tokens",
+    "truncate",
+    "window",
+]

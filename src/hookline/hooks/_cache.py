@@ -1,0 +1,138 @@
+"""`cache`: the same request is answered without asking the model again.
+
+A hit is streamed like any answer, one delta a part, and costs no usage. What decides is all that
+the model is given; ids of messages and calls are not, so that a chat with tools can be played again
+from the cache.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from time import monotonic
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from hookline import AssistantMessage, HookDef, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline.hooks._common import INFRASTRUCTURE
+from hookline.points import AroundRequest
+
+
+class CacheStore(Protocol):
+    """Where answers are kept: `MemoryCache`, or anything with these two."""
+
+    async def get(self, key: str, /) -> bytes | None:
+        """The bytes of that key, None where there are none."""
+        ...
+
+    async def set(self, key: str, value: bytes, /) -> None:
+        """Keep the bytes, for as long as the store sees fit."""
+        ...
+
+
+class MemoryCache:
+    """The answers used last, at most `size` of them and none older than `ttl` seconds."""
+
+    def __init__(
+        self,
+        size: int = 1024,
+        *,
+        ttl: float | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._size = size
+        self._ttl = ttl
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+
+    async def get(self, key: str, /) -> bytes | None:
+        since, value = self._kept.get(key, (0.0, None))
+        if value is None:
+            return None
+        if self._ttl is not None and self._clock() - since >= self._ttl:
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return value
+
+    async def set(self, key: str, value: bytes, /) -> None:
+        self._kept[key] = (self._clock(), value)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def request_key(request: ModelRequest) -> str:
+    """The digest of all that the model is given."""
+    model: Any = request.model
+    name = getattr(model, "name", None)
+    ids: dict[str, int] = {}
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            for call in message.calls:
+                ids.setdefault(call.id, len(ids))
+    given = (
+        type(model).__qualname__,
+        [getattr(model, "provider", None), name] if name else id(model),
+        request.system,
+        request.settings,
+        [(tool.name, tool.description, tool.parameters) for tool in request.tools],
+        [_bare(msgspec.to_builtins(message), ids) for message in request.messages],
+    )
+    return sha256(msgspec.json.encode(given)).hexdigest()
+
+
+def _bare(message: dict[str, Any], ids: dict[str, int]) -> list[Any]:
+    """A message as the model reads it, its calls numbered."""
+    if message["role"] == "tool":
+        call = ids.get(message["call_id"], message["call_id"])
+        return ["tool", call, message["name"], message["text"], message["media"]]
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    return [
+        message["role"],
+        [{**part, "id": ids[part["id"]]} if part["part"] == "call" else part for part in parts],
+    ]
+
+
+def cache(
+    store: CacheStore | None = None,
+    *,
+    key: Callable[[ModelRequest], str | None] = request_key,
+    priority: int = INFRASTRUCTURE + 20,
+    inherit: bool = False,
+) -> HookDef:
+    """Answer a request that was answered before; whole answers are kept, not those cut off.
+
+    `key`: None for a request that is not to be cached. A store that fails is logged, and the model
+    is asked.
+    """
+    kept: CacheStore = store if store is not None else MemoryCache()
+
+    async def answer(
+        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        name = key(ctx.request)
+        if name is None:
+            return await proceed()
+        found = await kept.get(name)
+        if found is not None:
+            response = msgspec.json.decode(found, type=ModelResponse)
+            return response.replace(usage=None, response_id=None)
+        response = await proceed()
+        if response.finish_reason in ("stop", "tool_calls"):
+            await kept.set(name, response.to_json())
+        return response
+
+    return define_hook(
+        "aroundRequest",
+        answer,
+        name="cache",
+        priority=priority,
+        on_error="log",
+        inherit=inherit,
+    )

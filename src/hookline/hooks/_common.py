@@ -1,0 +1,46 @@
+"""What ready-made hooks share: where they stand in the order, and what they know of each chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from hookline import HookDef, Run, define_hook
+from hookline.points import OnChatEnd
+
+T = TypeVar("T")
+Hooks: TypeAlias = tuple[HookDef, ...]
+
+GUARD: Final = 200  # refuses before anybody else has a say
+INFRASTRUCTURE: Final = 100
+LAST: Final = -10_000  # sees what all others have made of it; of wrappers, the innermost
+
+
+class PerChat(Generic[T]):
+    """One value for each chat that runs; `forget` is the hook that lets go of it."""
+
+    def __init__(self, make: Callable[[Run[Any]], T]) -> None:
+        self._make = make
+        self._values: dict[str, T] = {}
+
+    def of(self, run: Run[Any]) -> T:
+        """This chat's value, made when it is first asked for."""
+        value = self._values.get(run.chat_id)
+        if value is None:
+            value = self._values[run.chat_id] = self._make(run)
+        return value
+
+    def find(self, chat_id: str | None) -> T | None:
+        """The value of that chat, if it runs and has one."""
+        return self._values.get(chat_id) if chat_id is not None else None
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def forget(self, *, inherit: bool) -> HookDef:
+        """The hook that forgets a chat's value when it ends."""
+
+        def end(ctx: OnChatEnd[Any]) -> None:
+            self._values.pop(ctx.run.chat_id, None)
+
+        return define_hook("onChatEnd", end, name="forget", priority=LAST, inherit=inherit)

@@ -1,0 +1,124 @@
+"""`limits`: a chat ends gracefully once it has used up its steps, tokens, seconds or money.
+
+It is looked at before each model call: what is reached then ends the chat. What a sub-agent spends
+is spent of its parent's budget too, so that it may use at most what its parent has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from time import monotonic
+from typing import Any
+
+from hookline import Run, Stop, Usage, define_hook
+from hookline.errors import UsageError
+from hookline.hooks._common import GUARD, Hooks, PerChat
+from hookline.points import OnChatEnd, OnChatStart, OnStep, PreRequest
+
+Amounts = tuple[float | None, float | None, float | None, float | None]
+WORDS = (
+    ("steps_limit", "step limit reached: {:g}/{:g}"),
+    ("tokens_limit", "token limit reached: {:.0f}/{:.0f}"),
+    ("time_limit", "time limit reached: {:.0f}/{:g} s"),
+    ("cost_limit", "cost limit reached: {:.4g}/{:g}"),
+)
+
+
+class _Meter:
+    """What a chat and its sub-agents have used."""
+
+    def __init__(self, run: Run[Any], start: float, parent: _Meter | None) -> None:
+        self.run = run
+        self.start = start
+        self.parent = parent
+        self.steps_below = 0
+        self.tokens = self.cost = 0.0
+        self._seen = (0.0, 0.0)
+
+    def line(self) -> Iterator[_Meter]:
+        """This chat and those above it."""
+        meter: _Meter | None = self
+        while meter is not None:
+            yield meter
+            meter = meter.parent
+
+    def spend(self, price: Callable[[Usage], float] | None) -> None:
+        """Count what this chat has used since it was last looked at, here and above."""
+        usage = self.run.usage
+        now = (float(usage.total_tokens), price(usage) if price is not None else 0.0)
+        tokens, cost = now[0] - self._seen[0], now[1] - self._seen[1]
+        self._seen = now
+        for meter in self.line():
+            meter.tokens += tokens
+            meter.cost += cost
+
+
+def limits(
+    steps: int | None = 20,
+    tokens: int | None = 32_768,
+    seconds: float | None = 300.0,
+    cost: float | None = None,
+    finish_reasons: Collection[str] = (),
+    *,
+    count: Callable[[Run[Any]], int] | None = None,
+    price: Callable[[Usage], float] | None = None,
+    say: bool = True,
+    clock: Callable[[], float] = monotonic,
+    inherit: bool = True,
+) -> Hooks:
+    """End a chat gracefully at a limit; None switches one off, and N steps are N model calls.
+
+    `finish_reasons`: end after an answer that finished so. `count`: counts the steps instead.
+    `cost` is what `price(usage)` comes to. `say`: the reason is also said to the user, such as
+    "step limit reached: 10/10". Raises UsageError for limits that cannot hold.
+    """
+    wanted: Amounts = (steps, tokens, seconds, cost)
+    if any(limit is not None and limit < 0 for limit in wanted):
+        raise UsageError(f"a limit cannot be below 0: {wanted}")
+    if cost is not None and price is None:
+        raise UsageError("cost= needs price=, a function of the usage that gives its cost")
+
+    def meter(run: Run[Any]) -> _Meter:
+        return _Meter(run, clock(), meters.find(run.parent_chat_id))
+
+    meters = PerChat(meter)
+
+    def reached(meter: _Meter, own: bool) -> Stop | None:
+        run = meter.run
+        made = count(run) if count is not None else run.iteration + (not own)
+        used = (made + meter.steps_below, meter.tokens, clock() - meter.start, meter.cost)
+        for (reason, text), amount, limit in zip(WORDS, used, wanted, strict=True):
+            if limit is not None and amount >= limit:
+                return Stop(reason, text.format(amount, limit) if say else None)
+        return None
+
+    def begin(ctx: OnChatStart[Any]) -> None:
+        meters.of(ctx.run)
+
+    def check(ctx: PreRequest[Any]) -> Stop | None:
+        own = meters.of(ctx.run)
+        for each in own.line():
+            each.spend(price)
+        for each in own.line():
+            stop = reached(each, each is own)
+            if stop is not None:
+                return stop
+        for each in own.line():
+            each.steps_below += each is not own
+        return None
+
+    def end(ctx: OnChatEnd[Any]) -> None:
+        meters.of(ctx.run).spend(price)
+
+    def finished(ctx: OnStep[Any]) -> Stop | None:
+        return Stop("finish_reason") if ctx.response.finish_reason in finish_reasons else None
+
+    hooks: Hooks = (
+        define_hook("onChatStart", begin, name="limits", priority=GUARD, inherit=inherit),
+        define_hook("preRequest", check, name="limits", priority=GUARD, inherit=inherit),
+        define_hook("onChatEnd", end, name="limits", inherit=inherit),
+        meters.forget(inherit=inherit),
+    )
+    if finish_reasons:
+        hooks += (define_hook("onStep", finished, name="limits", priority=-GUARD, inherit=inherit),)
+    return hooks

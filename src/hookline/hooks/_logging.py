@@ -1,0 +1,88 @@
+"""`log`: what a chat does, in the log: names, numbers and times, and content only if asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from hookline import HookDef, Proceed, ToolCall, ToolError, ToolResult, define_hook
+from hookline.hooks._common import INFRASTRUCTURE, Hooks
+from hookline.points import (
+    AroundToolCall,
+    OnChatEnd,
+    OnChatStart,
+    OnMessage,
+    OnStatus,
+    OnStep,
+)
+
+
+def log(
+    logger: logging.Logger | str = "hookline.chats",
+    *,
+    level: int = logging.INFO,
+    content: bool = False,
+    length: int = 100,
+    inherit: bool = True,
+) -> Hooks:
+    """Log chats, steps, tool calls and statuses, at this level; a chat that fails, as a warning.
+
+    `content`: also the texts of messages, arguments and results, each cut at `length`.
+    """
+    out = logging.getLogger(logger) if isinstance(logger, str) else logger
+
+    def tell(ctx: Any, text: str, *values: object, at: int = level) -> None:
+        out.log(at, f"[%s] {text}", ctx.run.agent, *values)
+
+    def cut(value: object) -> str:
+        text = str(value)
+        return text if len(text) <= length else f"{text[:length]}…"
+
+    def start(ctx: OnChatStart[Any]) -> None:
+        tell(ctx, "chat %s started", ctx.run.chat_id)
+
+    def message(ctx: OnMessage[Any]) -> None:
+        tell(ctx, "%s: %s", ctx.message.role, cut(ctx.message.text))
+
+    def step(ctx: OnStep[Any]) -> None:
+        calls = len(ctx.results)
+        tell(ctx, "step %d: %s, %d calls", ctx.iteration, ctx.response.finish_reason, calls)
+
+    async def tool_call(
+        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolError]
+    ) -> ToolResult | ToolError:
+        shown = cut(ctx.call.arguments) if content else ctx.call.id
+        tell(ctx, "tool %s(%s) started", ctx.call.name, shown)
+        begun = perf_counter()
+        result = await proceed()
+        outcome = result.type if isinstance(result, ToolError) else "ok"
+        spent = perf_counter() - begun
+        tell(ctx, "tool %s(%s): %s in %.3f s", ctx.call.name, shown, outcome, spent)
+        return result
+
+    def status(ctx: OnStatus[Any]) -> None:
+        tell(ctx, "status %s", ctx.type)
+
+    def end(ctx: OnChatEnd[Any]) -> None:
+        error = "" if ctx.error is None else f" ({type(ctx.error).__name__})"
+        at = level if ctx.outcome == "done" else max(level, logging.WARNING)
+        text = "chat %s: %s%s, %d tokens in %.3f s"
+        chat, tokens = ctx.run.chat_id, ctx.usage.total_tokens
+        tell(ctx, text, chat, ctx.outcome, error, tokens, ctx.duration, at=at)
+
+    add: Callable[..., HookDef] = define_hook
+    points: list[tuple[str, Callable[..., Any]]] = [
+        ("onChatStart", start),
+        ("onStep", step),
+        ("aroundToolCall", tool_call),
+        ("onStatus", status),
+        ("onChatEnd", end),
+    ]
+    if content:
+        points.insert(1, ("onMessage", message))
+    return tuple(
+        add(point, fn, name="log", priority=INFRASTRUCTURE, on_error="log", inherit=inherit)
+        for point, fn in points
+    )

@@ -1,0 +1,104 @@
+"""`rate_limit`: so many calls in so much time, by tool, by conversation, or by a key of one's own.
+
+The count is taken before the call, in one go with the look at it: however many chats run at the
+same time, in threads too, no window of that length ever sees more. A refused call does not count.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from math import ceil, inf
+from time import monotonic
+from typing import Any, Literal
+
+from hookline import HookDef, ToolError, define_hook
+from hookline.errors import UsageError
+from hookline.hooks._common import GUARD
+from hookline.points import PreToolCall
+
+By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
+
+
+class _Windows:
+    """When the calls of each key were made, as far back as it matters."""
+
+    def __init__(self, calls: int, per: float, clock: Callable[[], float]) -> None:
+        self._calls = calls
+        self._per = per
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._made: dict[Hashable, deque[float]] = {}
+        self._sweep_at = 1024
+
+    def take(self, key: Hashable) -> float | None:
+        """Count one more call: None, or the seconds until it could be made."""
+        with self._lock:
+            now = self._clock()
+            made = self._made.get(key)
+            if made is None:
+                self._sweep(now)
+                made = self._made[key] = deque()
+            while made and now - made[0] >= self._per:
+                made.popleft()
+            if len(made) >= self._calls:
+                return self._per - (now - made[0]) if made else inf
+            made.append(now)
+            return None
+
+    def _sweep(self, now: float) -> None:
+        """Forget keys that have nothing left to remember."""
+        if len(self._made) < self._sweep_at:
+            return
+        self._made = {
+            key: made for key, made in self._made.items() if made and now - made[-1] < self._per
+        }
+        self._sweep_at = max(1024, 2 * len(self._made))
+
+
+def rate_limit(
+    calls: int,
+    per: float | None = None,
+    *,
+    by: By = "tool",
+    tools: Iterable[str] | None = None,
+    clock: Callable[[], float] = monotonic,
+    inherit: bool = True,
+) -> HookDef:
+    """At most so many tool calls in any `per` seconds (None: ever), for each key.
+
+    `by`: "tool" counts each tool, "conversation" each conversation (a chat that keeps nothing is
+    one), "chat" each chat; or a function that gives the key, such as the caller's id. `tools`: only
+    these. What goes beyond is a tool error that says when to try again.
+    """
+    if calls < 0 or (per is not None and not per > 0):
+        raise UsageError(f"rate_limit({calls!r}, per={per!r}): at least 0 calls, above 0 seconds")
+    windows = _Windows(calls, inf if per is None else per, clock)
+
+    def key_of(ctx: PreToolCall[Any]) -> Hashable:
+        if callable(by):
+            return by(ctx)
+        if by == "tool":
+            return ctx.call.name
+        return ctx.run.chat_id if by == "chat" else ctx.run.conversation_id or ctx.run.chat_id
+
+    def check(ctx: PreToolCall[Any]) -> ToolError | None:
+        wait = windows.take(key_of(ctx))
+        if wait is None:
+            return None
+        rule = f"{calls} calls" if per is None else f"{calls} calls in {per:g} s"
+        again = "" if wait == inf else f"; try again in {ceil(wait)} s"
+        return ToolError(f"rate limit reached: {rule}{again}", type="RateLimited")
+
+    if not callable(by) and by not in ("tool", "conversation", "chat"):
+        raise UsageError(f"by={by!r} must be 'tool', 'conversation', 'chat' or a function")
+    return define_hook(
+        "preToolCall",
+        check,
+        name="rate_limit",
+        priority=GUARD - 10,  # after what refuses the call anyway
+        on_error="deny",
+        tools=tools,
+        inherit=inherit,
+    )

@@ -1,0 +1,109 @@
+"""`retry` and `fallback`: the model is asked again, or another one.
+
+They stand around the model call alone, so no tool is ever run again for them. What was already
+shown of an answer that broke off is taken back by a `ResponseReset` before the next one begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hookline import HookDef, Model, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline.errors import ModelError, UsageError
+from hookline.hooks._common import INFRASTRUCTURE
+from hookline.points import AroundRequest
+
+On = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+
+
+def _retryable(exc: Exception) -> bool:
+    return isinstance(exc, ModelError) and exc.retryable
+
+
+def _says(on: On) -> Callable[[Exception], bool]:
+    if isinstance(on, (type, tuple)):
+        return lambda exc: isinstance(exc, on)
+    return on
+
+
+def retry(
+    attempts: int = 3,
+    *,
+    base: float = 0.5,
+    longest: float = 30.0,
+    patience: float = 60.0,
+    on: On = _retryable,
+    priority: int = INFRASTRUCTURE,
+    inherit: bool = False,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    draw: Callable[[], float] = random.random,
+) -> HookDef:
+    """Ask the model again where that may help: at most so many attempts in all.
+
+    Before the n-th further attempt it waits a random part of `base * 2 ** n` seconds, at most
+    `longest`, and never less than the service asked for (`retry_after`); where that is more than
+    `patience`, the error stands. `on`: error types, or a function of the error; by default a
+    `ModelError` that says it is `retryable`. Each wait is a status `retrying`.
+    """
+    if attempts < 1:
+        raise UsageError(f"attempts={attempts!r} must be at least 1")
+    helps = _says(on)
+
+    async def again(
+        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        for attempt in range(1, attempts):
+            try:
+                return await proceed()
+            except Exception as exc:
+                asked = getattr(exc, "retry_after", None) or 0.0
+                if not helps(exc) or asked > patience:
+                    raise
+                wait = max(asked, draw() * min(longest, base * 2 ** (attempt - 1)))
+                error = type(exc).__name__
+            data = {"attempt": attempt + 1, "of": attempts, "wait": round(wait, 3)}
+            await ctx.run.status("retrying", {**data, "error": error})
+            await sleep(wait)
+        return await proceed()
+
+    return define_hook("aroundRequest", again, name="retry", priority=priority, inherit=inherit)
+
+
+def fallback(
+    *models: Model,
+    on: On = ModelError,
+    priority: int = INFRASTRUCTURE + 10,
+    inherit: bool = False,
+) -> HookDef:
+    """Ask the next of these models when one fails; the last one's error stands.
+
+    `on`: error types, or a function of the error; by default every `ModelError`. It stands outside
+    of `retry`, which then tries each model in turn. A change is a status `falling-back`.
+    """
+    if not models:
+        raise UsageError("fallback() needs a model to fall back on")
+    helps = _says(on)
+
+    async def others(
+        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        request: ModelRequest = ctx.request
+        for model in models:
+            try:
+                return await proceed(request)
+            except Exception as exc:
+                if not helps(exc):
+                    raise
+                data = {"error": type(exc).__name__, "to": _name(model)}
+            await ctx.run.status("falling-back", data)
+            request = ctx.request.replace(model=model)
+        return await proceed(request)
+
+    return define_hook("aroundRequest", others, name="fallback", priority=priority, inherit=inherit)
+
+
+def _name(model: Model) -> str:
+    return str(getattr(model, "name", None) or type(model).__name__)

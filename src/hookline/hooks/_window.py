@@ -1,0 +1,115 @@
+"""`window` and `truncate`: what the model is sent is kept short.
+
+A window is of requests alone; what is stored stays whole. It never parts a call from its result: it
+counts in groups, a user's message or an answer with the results of its calls. `truncate` cuts
+single results as they come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from hookline import (
+    HookDef,
+    Message,
+    ModelRequest,
+    ToolError,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    define_hook,
+)
+from hookline.errors import UsageError
+from hookline.hooks._common import Hooks
+from hookline.points import OnToolCallError, OnToolCallResult, PreRequest
+
+Count = Callable[[Message], int]
+
+
+def rough_tokens(message: Message) -> int:
+    """About how many tokens a message is: a quarter of its JSON's bytes."""
+    return len(message.to_json()) // 4 + 1
+
+
+def window(
+    messages: int | None = None,
+    *,
+    tokens: int | None = None,
+    count: Count = rough_tokens,
+    inherit: bool = False,
+) -> HookDef:
+    """Send the model the last messages only: at most so many, of at most so many tokens.
+
+    They begin with a user's message: where they would not, the one that they answer is put first.
+    The last group is sent whatever its size. `count` says how many tokens a message is.
+    """
+    if messages is None and tokens is None:
+        raise UsageError("window() needs messages= or tokens=")
+
+    def check(ctx: PreRequest[Any]) -> ModelRequest | None:
+        kept = _last(ctx.request.messages, messages, tokens, count)
+        return None if kept is None else ctx.request.replace(messages=kept)
+
+    return define_hook("preRequest", check, name="window", inherit=inherit)
+
+
+def _last(
+    messages: Sequence[Message], most: int | None, tokens: int | None, count: Count
+) -> tuple[Message, ...] | None:
+    """The last messages in whole groups, as many as there is room for; None for all of them."""
+    end = begin = asked = len(messages)  # `asked`: the user's message that the group answers
+    cost = 0
+    pinned: Sequence[Message] = ()
+    while end:
+        start = end - 1
+        while start and isinstance(messages[start], ToolMessage):
+            start -= 1
+        while asked > start or (asked >= 0 and not isinstance(messages[asked], UserMessage)):
+            asked -= 1
+        pin = messages[asked : asked + 1] if 0 <= asked < start else ()
+        room = most is None or len(messages) - start + len(pin) <= most
+        if tokens is not None:
+            cost += sum(map(count, messages[start:end]))
+            room = room and cost + sum(map(count, pin)) <= tokens
+        if not room and begin < len(messages):
+            break
+        begin, pinned, end = start, pin, start
+    return (*pinned, *messages[begin:]) if begin > len(pinned) else None
+
+
+def truncate(
+    limit: int = 10_000, *, tail: int = 0, tools: Iterable[str] | None = None, inherit: bool = True
+) -> Hooks:
+    """Cut what a tool call came to at so many characters, the last `tail` of them from its end.
+
+    A value that is no text is cut as JSON. `tools`: only these.
+    """
+    if not 0 <= tail <= limit:
+        raise UsageError(f"truncate({limit!r}, tail={tail!r}): 0 <= tail <= limit")
+    only = None if tools is None else tuple(tools)
+
+    def cut(text: str) -> str:
+        left = len(text) - limit
+        if left <= 0:
+            return text
+        end = text[len(text) - tail :]
+        return f"{text[: limit - tail]}\n[{left} characters left out]\n{end}".rstrip("\n")
+
+    def result(ctx: OnToolCallResult[Any]) -> ToolResult | None:
+        value = ctx.result.value
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if len(text) <= limit:
+            return None
+        return ctx.result.replace(value=cut(text), truncated=True)
+
+    def error(ctx: OnToolCallError[Any]) -> ToolError:
+        return ctx.error.replace(message=cut(ctx.error.message))
+
+    name = "truncate"
+    return (
+        define_hook("onToolCallResult", result, name=name, tools=only, inherit=inherit),
+        define_hook("onToolCallError", error, name=name, tools=only, inherit=inherit),
+    )
