@@ -4,6 +4,7 @@
     ├── UsageError               the caller: wrong arguments, wrong moment
     │   ├── UnknownHookError         no hook point of that name
     │   ├── HookOptionError          add_hook() options that do not fit the point
+    │   ├── DiscoveryError           a folder of hooks that is not safe, required hooks that fail
     │   ├── ToolDefinitionError      a tool whose name, signature or schema cannot work
     │   ├── ScopeError               a scope or tool name that is taken, a scope that is gone
     │   ├── HistoryError             a history that no provider would accept
@@ -81,6 +82,10 @@ class HookOptionError(UsageError):
         self.point = point
         self.hook = hook
         super().__init__(f"hook {hook!r} cannot be added at {point}: {problem}")
+
+
+class DiscoveryError(UsageError):
+    """Hooks cannot be looked for there, or some that are required cannot be loaded."""
 
 
 class ToolDefinitionError(UsageError):

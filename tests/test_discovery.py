@@ -1,0 +1,302 @@
+"""`hookline.discovery`: hooks out of a folder that is named, and out of entry points."""
+
+import importlib
+import os
+import sys
+import textwrap
+
+import pytest
+
+from hookline import Agent
+from hookline.discovery import from_entry_points, from_folder
+from hookline.errors import DiscoveryError
+from hookline.testing import ScriptedModel
+
+GOOD = """
+    from hookline import define_hook
+    ran = []
+
+    @define_hook("onChatStart", id="{id}")
+    def greet(ctx):
+        ran.append(ctx.message.text)
+"""
+BROKEN = "import nothing_of_that_name\n"
+posix = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "hooks"
+    place.mkdir(mode=0o755)
+    return place
+
+
+def write(folder, name, text, **values):
+    path = folder / name
+    path.write_text(textwrap.dedent(text).format(**values) if values else textwrap.dedent(text))
+    path.chmod(0o644)
+    return path
+
+
+def ids(found):
+    return [hook.id for hook in found.hooks]
+
+
+# ── a folder ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_valid_files_load_a_broken_one_is_reported_by_name_and_the_others_work(folder):
+    write(folder, "a.py", GOOD, id="a")
+    write(folder, "b.py", BROKEN)
+    write(folder, "c.py", GOOD, id="c")
+    found = from_folder(folder)
+    assert ids(found) == ["a", "c"]
+    (problem,) = found.problems
+    assert problem.where == f"file {folder / 'b.py'}"
+    assert "ModuleNotFoundError" in problem.why
+    agent = Agent(ScriptedModel("ok"), hooks=found.hooks)
+    await agent.chat("hello")
+    assert found.hooks[0].fn.__globals__["ran"] == ["hello"]
+    assert [info.origin for info in agent.hooks()] == [
+        f"file {folder / 'a.py'}",
+        f"file {folder / 'c.py'}",
+    ]
+
+
+async def test_hooks_of_files_are_declared_so_a_chat_may_replace_them(folder):
+    write(folder, "a.py", GOOD, id="a")
+    found = from_folder(folder)
+    agent = Agent(ScriptedModel("ok", "ok"), hooks=found.hooks)
+    await agent.chat("one", hooks=[])
+    await agent.chat("two", hooks=["a"])
+    assert found.hooks[0].fn.__globals__["ran"] == ["two"]
+
+
+@pytest.mark.parametrize("text", [BROKEN, "def (", "raise SystemExit(1)", "x = 1\n", "\x00"])
+def test_every_way_to_fail_is_a_problem(folder, text):
+    write(folder, "a.py", text)
+    found = from_folder(folder)
+    assert found.hooks == ()
+    assert len(found.problems) == 1
+
+
+def test_a_file_that_fails_leaves_no_module(folder):
+    before = set(sys.modules)
+    write(folder, "a.py", BROKEN)
+    from_folder(folder)
+    assert not {name for name in sys.modules if name.startswith("hookline_hooks")} - before
+
+
+@pytest.mark.parametrize("name", ["_private.py", "__init__.py", ".hidden.py", "notes.txt", "a.pyc"])
+def test_other_files_are_left_alone(folder, name):
+    write(folder, name, BROKEN)
+    assert from_folder(folder) == ((), ())
+
+
+def test_definitions_in_lists_and_imported_ones_are_taken_once(folder):
+    text = """
+        from hookline.hooks import limits
+        from hookline import HookDef
+        guards = [limits(steps=3), [HookDef("onStep", lambda ctx: None, id="x")]]
+        x = guards[1][0]
+    """
+    write(folder, "a.py", text)
+    found = from_folder(folder)
+    assert ids(found).count("x") == 1
+    assert "preRequest" in [hook.point for hook in found.hooks]
+
+
+def test_files_load_in_the_order_of_their_names(folder):
+    for name in ("c", "a", "b"):
+        write(folder, f"{name}.py", GOOD, id=name)
+    assert ids(from_folder(folder)) == ["a", "b", "c"]
+
+
+def test_an_id_that_is_taken_is_a_problem_of_the_later_file(folder):
+    write(folder, "a.py", GOOD, id="same")
+    write(folder, "b.py", GOOD, id="same")
+    found = from_folder(folder)
+    assert ids(found) == ["same"]
+    (problem,) = found.problems
+    assert problem.where.endswith("b.py")
+    assert "'same' is taken" in problem.why
+    assert "a.py" in problem.why
+
+
+# ── guards ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_required_file_that_fails_stops_the_agent_from_being_made(folder):
+    write(folder, "a.py", GOOD, id="a")
+    write(folder, "guards.py", BROKEN)
+    with pytest.raises(DiscoveryError, match=r"guards\.py.*ModuleNotFoundError") as caught:
+        Agent(ScriptedModel(), hooks=from_folder(folder, required=["guards.py"]).hooks)
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+
+
+@pytest.mark.parametrize("text", ["def (", BROKEN, "x = 1\n"])
+def test_a_file_may_say_itself_that_it_is_required(folder, text):
+    write(folder, "guards.py", "# hookline: required\n" + text)
+    with pytest.raises(DiscoveryError, match=r"guards\.py"):
+        from_folder(folder)
+
+
+def test_a_required_file_that_is_gone_is_missed(folder):
+    with pytest.raises(DiscoveryError, match=r"not there: .*guards\.py"):
+        from_folder(folder, required=["guards.py"])
+
+
+@posix
+def test_a_required_file_that_others_may_write_is_not_passed_over(folder):
+    write(folder, "guards.py", "# hookline: required\n" + textwrap.dedent(GOOD), id="g")
+    (folder / "guards.py").chmod(0o646)
+    with pytest.raises(DiscoveryError, match="everybody"):
+        from_folder(folder)
+
+
+# ── which folder ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_folder_must_be_named(folder, monkeypatch):
+    write(folder, "a.py", GOOD, id="a")
+    monkeypatch.chdir(folder)
+    with pytest.raises(TypeError):
+        from_folder()
+    for relative in (".", "", "hooks", "../hooks"):
+        with pytest.raises(DiscoveryError, match="whole path"):
+            from_folder(relative)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(DiscoveryError, match="no folder"):
+        from_folder(tmp_path / "nowhere")
+
+
+@posix
+def test_a_folder_that_everybody_may_write_is_refused(folder):
+    folder.chmod(0o777)
+    with pytest.raises(DiscoveryError, match="everybody"):
+        from_folder(folder)
+
+
+@posix
+def test_every_folder_up_to_the_root_is_looked_at(folder):
+    root = folder.parent
+    assert from_folder(folder, root=root) == ((), ())
+    root.chmod(0o777)
+    assert from_folder(folder) == ((), ())
+    with pytest.raises(DiscoveryError, match="everybody"):
+        from_folder(folder, root=root)
+
+
+@posix
+def test_a_file_that_everybody_may_write_is_not_run(folder):
+    write(folder, "a.py", GOOD, id="a")
+    (folder / "a.py").chmod(0o666)
+    found = from_folder(folder)
+    assert found.hooks == ()
+    assert "everybody" in found.problems[0].why
+
+
+@posix
+def test_a_folder_must_lie_in_its_root_with_links_resolved(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    write(outside, "a.py", GOOD, id="a")
+    (root / "hooks").symlink_to(outside)
+    with pytest.raises(DiscoveryError, match="not inside"):
+        from_folder(root / "hooks", root=root)
+    with pytest.raises(DiscoveryError, match="not inside"):
+        from_folder(root / ".." / "outside", root=root)
+
+
+@posix
+def test_a_link_out_of_the_folder_is_not_followed_one_inside_is(folder, tmp_path):
+    outside = write(tmp_path, "evil.py", GOOD, id="evil")
+    write(folder, "a.py", GOOD, id="a")
+    (folder / "b.py").symlink_to(outside)
+    (folder / "c.py").symlink_to(folder / "c.py")
+    (folder / "d.py").symlink_to(tmp_path / "nowhere.py")
+    found = from_folder(folder)
+    assert ids(found) == ["a"]
+    assert [problem.where[-4:] for problem in found.problems] == ["b.py", "c.py", "d.py"]
+    (folder / "e.py").symlink_to(folder / "a.py")
+    assert "is taken" in from_folder(folder).problems[-1].why
+
+
+@posix
+def test_a_pipe_is_no_file_of_hooks(folder):
+    os.mkfifo(folder / "a.py", 0o600)
+    found = from_folder(folder)
+    assert "regular" in found.problems[0].why
+
+
+@posix
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_is_not_run(folder):
+    os.chown(write(folder, "a.py", GOOD, id="a"), 12345, -1)
+    assert "another user" in from_folder(folder).problems[0].why
+
+
+# ── entry points ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A package with entry points, as an installer leaves it."""
+
+    def install(**points):
+        info = tmp_path / "fake-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n")
+        lines = "\n".join(f"{name} = {value}" for name, value in points.items())
+        (info / "entry_points.txt").write_text(f"[hookline.hooks]\n{lines}\n")
+        module = tmp_path / "fake_hooks.py"
+        module.write_text(
+            "from hookline import HookDef\n"
+            "alone = HookDef('onChatStart', print, id='alone')\n"
+            "several = (alone, [HookDef('onStep', print, id='inner')])\n"
+            "def made(): return [HookDef('onStep', print, id='made')]\n"
+            "nothing = 3\n"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "fake_hooks", raising=False)
+        importlib.invalidate_caches()
+
+    return install
+
+
+def test_hooks_of_installed_packages(installed):
+    installed(
+        a="fake_hooks:several",
+        b="fake_hooks:made",
+        c="fake_hooks:missing",
+        d="no_such_module:x",
+        e="fake_hooks:nothing",
+    )
+    found = from_entry_points()
+    assert ids(found) == ["alone", "inner", "made"]
+    assert [problem.where for problem in found.problems] == [
+        "entry point c",
+        "entry point d",
+        "entry point e",
+    ]
+    assert {hook.origin for hook in found.hooks} == {"entry point a", "entry point b"}
+
+
+def test_only_those_that_are_named(installed):
+    installed(a="fake_hooks:alone", b="fake_hooks:made")
+    assert ids(from_entry_points(["b"])) == ["made"]
+
+
+def test_a_required_entry_point_that_fails_or_is_not_there(installed):
+    installed(a="no_such_module:x")
+    with pytest.raises(DiscoveryError, match=r"entry point a.*ModuleNotFoundError"):
+        from_entry_points(required=["a"])
+    with pytest.raises(DiscoveryError, match="not installed: 'b'"):
+        from_entry_points(required=["b"])
+
+
+def test_without_any_there_is_nothing():
+    assert from_entry_points(group="hookline.no.such.group") == ((), ())
