@@ -76,39 +76,63 @@ def redact(
     return (*hooks, clean.streams.forget(inherit=inherit))
 
 
+class _Live:
+    """What streams in a chat."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.text = Pieces(redactor)
+        # A provider's signatures of reasoning that was changed: they hold no more.
+        self.unsigned: list[dict[str, Any]] = []
+
+
 class _Clean:
     """The hooks, which share a redactor."""
 
     def __init__(self, redactor: Redactor, arguments: bool) -> None:
         self._redactor = redactor
         self._arguments = arguments
-        self.streams = PerChat(lambda run: Pieces(redactor))
+        self.streams = PerChat(lambda run: _Live(redactor))
 
     # ── the answer ──────────────────────────────────────────────────────────────────────────
 
     async def request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
+        live = self.streams.of(ctx.run)
+        live.unsigned.clear()
         try:
             return await proceed()
-        finally:  # what an answer that broke off has left is nobody's
-            self.streams.of(ctx.run).feed("", last=True)
+        finally:
+            live.text = Pieces(self._redactor)  # what a broken answer has left is nobody's
 
     def delta(self, ctx: OnDelta[Any]) -> Delta | tuple[Delta, ...] | None:
         delta = ctx.delta
         if isinstance(delta, ToolCallChunk):
             return () if self._arguments else None
-        pieces = self.streams.of(ctx.run)
+        live = self.streams.of(ctx.run)
         if not isinstance(delta, PartEndChunk):
-            text = pieces.feed(delta.text)
+            text = live.text.feed(delta.text)
             return delta.replace(text=text) if text else ()
-        text = pieces.feed("", last=True)
+        text = live.text.feed("", last=True)
+        if live.text.changed and delta.meta:
+            live.unsigned.append(delta.meta)
+        live.text = Pieces(self._redactor)
         if not text:
             return None
         return (TextChunk(text) if delta.part == "text" else ReasoningChunk(text), delta)
 
     def response(self, ctx: OnResponse[Any]) -> ModelResponse | None:
-        return self._parts(ctx.response)
+        response = self._parts(ctx.response)
+        unsigned = self.streams.of(ctx.run).unsigned
+        if not unsigned:
+            return response
+        parts = (
+            part.replace(meta=None)
+            if isinstance(part, Reasoning) and part.meta in unsigned
+            else part
+            for part in response.parts
+        )
+        return response.replace(parts=tuple(parts))
 
     # ── calls ───────────────────────────────────────────────────────────────────────────────
 
@@ -166,5 +190,4 @@ class _Clean:
         text = self._redactor.text(part.text)
         if text == part.text:
             return part
-        # What a provider has signed holds for the text as it was.
         return Text(text) if isinstance(part, Text) else Reasoning(text)

@@ -73,6 +73,7 @@ class Pieces:
         self._raw = ""  # what is held back, and before it as much as a pattern may look back
         self._at = 0  # where the held back begins
         self._withheld = False
+        self.changed = False  # something was found in this text
 
     def feed(self, piece: str, *, last: bool = False) -> str:
         """What may be shown now."""
@@ -87,6 +88,7 @@ class Pieces:
             start, end = min(spans, key=lambda span: (span[0], -span[1]))
             out.append(raw[at:start])
             at = start
+            self.changed = True
             if end - start > self._longest:
                 self._withheld = True
             elif end > sure:
