@@ -1,7 +1,7 @@
 """`limits`: a chat ends gracefully once it has used up its steps, tokens, seconds or money.
 
-It is looked at before each model call: what is reached then ends the chat. What a sub-agent spends
-is spent of its parent's budget too, so that it may use at most what its parent has left.
+It is looked at before each model call, and after a step that asks for one more. What a sub-agent
+spends is spent of its parent's budget too, so that it may use at most what its parent has left.
 """
 
 from __future__ import annotations
@@ -83,29 +83,33 @@ def limits(
 
     meters = PerChat(meter)
 
-    def reached(meter: _Meter, own: bool) -> Stop | None:
-        run = meter.run
-        made = count(run) if count is not None else run.iteration + (not own)
-        used = (made + meter.steps_below, meter.tokens, clock() - meter.start, meter.cost)
-        for (reason, text), amount, limit in zip(WORDS, used, wanted, strict=True):
-            if limit is not None and amount >= limit:
-                return Stop(reason, text.format(amount, limit) if say else None)
+    def reached(own: _Meter, made: int) -> Stop | None:
+        for meter in own.line():
+            meter.spend(price)
+        for meter in own.line():
+            if count is not None:
+                made = count(meter.run)
+            elif meter is not own:
+                made = meter.run.iteration + 1
+            used = (made + meter.steps_below, meter.tokens, clock() - meter.start, meter.cost)
+            for (reason, text), amount, limit in zip(WORDS, used, wanted, strict=True):
+                if limit is not None and amount >= limit:
+                    return Stop(reason, text.format(amount, limit) if say else None)
         return None
 
     def begin(ctx: OnChatStart[Any]) -> None:
         meters.of(ctx.run)
 
-    def check(ctx: PreRequest[Any]) -> Stop | None:
+    def before(ctx: PreRequest[Any]) -> Stop | None:
         own = meters.of(ctx.run)
-        for each in own.line():
-            each.spend(price)
-        for each in own.line():
-            stop = reached(each, each is own)
-            if stop is not None:
-                return stop
-        for each in own.line():
-            each.steps_below += each is not own
-        return None
+        stop = reached(own, ctx.iteration)
+        if stop is None:
+            for meter in own.line():
+                meter.steps_below += meter is not own
+        return stop
+
+    def after(ctx: OnStep[Any]) -> Stop | None:
+        return reached(meters.of(ctx.run), ctx.iteration + 1) if ctx.response.calls else None
 
     def end(ctx: OnChatEnd[Any]) -> None:
         meters.of(ctx.run).spend(price)
@@ -115,7 +119,8 @@ def limits(
 
     hooks: Hooks = (
         define_hook("onChatStart", begin, name="limits", priority=GUARD, inherit=inherit),
-        define_hook("preRequest", check, name="limits", priority=GUARD, inherit=inherit),
+        define_hook("preRequest", before, name="limits", priority=GUARD, inherit=inherit),
+        define_hook("onStep", after, name="limits", priority=GUARD, inherit=inherit),
         define_hook("onChatEnd", end, name="limits", inherit=inherit),
         meters.forget(inherit=inherit),
     )

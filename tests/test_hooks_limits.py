@@ -1,0 +1,288 @@
+"""`limits`: a chat ends gracefully at its limit, a sub-agent within what its parent has left."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hookline import Agent, Conversation, Usage, check_history, tool
+from hookline.errors import UsageError
+from hookline.hooks import limits
+from hookline.testing import ScriptedModel, Turn, call, record
+
+USED = Usage(input_tokens=60, output_tokens=40)
+
+
+@tool
+async def look() -> str:
+    return "seen"
+
+
+def looking(n=30, **turn):
+    """A model that asks for a tool again and again."""
+    return ScriptedModel(*[Turn(call("look"), usage=USED, **turn)] * n, "done")
+
+
+def agent_of(*args, model=None, **options):
+    return Agent(model or looking(), tools=[look], hooks=[limits(*args, **options)])
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+# ── what ends it ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 10])
+async def test_n_steps_are_n_model_calls_and_the_reason_is_told(steps):
+    model = looking()
+    conversation = Conversation()
+    agent = agent_of(steps, model=model)
+    response = await agent.chat("go", conversation=conversation)
+    assert len(model.requests) == response.steps == steps
+    assert response.stop_reason == "steps_limit"
+    assert response.text == f"step limit reached: {steps}/{steps}"
+    check_history(conversation.messages)
+
+
+async def test_the_defaults_are_20_steps_32768_tokens_and_300_seconds():
+    model = looking(30)
+    agent = Agent(model, tools=[look], hooks=[limits()])
+    response = await agent.chat("go")
+    assert response.text == "step limit reached: 20/20"
+    heavy = Turn(call("look"), usage=Usage(input_tokens=32_000, output_tokens=768))
+    response = await agent_of(model=ScriptedModel(heavy, "done")).chat("go")
+    assert response.text == "token limit reached: 32768/32768"
+    clock = Clock()
+
+    @tool(name="look")
+    async def slow():
+        clock.now += 300
+
+    agent = Agent(looking(), tools=[slow], hooks=[limits(clock=clock)])
+    assert (await agent.chat("go")).text == "time limit reached: 300/300 s"
+
+
+async def test_tokens_of_all_model_calls_count():
+    response = await agent_of(tokens=250).chat("go")
+    assert (response.stop_reason, response.text) == (
+        "tokens_limit",
+        "token limit reached: 300/250",
+    )
+    assert response.steps == 3
+
+
+async def test_time_counts_from_the_start_of_the_chat():
+    clock = Clock()
+    agent = agent_of(seconds=10, clock=clock)
+    late = []
+
+    @agent.hook("preChat")
+    def slow(ctx):
+        clock.now += 11
+        late.append(ctx.run.chat_id)
+
+    response = await agent.chat("go")
+    assert (response.stop_reason, response.steps) == ("time_limit", 0)
+    agent.bus.clear("preChat")
+    clock.now += 100
+    response = await agent.chat("go", hooks=None)  # another chat has its own start
+    assert response.stop_reason == "steps_limit"
+
+
+async def test_cost_is_what_the_price_of_the_usage_comes_to():
+    response = await agent_of(cost=0.25, price=lambda usage: usage.total_tokens / 1000).chat("go")
+    assert (response.stop_reason, response.text) == ("cost_limit", "cost limit reached: 0.3/0.25")
+
+
+async def test_a_finish_reason_ends_the_chat_after_the_step():
+    model = looking(finish_reason="length")
+    out = []
+    agent = agent_of(finish_reasons=["length"], model=model)
+    agent.add_hook("onStep", lambda ctx: out.append("business"))
+    response = await agent.chat("go")
+    assert (response.stop_reason, response.steps, out) == ("finish_reason", 1, ["business"])
+    assert agent.hooks("onStep")[-1].priority == -200
+
+
+async def test_an_answer_without_a_listed_finish_reason_passes():
+    response = await agent_of(finish_reasons=["length"], model=ScriptedModel("ok")).chat("go")
+    assert response.stop_reason is None
+
+
+async def test_each_can_be_switched_off():
+    clock = Clock()
+
+    @tool(name="look")
+    async def slow():
+        clock.now += 1000
+
+    heavy = Turn(call("look"), usage=Usage(input_tokens=10**6))
+    agent = Agent(
+        ScriptedModel(*[heavy] * 30, "done"),
+        tools=[slow],
+        hooks=[limits(None, None, None, clock=clock)],
+        max_steps=50,
+    )
+    response = await agent.chat("go")
+    assert (response.stop_reason, response.steps, response.text) == (None, 31, "done")
+
+
+async def test_a_custom_counter_counts():
+    model = ScriptedModel([call("look"), call("look")], [call("look"), call("look")], "done")
+    agent = Agent(model, tools=[look], hooks=[limits(3, count=agent_count)])
+    response = await agent.chat("go")
+    assert response.text == "step limit reached: 4/3"
+
+
+def agent_count(run):
+    return sum(message.role == "tool" for message in run.history)
+
+
+async def test_of_several_the_steps_are_told_first():
+    response = await agent_of(1, tokens=1).chat("go")
+    assert response.stop_reason == "steps_limit"
+
+
+async def test_the_reason_need_not_be_said():
+    conversation = Conversation()
+    response = await agent_of(1, say=False).chat("go", conversation=conversation)
+    assert (response.stop_reason, response.text) == ("steps_limit", "")
+    assert conversation.messages[-1].role == "tool"
+
+
+async def test_a_stopped_conversation_goes_on_in_the_next_chat():
+    conversation = Conversation()
+    agent = agent_of(1, model=ScriptedModel(call("look"), "fine"))
+    await agent.chat("go", conversation=conversation)
+    assert (await agent.chat("and?", conversation=conversation)).text == "fine"
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"seconds": -0.5}, {"cost": 1.0}])
+def test_limits_that_cannot_hold_are_refused(wrong):
+    with pytest.raises(UsageError):
+        limits(**wrong)
+
+
+async def test_guards_stand_at_200():
+    agent = agent_of()
+    assert {info.priority for info in agent.hooks("preRequest")} == {200}
+    seen = []
+    agent.add_hook("preRequest", lambda ctx: seen.append("business"))
+    await agent.chat("go", hooks=[limits(0)])
+    assert seen == []
+
+
+async def test_nothing_of_a_chat_is_kept_after_it():
+    hooks = limits()
+    meters = hooks[0].fn.__closure__[0].cell_contents
+    agent = Agent(looking(2), tools=[look], hooks=[hooks])
+    agent.add_hook("onStep", lambda ctx: None)
+    await agent.chat("go")
+    assert len(meters) == 0
+
+
+# ── families ────────────────────────────────────────────────────────────────────────────────
+
+
+def family(kid_turns, mum_turns, **options):
+    kid = Agent(ScriptedModel(*kid_turns), name="kid", tools=[look])
+    mum = Agent(
+        ScriptedModel(*mum_turns),
+        name="mum",
+        tools=[kid.as_tool()],
+        hooks=[limits(**options)],
+        parallel_tools=False,
+    )
+    return mum, kid
+
+
+ask = call("kid", input="help")
+working = Turn(call("look"), usage=USED)
+
+
+async def test_a_child_has_what_its_parent_has_left():
+    mum, _ = family([working] * 9, [Turn(ask, usage=USED), "done"], tokens=350)
+    response = await mum.chat("go")
+    assert response.messages[2].text == "token limit reached: 400/350"
+    assert response.stop_reason == "tokens_limit"
+
+
+async def test_steps_of_a_child_are_steps_of_its_parent():
+    mum, kid = family([working] * 9, [ask, "done"], steps=5)
+    with record(kid, points=["preRequest"]) as asked:
+        response = await mum.chat("go")
+    assert response.messages[2].text == "step limit reached: 5/5"
+    assert len(asked.points) == 4  # and the one that its parent has made
+    assert response.stop_reason == "steps_limit"
+
+
+async def test_a_child_may_have_a_smaller_budget_of_its_own():
+    mum, kid = family([working] * 9, [ask, "done"], steps=10)
+    for hook in limits(steps=2):
+        await kid.use(hook)
+    response = await mum.chat("go")
+    assert response.messages[2].text == "step limit reached: 2/2"
+    assert (response.stop_reason, response.text) == (None, "done")
+
+
+async def test_the_time_of_a_child_is_that_of_its_parent():
+    clock = Clock()
+    mum, kid = family([working] * 9, [ask, "done"], seconds=100, clock=clock)
+    kid.add_hook("onStep", lambda ctx: setattr(clock, "now", clock.now + 60))
+    response = await mum.chat("go")
+    assert response.messages[2].text == "time limit reached: 120/100 s"
+
+
+async def test_what_a_child_has_used_counts_after_it_has_ended():
+    turns = [ask, ask, ask, "done"]
+    mum, _ = family(
+        [Turn(text="hi", usage=USED)] * 3, [Turn(t, usage=None) for t in turns], tokens=200
+    )
+    response = await mum.chat("go")
+    assert response.text == "token limit reached: 200/200"
+    assert response.steps == 2
+
+
+async def test_a_childs_own_usage_is_not_its_siblings():
+    """Two children side by side share the budget of their parent and nothing else."""
+    kid = Agent(ScriptedModel(*[working] * 40), name="kid", tools=[look])
+    for hook in limits(steps=3):
+        await kid.use(hook)
+    mum = Agent(
+        ScriptedModel([call("kid", input="a"), call("kid", input="b")], "done"),
+        tools=[kid.as_tool()],
+        hooks=[limits(steps=100)],
+    )
+    response = await mum.chat("go")
+    assert [m.text for m in response.messages[2:4]] == ["step limit reached: 3/3"] * 2
+
+
+# ── a law ───────────────────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.integers(0, 6),
+    tokens=st.integers(1, 700),
+    costs=st.lists(st.integers(0, 200), min_size=1, max_size=8),
+)
+def test_no_model_call_begins_beyond_a_limit_and_none_within_it_is_refused(steps, tokens, costs):
+    turns = [Turn(call("look"), usage=Usage(input_tokens=cost)) for cost in costs]
+    model = ScriptedModel(*turns, "done")
+    agent = Agent(model, tools=[look], hooks=[limits(steps, tokens)])
+    response = asyncio.run(agent.chat("go"))
+    spent = 0
+    expected = 0
+    for cost in [*costs, 0]:
+        if expected >= steps or spent >= tokens:
+            break
+        expected += 1
+        spent += cost
+    assert len(model.requests) == expected
+    assert (response.stop_reason is None) == (expected == len(costs) + 1)
