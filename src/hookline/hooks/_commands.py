@@ -13,12 +13,16 @@ from typing import Any, Final, NamedTuple, cast
 
 from hookline.errors import UsageError
 
-SEPARATORS: Final = ";&|()<>`\n{}"
 DEPTH: Final = 5  # of texts in quotes in texts in quotes
-LONG: Final = 20_000  # what is longer is not read quote by quote
+SEPARATORS: Final = re.escape(";&|()<>`\n{}")
+# A word is put together of quoted and other pieces; a quote that is left open is part of it.
+_TOKEN = re.compile(
+    rf"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s{SEPARATORS}'"\\]|['"\\])+)|[{SEPARATORS}]""",
+    re.DOTALL,
+)
+_PIECE = re.compile(r"""'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)|['"\\]""", re.DOTALL)
+_BREAK = re.compile(rf"[\s{SEPARATORS}]")
 _QUOTES = re.compile(r"[\"'\\]")
-_BREAK = re.compile(rf"[\s{re.escape(SEPARATORS)}]")
-_WORDS = re.compile(rf"[^\s{re.escape(SEPARATORS)}]+|[{re.escape(SEPARATORS)}]")
 
 
 class Command(NamedTuple):
@@ -40,7 +44,7 @@ def runs(text: str, command: Command) -> bool:
     """Whether the text may run such a command."""
     text = re.sub(r"\\\r?\n", "", text.lower())
     text = re.sub(r"\$\{?ifs\}?", " ", text)
-    text = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda list_: list_[1].replace(",", " "), text)
+    text = re.sub(r"\{([^{}\s]*,[^{}\s]*)\}", lambda listed: listed[1].replace(",", " "), text)
     if command.program not in _QUOTES.sub("", text):
         return False
     for words in _lines(text, DEPTH):
@@ -65,28 +69,23 @@ def _parts(word: str) -> Iterator[str]:
 def _lines(text: str, depth: int) -> Iterator[list[str]]:
     """The words of each simple command, also of those in quoted words."""
     words: list[str] = []
-    for token in _tokens(text):
-        if token[0] in SEPARATORS:
+    for token in _TOKEN.finditer(text):
+        if token[1] is None:  # a separator
             yield words
             words = []
             continue
-        words.append(token.lstrip("$"))
-        if depth and _BREAK.search(token):
-            yield from _lines(token, depth - 1)
+        word = _PIECE.sub(_unquoted, token[1])
+        words.append(word.lstrip("$"))
+        if depth and _BREAK.search(word):
+            yield from _lines(word, depth - 1)
     yield words
 
 
-def _tokens(text: str) -> list[str]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=SEPARATORS)
-    lexer.whitespace_split = True
-    lexer.whitespace = " \t\r"
-    lexer.commenters = ""
-    try:
-        if len(text) <= LONG:
-            return [token for token in lexer if token]
-    except ValueError:  # a quote is left open
-        pass
-    return _WORDS.findall(_QUOTES.sub("", text))
+def _unquoted(piece: re.Match[str]) -> str:
+    """A piece of a word as the shell reads it."""
+    if piece[2] is not None:
+        return re.sub(r"\\(.)", r"\1", piece[2], flags=re.DOTALL)
+    return piece[1] or piece[3] or ""
 
 
 def texts_in(value: Any) -> Iterator[str]:
