@@ -1,14 +1,16 @@
 """`audit`: who did what, as one JSON line each, appended to a file and never changed.
 
-A line is written by one call of the operating system, before what it tells of goes on: after a kill
-all lines are whole, and no tool has run that has no line. With `fsync` that holds for a power cut
-too. A line that cannot be written ends the chat.
+A line is written by one call of the operating system, before what it tells of goes on: no tool has
+run that has no line, also after a kill; with `fsync` also after a power cut. What was cut off in
+that very call stays a line by itself, and every other line is whole, also where several programs
+write to one file. A line that cannot be written ends the chat.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import time
@@ -19,6 +21,18 @@ import msgspec
 from hookline import HookDef, Proceed, Run, ToolCall, ToolError, ToolResult, define_hook
 from hookline.hooks._common import LAST, Hooks
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
+
+if sys.platform != "win32":
+    import fcntl
+
+    def _lock(file: int) -> None:
+        """Nobody else writes until the file is closed."""
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+else:
+
+    def _lock(file: int) -> None:
+        """Windows keeps appended lines apart by itself."""
 
 
 class _Lines:
@@ -46,9 +60,10 @@ class _Lines:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         file = os.open(self._path, flags, 0o600)
         try:
-            size = os.fstat(file).st_size
-            if size and os.lseek(file, -1, os.SEEK_END) >= 0 and os.read(file, 1) != b"\n":
-                data = b"\n" + data  # a disk that was full has cut a line: it stays by itself
+            _lock(file)
+            if os.lseek(file, 0, os.SEEK_END):
+                os.lseek(file, -1, os.SEEK_END)
+                data = data if os.read(file, 1) == b"\n" else b"\n" + data
             written = os.write(file, data)
             if written != len(data):
                 raise OSError(f"only {written} of {len(data)} bytes went into {self._path}")
