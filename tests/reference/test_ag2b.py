@@ -814,7 +814,7 @@ async def test_126_a_slow_reader_slows_the_model_and_loses_nothing():
 
 async def test_127_a_reader_that_throws_gets_its_own_error_and_breaks_nobody_elses():
     out = []
-    agent = agent_of("one", "two")
+    agent = agent_of(Turn(text="x" * 100, chunk=1))
     agent.add_hook("onChatError", noting(out, "error"))
     agent.add_hook("onChatAbort", noting(out, "abort"))
     error = Boom("mine")
