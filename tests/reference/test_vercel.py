@@ -10,6 +10,7 @@ from hookline import (
     Approve,
     Conversation,
     Deny,
+    LocalRuntime,
     MemoryStore,
     Run,
     Scope,
@@ -22,7 +23,8 @@ from hookline.errors import ApprovalError
 from hookline.events import ApprovalRequested, Status
 from hookline.hooks import approve, redact
 from hookline.points import PreToolCall
-from hookline.testing import ScriptedModel, call, collect
+from hookline.runtimes import key_name
+from hookline.testing import call, collect
 
 from ._play import Boom, agent_of, only, requests, results, roles, sums, void
 
@@ -336,24 +338,20 @@ async def test_168_hooks_run_for_all_tools_of_all_scopes():
 
 async def test_170_a_runtime_may_keep_what_each_step_gave():
     """The seam for a durable engine: every step that reaches out, by its key."""
-    from hookline.runtimes import key_name
-    from hookline.testing import TestRuntime
 
-    runtime = TestRuntime()
-    keys = []
-    step = runtime.step
+    class Noting(LocalRuntime):
+        def __init__(self):
+            self.keys = []
 
-    async def noted(key, fn, returns):
-        keys.append(key_name(key))
-        return await step(key, fn, returns)
+        def step(self, key, fn, returns, /, *args):
+            self.keys.append(key_name(key))
+            return super().step(key, fn, returns, *args)
 
-    runtime.step = noted  # type: ignore[method-assign]
-    runtime.for_chat = lambda chat: runtime  # type: ignore[method-assign]
+    runtime = Noting()
     agent = agent_of(sums, "done", runtime=runtime)
-    agent.add_hook("onStep", void)
     await agent.chat("hi")
-    assert "step/0/model" in keys
-    assert "step/0/call/c1/run" in keys
+    for key in ("message/0", "step/0/request", "step/0/model", "step/0/call/c1/run"):
+        assert key in runtime.keys
 
 
 # ── the recipes of its document ─────────────────────────────────────────────────────────────
@@ -370,7 +368,3 @@ async def test_recipe_log_statuses():
     agent.add_hook("onChatStart", lambda ctx: ctx.run.status("thinking"))
     await agent.chat("hi")
     assert out == ["Agent status: thinking"]
-
-
-def test_the_scripted_model_is_one():
-    assert ScriptedModel("x").name
