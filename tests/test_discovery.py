@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from hookline import Agent
-from hookline.discovery import from_entry_points, from_folder
+from hookline.discovery import Found, from_entry_points, from_folder
 from hookline.errors import DiscoveryError
 from hookline.testing import ScriptedModel
 
@@ -90,7 +90,7 @@ def test_a_file_that_fails_leaves_no_module(folder):
 @pytest.mark.parametrize("name", ["_private.py", "__init__.py", ".hidden.py", "notes.txt", "a.pyc"])
 def test_other_files_are_left_alone(folder, name):
     write(folder, name, BROKEN)
-    assert from_folder(folder) == ((), ())
+    assert from_folder(folder) == Found((), ())
 
 
 def test_definitions_in_lists_and_imported_ones_are_taken_once(folder):
@@ -121,6 +121,16 @@ def test_an_id_that_is_taken_is_a_problem_of_the_later_file(folder):
     assert problem.where.endswith("b.py")
     assert "'same' is taken" in problem.why
     assert "a.py" in problem.why
+
+
+async def test_what_was_found_is_a_plugin_and_its_hooks_keep_their_origin(folder):
+    write(folder, "a.py", GOOD, id="a")
+    write(folder, "b.py", BROKEN)
+    agent = Agent(ScriptedModel("ok"))
+    remove = await agent.use(from_folder(folder))
+    assert [info.origin for info in agent.hooks()] == [f"file {folder / 'a.py'}"]
+    remove()
+    assert agent.hooks() == ()
 
 
 # ── guards ──────────────────────────────────────────────────────────────────────────────────
@@ -182,9 +192,9 @@ def test_a_folder_that_everybody_may_write_is_refused(folder):
 @posix
 def test_every_folder_up_to_the_root_is_looked_at(folder):
     root = folder.parent
-    assert from_folder(folder, root=root) == ((), ())
+    assert from_folder(folder, root=root) == Found((), ())
     root.chmod(0o777)
-    assert from_folder(folder) == ((), ())
+    assert from_folder(folder) == Found((), ())
     with pytest.raises(DiscoveryError, match="everybody"):
         from_folder(folder, root=root)
 
@@ -299,4 +309,4 @@ def test_a_required_entry_point_that_fails_or_is_not_there(installed):
 
 
 def test_without_any_there_is_nothing():
-    assert from_entry_points(group="hookline.no.such.group") == ((), ())
+    assert from_entry_points(group="hookline.no.such.group") == Found((), ())

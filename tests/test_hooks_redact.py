@@ -29,7 +29,7 @@ from hookline.events import ReasoningDelta, ResponseReset, TextDelta, ToolCallDe
 from hookline.hooks import redact, retry
 from hookline.hooks._redactor import Pieces, Redactor
 from hookline.models import Finish, PartEndChunk, ReasoningChunk, TextChunk
-from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
+from hookline.testing import ScriptedModel, Turn, call, check_events, collect, raw_call
 
 EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 CARD = r"\b\d{13,16}\b"
@@ -211,7 +211,8 @@ def test_shown_is_stored_is_traced(text, chunk):
     asyncio.run(run())
 
 
-async def test_nothing_of_it_is_anywhere_not_in_events_messages_hooks_or_requests():
+@pytest.mark.parametrize("release", ["live", "response"])
+async def test_nothing_of_it_is_anywhere_not_in_events_messages_hooks_or_requests(release):
     @tool
     async def look(where: str, run: Run) -> dict[str, object]:
         return {"mails": ["me@home.org"], where: f"{SECRET}!"}
@@ -233,23 +234,26 @@ async def test_nothing_of_it_is_anywhere_not_in_events_messages_hooks_or_request
     for point in ("preRequest", "onResponse", "onMessage", "onToolCallResult", "onToolCallError"):
         agent.add_hook(point, lambda ctx: seen.append(repr(ctx)))
 
-    @agent.hook("aroundToolCall")
     async def outside(ctx, proceed):
         result = await proceed()
         seen.append(repr(result))
         return result
 
+    agent.add_hook("aroundToolCall", outside)
+    agent.add_hook("aroundRequest", outside)
+
     conversation = Conversation()
     message = UserMessage(
         parts=(Text("I am me@home.org"), File(media_type="text/plain", data=b"x"))
     )
-    events = await collect(agent.chat_stream(message, conversation=conversation))
+    stream = agent.chat_stream(message, conversation=conversation, release=release)
+    events = await collect(stream)
+    check_events(events)
     text = everything(events, conversation)
     assert_clean(text)
     assert text.count("[redacted]") > 10
     assert '"part":"file"' in text
-    # what hooks of the application see between the model and the redaction of arguments is raw
-    assert_clean("\n".join(each for each in seen if not each.startswith("OnResponse")))
+    assert_clean("\n".join(seen))
     assert conversation.messages[1].calls[0].arguments == {"where": "[redacted]"}
     assert not [each for each in events if isinstance(each, ToolCallDelta)]
 

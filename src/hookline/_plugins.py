@@ -7,13 +7,13 @@ of another plugin; a plugin that throws leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from inspect import isawaitable
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 from hookline._errors import UsageError
-from hookline._registration import OWNER, HooksArgument
+from hookline._registration import OWNER, HookDef, HooksArgument
 from hookline._scopes import Scope
 from hookline._tools import ToolLike, is_async_callable
 
@@ -120,5 +120,10 @@ async def _awaited(work: Awaitable[Any]) -> Any:
 
 def name_of(plugin: object) -> str:
     """How a plugin is called in `hooks()`: its `name`, or that of its function or class."""
-    name = getattr(plugin, "name", None) or getattr(plugin, "__qualname__", None)
+    if isinstance(plugin, HookDef):
+        return str(plugin.options.get("name") or plugin.id or name_of(plugin.fn))
+    if isinstance(plugin, (list, tuple)):
+        hooks = cast("Sequence[object]", plugin)
+        return name_of(hooks[0]) if hooks else "hooks"
+    name: Any = getattr(plugin, "name", None) or getattr(plugin, "__qualname__", None)
     return name if isinstance(name, str) else type(plugin).__qualname__

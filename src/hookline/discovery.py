@@ -16,6 +16,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -38,7 +39,8 @@ class Problem(NamedTuple):
     why: str
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Found:
     """What was found: definitions for `Agent(hooks=)` or `agent.use()`, and what failed."""
 
     hooks: tuple[HookDef, ...]

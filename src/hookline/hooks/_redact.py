@@ -101,7 +101,7 @@ class _Clean:
         live = self.streams.of(ctx.run)
         live.unsigned.clear()
         try:
-            return await proceed()
+            return self._parts(await proceed())
         finally:
             live.text = Pieces(self._redactor)  # what a broken answer has left is nobody's
 
