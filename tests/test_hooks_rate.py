@@ -92,6 +92,24 @@ async def test_by_chat():
     assert ran == [0, 0]
 
 
+@pytest.mark.parametrize("by", ["chat", "conversation"])
+async def test_what_a_sub_agent_calls_counts_as_its_parents(by):
+    ran = []
+
+    @tool
+    async def look() -> None:
+        ran.append(1)
+
+    kid = Agent(ScriptedModel([call("look")] * 3, "kid done"), name="kid", tools=[look])
+    mum = Agent(
+        ScriptedModel(call("look"), call("kid", input="x"), call("look"), "done"),
+        tools=[look, kid.as_tool()],
+        hooks=[rate_limit(3, by=by, tools=["look"])],
+    )
+    await mum.chat("go", conversation=Conversation())
+    assert len(ran) == 3
+
+
 async def test_by_the_caller():
     agent, ran = agent_of([call("look"), "ok"] * 4, rate_limit(1, by=lambda ctx: ctx.run.deps))
     for caller in ("ann", "bob", "ann", "bob"):

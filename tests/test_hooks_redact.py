@@ -125,6 +125,16 @@ def test_what_is_held_back_is_bounded(made, hold):
         assert len(stream._raw) <= 2 * hold + 4 + len(piece)
 
 
+@settings(max_examples=200, deadline=None)
+@given(cut(st.text("ab1 ", max_size=80)))
+def test_patterns_that_match_nothing_in_places_look_at_neighbours_and_overlap(made):
+    text, pieces = made
+    odd = (r"(?=1)|(?<=b)1+", r"\b|a1b", r"(?<!a)b{2,}(?!b)", r"^a", r"b$")
+    patterns = [each for each in odd if not re.match(each, "")]
+    both = redactor(*patterns, hold=100)
+    assert "".join(streamed(both, pieces)) == both.text(text)
+
+
 def test_words_are_shown_as_soon_as_they_end():
     stream = Pieces(redactor(EMAIL, words=True))
     assert [stream.feed(each) for each in ["Hel", "lo ", "a@b", ".c", " and"]] == [

@@ -194,6 +194,15 @@ async def test_a_plugin_may_bring_hooks_of_a_bus_of_ones_own():
     assert bus.hooks() == ()
 
 
+async def test_a_subscription_of_a_plugin_is_closed_with_it():
+    kept = []
+    agent = agent_of()
+    remove = await agent.use(lambda agent: void(kept.append(agent.subscribe())))
+    remove()
+    await agent.chat("hi")
+    assert [each async for each in kept[0]] == []
+
+
 # ── going ───────────────────────────────────────────────────────────────────────────────────
 
 

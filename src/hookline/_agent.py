@@ -213,7 +213,11 @@ class Agent(Generic[DepsT]):
 
         It holds at most `size`; what overflows closes it, or drops the oldest and counts them.
         """
-        return self.bus.subscribe(*types, size=size, overflow=overflow)
+        subscription = self.bus.subscribe(*types, size=size, overflow=overflow)
+        owner = OWNER.get()
+        if owner is not None:
+            owner.note(subscription.close)
+        return subscription
 
     def _scope_hooks(self, point: str, scope: Scope) -> list[Callable[[], Awaitable[None]]]:
         """Tell the scope observers: sync ones now, async ones before the next chat or step."""

@@ -13,10 +13,10 @@ from math import ceil, inf
 from time import monotonic
 from typing import Any, Literal
 
-from hookline import HookDef, ToolError, define_hook
+from hookline import Run, ToolError, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD
-from hookline.points import PreToolCall
+from hookline.hooks._common import GUARD, Hooks, PerChat
+from hookline.points import OnChatStart, PreToolCall
 
 By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
 
@@ -65,23 +65,31 @@ def rate_limit(
     tools: Iterable[str] | None = None,
     clock: Callable[[], float] = monotonic,
     inherit: bool = True,
-) -> HookDef:
+) -> Hooks:
     """At most so many tool calls in any `per` seconds (None: ever), for each key.
 
     `by`: "tool" counts each tool, "conversation" each conversation (a chat that keeps nothing is
-    one), "chat" each chat; or a function that gives the key, such as the caller's id. `tools`: only
-    these. What goes beyond is a tool error that says when to try again.
+    one), "chat" each chat; or a function that gives the key, such as the caller's id. What
+    sub-agents call counts as their parent's. `tools`: only these. What goes beyond is a tool error
+    that says when to try again.
     """
     if calls < 0 or (per is not None and not per > 0):
         raise UsageError(f"rate_limit({calls!r}, per={per!r}): at least 0 calls, above 0 seconds")
     windows = _Windows(calls, inf if per is None else per, clock)
 
+    def root(run: Run[Any]) -> str:
+        own = run.chat_id if by == "chat" else run.conversation_id or run.chat_id
+        return roots.find(run.parent_chat_id) or own
+
+    roots = PerChat(root)
+
+    def begin(ctx: OnChatStart[Any]) -> None:
+        roots.of(ctx.run)
+
     def key_of(ctx: PreToolCall[Any]) -> Hashable:
         if callable(by):
             return by(ctx)
-        if by == "tool":
-            return ctx.call.name
-        return ctx.run.chat_id if by == "chat" else ctx.run.conversation_id or ctx.run.chat_id
+        return ctx.call.name if by == "tool" else roots.of(ctx.run)
 
     def check(ctx: PreToolCall[Any]) -> ToolError | None:
         wait = windows.take(key_of(ctx))
@@ -93,7 +101,7 @@ def rate_limit(
 
     if not callable(by) and by not in ("tool", "conversation", "chat"):
         raise UsageError(f"by={by!r} must be 'tool', 'conversation', 'chat' or a function")
-    return define_hook(
+    guard = define_hook(
         "preToolCall",
         check,
         name="rate_limit",
@@ -102,3 +110,7 @@ def rate_limit(
         tools=tools,
         inherit=inherit,
     )
+    if callable(by) or by == "tool":
+        return (guard,)
+    start = define_hook("onChatStart", begin, name="rate_limit", priority=GUARD, inherit=inherit)
+    return (guard, start, roots.forget(inherit=inherit))

@@ -16,6 +16,7 @@ from hookline.errors import UsageError
 
 Replacement = str | Callable[[str], str]
 GROWN: Final = 16  # times `hold`: a match that is longer has no end
+FEW: Final = 32  # places that are tried one by one
 _SPACE = re.compile(r"\s")
 
 
@@ -117,13 +118,22 @@ class Pieces:
 
 
 class _Find:
-    """The next match of one pattern that is not empty, remembered while it lies ahead."""
+    """The next match of one pattern that is not empty and begins at a decided place."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern = pattern
-        self._span: tuple[int, int] | None = (-1, -1)
+        self._span: tuple[int, int] | None = (-1, -1)  # remembered while it lies ahead
 
     def __call__(self, raw: str, at: int, before: int) -> tuple[int, int] | None:
+        if before - at <= FEW:  # a live text: what is held back need not be searched each time
+            for place in range(at, before):
+                found = self._pattern.match(raw, place)
+                if found is not None:
+                    if found.end() > place:
+                        return found.span()
+                    break
+            else:
+                return None
         if self._span is not None and self._span[0] < at:
             spans = (found.span() for found in self._pattern.finditer(raw, at))
             self._span = next((span for span in spans if span[0] < span[1]), None)
