@@ -39,6 +39,7 @@ from hookline import (
     define_hook,
     tool,
 )
+from hookline.discovery import from_folder
 from hookline.events import (
     ApprovalRequested,
     ChatAborted,
@@ -58,6 +59,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.hooks import approve, audit, limits, rate_limit, redact, retry
 from hookline.models import Delta
 from hookline.points import (
     AroundChat,
@@ -1732,6 +1734,23 @@ async def uses() -> None:
     await agent.use([declared])
     await agent.use(plugin_of_others)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await agent.use(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── ready-made hooks ────────────────────────────────────────────────────────────────────────
+
+ready = [limits(steps=3), retry(), redact("x"), approve("pay", when=lambda ctx: True), audit("x")]
+Agent(any_model(), hooks=ready)
+Agent(any_model(), hooks=[*ready, declared, [limits()]])
+rate_limit(3, by=lambda ctx: ctx.run.deps)
+rate_limit(3, by="person")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+retry(on=(ValueError, KeyError))
+retry(on=ValueError())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def uses_ready_made() -> None:
+    await agent.use(limits())
+    await agent.use(from_folder("/srv/hooks"))
+    Agent(any_model(), hooks=from_folder("/srv/hooks").hooks)
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────

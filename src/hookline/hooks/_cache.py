@@ -15,8 +15,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from hookline import AssistantMessage, HookDef, ModelRequest, ModelResponse, Proceed, define_hook
-from hookline.hooks._common import INFRASTRUCTURE
+from hookline import AssistantMessage, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline.hooks._common import INFRASTRUCTURE, Hooks
 from hookline.points import AroundRequest
 
 
@@ -105,7 +105,7 @@ def cache(
     key: Callable[[ModelRequest], str | None] = request_key,
     priority: int = INFRASTRUCTURE + 20,
     inherit: bool = False,
-) -> HookDef:
+) -> Hooks:
     """Answer a request that was answered before; whole answers are kept, not those cut off.
 
     `key`: None for a request that is not to be cached. A store that fails is logged, and the model
@@ -128,7 +128,7 @@ def cache(
             await kept.set(name, response.to_json())
         return response
 
-    return define_hook(
+    hook = define_hook(
         "aroundRequest",
         answer,
         name="cache",
@@ -136,3 +136,4 @@ def cache(
         on_error="log",
         inherit=inherit,
     )
+    return (hook,)

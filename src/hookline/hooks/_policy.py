@@ -15,7 +15,6 @@ from typing import Any
 
 from hookline import (
     Ask,
-    HookDef,
     ModelRequest,
     Proceed,
     ToolCall,
@@ -121,7 +120,7 @@ def approve(
     prompt: str | Callable[[PreToolCall[Any]], str] = "May {name} run?",
     expires: float | None = None,
     inherit: bool = True,
-) -> HookDef:
+) -> Hooks:
     """Ask somebody before such calls run: by name, by predicate, by argument; all that is given.
 
     `arguments={"path": "/etc/*"}`: asked where an argument is so; a text may have `*`, a function
@@ -141,9 +140,10 @@ def approve(
         text = prompt.format(name=ctx.call.name) if isinstance(prompt, str) else prompt(ctx)
         return Ask(text, expires=expires)
 
-    return define_hook(
+    hook = define_hook(
         "preToolCall", check, name="approve", priority=GUARD - 20, on_error="deny", inherit=inherit
     )
+    return (hook,)
 
 
 def _fits(value: object, wanted: Any) -> bool:

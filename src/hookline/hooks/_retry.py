@@ -11,9 +11,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hookline import HookDef, Model, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline import Model, ModelRequest, ModelResponse, Proceed, define_hook
 from hookline.errors import ModelError, UsageError
-from hookline.hooks._common import INFRASTRUCTURE
+from hookline.hooks._common import INFRASTRUCTURE, Hooks
 from hookline.points import AroundRequest
 
 On = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -40,7 +40,7 @@ def retry(
     inherit: bool = False,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     draw: Callable[[], float] = random.random,
-) -> HookDef:
+) -> Hooks:
     """Ask the model again where that may help: at most so many attempts in all.
 
     Before the n-th further attempt it waits a random part of `base * 2 ** n` seconds, at most
@@ -69,7 +69,8 @@ def retry(
             await sleep(wait)
         return await proceed()
 
-    return define_hook("aroundRequest", again, name="retry", priority=priority, inherit=inherit)
+    hook = define_hook("aroundRequest", again, name="retry", priority=priority, inherit=inherit)
+    return (hook,)
 
 
 def fallback(
@@ -77,7 +78,7 @@ def fallback(
     on: On = ModelError,
     priority: int = INFRASTRUCTURE + 10,
     inherit: bool = False,
-) -> HookDef:
+) -> Hooks:
     """Ask the next of these models when one fails; the last one's error stands.
 
     `on`: error types, or a function of the error; by default every `ModelError`. It stands outside
@@ -102,7 +103,8 @@ def fallback(
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
-    return define_hook("aroundRequest", others, name="fallback", priority=priority, inherit=inherit)
+    hook = define_hook("aroundRequest", others, name="fallback", priority=priority, inherit=inherit)
+    return (hook,)
 
 
 def _name(model: Model) -> str:

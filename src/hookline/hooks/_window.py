@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from hookline import (
-    HookDef,
     Message,
     ModelRequest,
     ToolError,
@@ -40,7 +39,7 @@ def window(
     tokens: int | None = None,
     count: Count = rough_tokens,
     inherit: bool = False,
-) -> HookDef:
+) -> Hooks:
     """Send the model the last messages only: at most so many, of at most so many tokens.
 
     They begin with a user's message: where they would not, the one that they answer is put first.
@@ -53,7 +52,7 @@ def window(
         kept = _last(ctx.request.messages, messages, tokens, count)
         return None if kept is None else ctx.request.replace(messages=kept)
 
-    return define_hook("preRequest", check, name="window", inherit=inherit)
+    return (define_hook("preRequest", check, name="window", inherit=inherit),)
 
 
 def _last(
