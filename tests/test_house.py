@@ -136,6 +136,7 @@ def test_importing_hookline_loads_no_extra() -> None:
         "import sys, hookline\n"
         "extras = 'aiostream aiosqlite anthropic asyncpg google openai opentelemetry pydantic'\n"
         "extras += ' sqlalchemy starlette uvicorn hookline.streams hookline.testing'\n"
+        "extras += ' hookline.discovery hookline.hooks'\n"
         "print([name for name in extras.split() if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

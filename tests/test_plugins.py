@@ -279,6 +279,25 @@ async def test_a_plugin_that_raises_leaves_nothing_and_its_error_reaches_the_cal
     await agent.use([note([], "y", id="x")])  # the id is free again
 
 
+async def test_a_cleanup_that_raises_meanwhile_hides_nothing(caplog):
+    def inner(agent):
+        def fail():
+            raise ValueError("cleanup")
+
+        return fail
+
+    async def broken(agent):
+        await agent.use(inner)
+        agent.add_hook("onChatStart", lambda ctx: None)
+        raise KeyError("first")
+
+    agent = agent_of()
+    with pytest.raises(KeyError, match="first"):
+        await agent.use(broken)
+    assert agent.hooks() == ()
+    assert "was taken back: ValueError" in caplog.text
+
+
 async def test_an_object_whose_tool_is_taken_leaves_nothing():
     shed = Scope("shed", tools=[dig])
     garden = SimpleNamespace(hooks=[note([], "a")], scopes=[shed], tools=[look])

@@ -13,6 +13,7 @@ from inspect import isawaitable
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 from hookline._errors import UsageError
+from hookline._log import log_throw
 from hookline._registration import OWNER, HookDef, HooksArgument
 from hookline._scopes import Scope
 from hookline._tools import ToolLike, is_async_callable
@@ -91,7 +92,10 @@ def noted(plugin: Uninstall) -> Generator[None]:
     try:
         yield
     except BaseException:
-        plugin()
+        try:
+            plugin()
+        except Exception as exc:
+            log_throw(f"{plugin.origin} raised while it was taken back", exc)
         raise
     finally:
         OWNER.reset(token)
