@@ -6,11 +6,14 @@ Each function gives definitions for `Agent(hooks=)`, `agent.chat(hooks=)` or `ag
 them are written with the public hooks alone.
 """
 
+from hookline.hooks._allow import allow_tools
+from hookline.hooks._answers import CacheStore, MemoryCache
+from hookline.hooks._approve import approve
 from hookline.hooks._audit import audit
-from hookline.hooks._cache import CacheStore, MemoryCache, cache, request_key
+from hookline.hooks._cache import cache, request_key
+from hookline.hooks._deny import deny_commands
 from hookline.hooks._limits import limits
 from hookline.hooks._logging import log
-from hookline.hooks._policy import allow_tools, approve, deny_commands
 from hookline.hooks._rate import rate_limit
 from hookline.hooks._redact import redact
 from hookline.hooks._retry import fallback, retry

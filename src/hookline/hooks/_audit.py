@@ -8,69 +8,16 @@ write to one file. A line that cannot be written ends the chat.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import time
 from typing import Any
 
-import msgspec
-
-from hookline import HookDef, Proceed, Run, ToolCall, ToolError, ToolResult, define_hook
+from hookline import HookDef, Proceed, ToolCall, ToolError, ToolResult, define_hook
 from hookline.hooks._common import LAST, Hooks
+from hookline.hooks._lines import Lines
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
-
-if sys.platform != "win32":
-    import fcntl
-
-    def _lock(file: int) -> None:
-        """Nobody else writes until the file is closed."""
-        fcntl.flock(file, fcntl.LOCK_EX)
-
-else:
-
-    def _lock(file: int) -> None:
-        """Windows keeps appended lines apart by itself."""
-
-
-class _Lines:
-    """The file. It is opened for each line, so that it may be moved away at any time."""
-
-    def __init__(self, path: Path, fsync: bool, clock: Callable[[], float]) -> None:
-        self._path = path
-        self._fsync = fsync
-        self._clock = clock
-
-    async def add(self, run: Run[Any], what: str, **more: Any) -> None:
-        line: dict[str, Any] = {
-            "at": self._clock(),
-            "what": what,
-            "agent": run.agent,
-            "chat": run.chat_id,
-            "conversation": run.conversation_id,
-            "parent": run.parent_chat_id,
-            **more,
-        }
-        data = msgspec.json.encode({key: each for key, each in line.items() if each is not None})
-        await asyncio.to_thread(self._write, data + b"\n")
-
-    def _write(self, data: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        file = os.open(self._path, flags, 0o600)
-        try:
-            _lock(file)
-            if os.lseek(file, 0, os.SEEK_END):
-                os.lseek(file, -1, os.SEEK_END)
-                data = data if os.read(file, 1) == b"\n" else b"\n" + data
-            written = os.write(file, data)
-            if written != len(data):
-                raise OSError(f"only {written} of {len(data)} bytes went into {self._path}")
-            if self._fsync:
-                os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def audit(
@@ -86,7 +33,7 @@ def audit(
     `fsync`: wait until each line is on the disk. `content`: also texts, arguments and results,
     which are left out otherwise. `clock` gives the time of a line, in seconds since the epoch.
     """
-    lines = _Lines(Path(path), fsync, clock)
+    lines = Lines(Path(path), fsync, clock)
 
     def told(value: object) -> Any:
         return value if content else None

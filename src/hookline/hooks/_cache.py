@@ -7,64 +7,16 @@ from the cache.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from time import monotonic
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
 from hookline import AssistantMessage, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline.hooks._answers import CacheStore, MemoryCache
 from hookline.hooks._common import INFRASTRUCTURE, Hooks
 from hookline.points import AroundRequest
-
-
-class CacheStore(Protocol):
-    """Where answers are kept: `MemoryCache`, or anything with these two."""
-
-    async def get(self, key: str, /) -> bytes | None:
-        """The bytes of that key, None where there are none."""
-        ...
-
-    async def set(self, key: str, value: bytes, /) -> None:
-        """Keep the bytes, for as long as the store sees fit."""
-        ...
-
-
-class MemoryCache:
-    """The answers used last, at most `size` of them and none older than `ttl` seconds."""
-
-    def __init__(
-        self,
-        size: int = 1024,
-        *,
-        ttl: float | None = None,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._size = size
-        self._ttl = ttl
-        self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
-
-    async def get(self, key: str, /) -> bytes | None:
-        since, value = self._kept.get(key, (0.0, None))
-        if value is None:
-            return None
-        if self._ttl is not None and self._clock() - since >= self._ttl:
-            del self._kept[key]
-            return None
-        self._kept.move_to_end(key)
-        return value
-
-    async def set(self, key: str, value: bytes, /) -> None:
-        self._kept[key] = (self._clock(), value)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
 
 def request_key(request: ModelRequest) -> str:

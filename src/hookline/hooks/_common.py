@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from hookline import HookDef, Run, define_hook
@@ -14,6 +15,11 @@ Hooks: TypeAlias = tuple[HookDef, ...]
 GUARD: Final = 200  # refuses before anybody else has a say
 INFRASTRUCTURE: Final = 100
 LAST: Final = -10_000  # sees what all others have made of it; of wrappers, the innermost
+
+
+def named(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of these is the name; `*` stands for anything."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class PerChat(Generic[T]):

@@ -6,13 +6,14 @@ spends is spent of its parent's budget too, so that it may use at most what its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Any
 
 from hookline import Run, Stop, Usage, define_hook
 from hookline.errors import UsageError
 from hookline.hooks._common import GUARD, Hooks, PerChat
+from hookline.hooks._meter import Meter
 from hookline.points import OnChatEnd, OnChatStart, OnStep, PreRequest
 
 Amounts = tuple[float | None, float | None, float | None, float | None]
@@ -22,35 +23,6 @@ WORDS = (
     ("time_limit", "time limit reached: {:.0f}/{:g} s"),
     ("cost_limit", "cost limit reached: {:.4g}/{:g}"),
 )
-
-
-class _Meter:
-    """What a chat and its sub-agents have used."""
-
-    def __init__(self, run: Run[Any], start: float, parent: _Meter | None) -> None:
-        self.run = run
-        self.start = start
-        self.parent = parent
-        self.steps_below = 0
-        self.tokens = self.cost = 0.0
-        self._seen = (0.0, 0.0)
-
-    def line(self) -> Iterator[_Meter]:
-        """This chat and those above it."""
-        meter: _Meter | None = self
-        while meter is not None:
-            yield meter
-            meter = meter.parent
-
-    def spend(self, price: Callable[[Usage], float] | None) -> None:
-        """Count what this chat has used since it was last looked at, here and above."""
-        usage = self.run.usage
-        now = (float(usage.total_tokens), price(usage) if price is not None else 0.0)
-        tokens, cost = now[0] - self._seen[0], now[1] - self._seen[1]
-        self._seen = now
-        for meter in self.line():
-            meter.tokens += tokens
-            meter.cost += cost
 
 
 def limits(
@@ -78,12 +50,12 @@ def limits(
     if cost is not None and price is None:
         raise UsageError("cost= needs price=, a function of the usage that gives its cost")
 
-    def meter(run: Run[Any]) -> _Meter:
-        return _Meter(run, clock(), meters.find(run.parent_chat_id))
+    def meter(run: Run[Any]) -> Meter:
+        return Meter(run, clock(), meters.find(run.parent_chat_id))
 
     meters = PerChat(meter)
 
-    def reached(own: _Meter, made: int) -> Stop | None:
+    def reached(own: Meter, made: int) -> Stop | None:
         for meter in own.line():
             meter.spend(price)
         for meter in own.line():
