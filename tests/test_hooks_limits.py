@@ -163,7 +163,11 @@ async def test_a_stopped_conversation_goes_on_in_the_next_chat():
     assert (await agent.chat("and?", conversation=conversation)).text == "fine"
 
 
-@pytest.mark.parametrize("wrong", [{"steps": -1}, {"seconds": -0.5}, {"cost": 1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": -1}, {"seconds": -0.5}, {"cost": 1.0}],
+    ids=["steps", "seconds", "no price"],
+)
 def test_limits_that_cannot_hold_are_refused(wrong):
     with pytest.raises(UsageError):
         limits(**wrong)

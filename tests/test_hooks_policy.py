@@ -267,7 +267,7 @@ async def test_several_commands_and_words_that_must_be_there():
         assert outcomes(await agent.chat("go")) == [outcome], command
 
 
-@pytest.mark.parametrize("wrong", [(), ("",), ("-rf",)])
+@pytest.mark.parametrize("wrong", [(), ("",), ("-rf",)], ids=["none", "empty", "flags"])
 def test_a_list_without_commands_is_refused(wrong):
     with pytest.raises(UsageError, match="command"):
         deny_commands(*wrong)
@@ -370,6 +370,7 @@ async def test_by_a_predicate_that_sees_the_call_and_the_chat(form):
         ({"path": "*", "other": 1}, []),
         ({"other": lambda value: True}, []),
     ],
+    ids=["glob", "text", "function", "all of them", "missing"],
 )
 async def test_by_argument(wanted, asks):
     agent, _ = agent_of(

@@ -164,7 +164,11 @@ def test_what_looks_back_sees_what_was_already_shown():
     assert "".join(streamed(late, ["b" * 30, "a" * 5])) == "b" * 30 + "a" * 5
 
 
-@pytest.mark.parametrize("nothing", [{}, {"values": [""]}, {"patterns": [r"\d*"]}])
+@pytest.mark.parametrize(
+    "nothing",
+    [{}, {"values": [""]}, {"patterns": [r"\d*"]}],
+    ids=["none", "empty value", "empty match"],
+)
 def test_what_would_match_everywhere_or_nowhere_is_refused(nothing):
     with pytest.raises(UsageError, match="redact"):
         redact(*nothing.get("patterns", ()), values=nothing.get("values", ()))

@@ -81,6 +81,7 @@ async def test_the_last_error_stands_and_is_the_very_one():
         RateLimitError("no money", retryable=False),
         ValueError("x"),
     ],
+    ids=["authentication", "model", "no money", "no model"],
 )
 async def test_what_would_not_help_is_not_tried(error):
     agent, model, waits = retrying(error, "ok")
@@ -89,7 +90,11 @@ async def test_what_would_not_help_is_not_tried(error):
     assert (len(model.requests), waits.seconds) == (1, [])
 
 
-@pytest.mark.parametrize("on", [ValueError, (KeyError, ValueError), lambda exc: str(exc) == "x"])
+@pytest.mark.parametrize(
+    "on",
+    [ValueError, (KeyError, ValueError), lambda exc: str(exc) == "x"],
+    ids=["type", "types", "function"],
+)
 async def test_one_may_say_oneself_what_helps(on):
     agent, _, _ = retrying(ValueError("x"), "ok", on=on)
     assert (await agent.chat("hi")).text == "ok"

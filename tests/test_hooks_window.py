@@ -176,7 +176,9 @@ async def test_the_end_may_be_kept_too():
     assert text == "a" * 15 + "\n[80 characters left out]\n" + "b" * 5
 
 
-@pytest.mark.parametrize("value", ["x" * 20, "", {"a": [1]}, None, 3])
+@pytest.mark.parametrize(
+    "value", ["x" * 20, "", {"a": [1]}, None, 3], ids=["text", "empty", "data", "none", "number"]
+)
 async def test_what_is_short_enough_stays_as_it_is(value):
     (text,) = results(await reading(value, truncate(20)).chat("go"))
     assert text == (value if isinstance(value, str) else json.dumps(value, separators=(",", ":")))
@@ -197,7 +199,9 @@ async def test_for_some_tools_alone():
     assert text == "x" * 99
 
 
-@pytest.mark.parametrize("wrong", [(-1, 0), (10, 11), (10, -1)])
+@pytest.mark.parametrize(
+    "wrong", [(-1, 0), (10, 11), (10, -1)], ids=["limit", "tail above", "tail below"]
+)
 def test_sizes_that_cannot_be_are_refused(wrong):
     limit, tail = wrong
     with pytest.raises(UsageError, match="truncate"):

@@ -104,7 +104,7 @@ async def test_definitions_and_lists_of_them_are_plugins():
     assert out == ["a", "b", "c", "a"]
 
 
-@pytest.mark.parametrize("nothing", [3, object(), None])
+@pytest.mark.parametrize("nothing", [3, object(), None], ids=["int", "object", "None"])
 async def test_what_is_no_plugin_is_refused(nothing):
     with pytest.raises(UsageError, match="no plugin"):
         await agent_of().use(nothing)
@@ -261,7 +261,9 @@ def void(value):
 # ── all or nothing ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("error", [ValueError("broken"), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "error", [ValueError("broken"), asyncio.CancelledError()], ids=["error", "cancelled"]
+)
 async def test_a_plugin_that_raises_leaves_nothing_and_its_error_reaches_the_caller(error):
     agent = agent_of(tools=[look])
     before = state(agent)
