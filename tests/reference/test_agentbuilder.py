@@ -329,7 +329,7 @@ async def test_097_before_and_after_a_message_is_updated_and_live_and_stored_agr
     )
     agent.add_hook("onMessageUpdate", lambda ctx: out.append(ctx.message.text))
     answer = conversation.messages[-1]
-    changed = await agent.update_message("talk", answer.id, MessageChanges(text="changed"))
+    changed = await agent.update_message(conversation, answer.id, MessageChanges(text="changed"))
     assert changed.text == conversation.messages[-1].text == "CHANGED"
     assert (await store.open("talk")).messages[-1].text == "CHANGED"
     assert out == ["CHANGED"]
@@ -340,8 +340,8 @@ async def test_102_a_threads_messages_are_kept_by_its_id():
     agent = agent_of("one", "two", store=store)
     for thread in ("a", "b"):
         await agent.chat("hi", conversation=thread)
-    assert store.list() == ("a", "b")
-    assert [m.text for m in (await store.open("b")).messages] == ["hi", "two"]
+    for thread, answer in (("a", "one"), ("b", "two")):
+        assert [m.text for m in (await store.open(thread)).messages] == ["hi", answer]
 
 
 # ── the run ─────────────────────────────────────────────────────────────────────────────────
