@@ -43,10 +43,10 @@ class PerChat(Generic[T]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def forget(self, *, inherit: bool) -> HookDef:
-        """The hook that forgets a chat's value when it ends."""
+    def forget(self, name: str, *, inherit: bool) -> HookDef:
+        """The hook of that name which forgets a chat's value when it ends."""
 
         def end(ctx: OnChatEnd[Any]) -> None:
             self._values.pop(ctx.run.chat_id, None)
 
-        return define_hook("onChatEnd", end, name="forget", priority=LAST, inherit=inherit)
+        return define_hook("onChatEnd", end, name=name, priority=LAST, inherit=inherit)

@@ -94,7 +94,7 @@ def limits(
         define_hook("preRequest", before, name="limits", priority=GUARD, inherit=inherit),
         define_hook("onStep", after, name="limits", priority=GUARD, inherit=inherit),
         define_hook("onChatEnd", end, name="limits", inherit=inherit),
-        meters.forget(inherit=inherit),
+        meters.forget("limits", inherit=inherit),
     )
     if finish_reasons:
         hooks += (define_hook("onStep", finished, name="limits", priority=-GUARD, inherit=inherit),)

@@ -113,4 +113,4 @@ def rate_limit(
     if callable(by) or by == "tool":
         return (guard,)
     start = define_hook("onChatStart", begin, name="rate_limit", priority=GUARD, inherit=inherit)
-    return (guard, start, roots.forget(inherit=inherit))
+    return (guard, start, roots.forget("rate_limit", inherit=inherit))

@@ -68,7 +68,7 @@ def redact(
         add("onToolCallError", mine.error, name="redact", priority=LAST, inherit=inherit),
         add("preMessage", mine.message, name="redact", priority=LAST, inherit=inherit),
     )
-    return (*hooks, mine.streams.forget(inherit=inherit))
+    return (*hooks, mine.streams.forget("redact", inherit=inherit))
 
 
 class _Live:
