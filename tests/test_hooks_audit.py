@@ -148,10 +148,11 @@ async def test_a_line_stands_before_the_tool_runs(tmp_path):
 
 
 async def test_a_line_that_cannot_be_written_ends_the_chat_before_anything_runs(tmp_path):
-    agent = agent_of(tmp_path / "no" / "such" / "folder", "ok")
+    model = ScriptedModel("ok")
+    agent = Agent(model, hooks=[audit(tmp_path / "no" / "such" / "folder")])
     with pytest.raises(FileNotFoundError):
         await agent.chat("hi")
-    assert agent._config.model.requests == []
+    assert model.requests == []
 
 
 async def test_the_file_is_appended_to_and_nobody_elses(tmp_path):

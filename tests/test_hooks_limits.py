@@ -1,6 +1,8 @@
 """`limits`: a chat ends gracefully at its limit, a sub-agent within what its parent has left."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -183,12 +185,14 @@ async def test_guards_stand_at_200():
 
 
 async def test_nothing_of_a_chat_is_kept_after_it():
-    hooks = limits()
-    meters = hooks[0].fn.__closure__[0].cell_contents
-    agent = Agent(looking(2), tools=[look], hooks=[hooks])
-    agent.add_hook("onStep", lambda ctx: None)
+    """The run of a chat that has ended is held by nobody."""
+    runs = []
+    agent = agent_of(model=looking(2))
+    agent.add_hook("onChatStart", lambda ctx: runs.append(weakref.ref(ctx.run)))
     await agent.chat("go")
-    assert len(meters) == 0
+    gc.collect()
+    assert runs
+    assert [ref() for ref in runs] == [None] * len(runs)
 
 
 # ── families ────────────────────────────────────────────────────────────────────────────────

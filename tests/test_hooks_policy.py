@@ -50,6 +50,18 @@ def told(response):
     return [m.text for m in response.messages if m.role == "tool"]
 
 
+def requests_of(agent):
+    """The names of the tools that each model call of the agent is offered."""
+    offered = []
+
+    @agent.hook("aroundRequest", priority=-1_000_000)
+    async def note(ctx, proceed):
+        offered.append([each.name for each in ctx.request.tools])
+        return await proceed()
+
+    return offered
+
+
 # ── allow_tools ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -57,20 +69,22 @@ async def test_only_allowed_tools_run_and_only_they_are_offered():
     agent, ran = agent_of(
         [call("read_file", path="a"), call("bash", command="ls")], hooks=allow_tools("read_*")
     )
+    offered = requests_of(agent)
     response = await agent.chat("go")
     assert (ran, outcomes(response)) == (["a"], ["ok", "denied"])
     assert json.loads(told(response)[1])["error"] == {
         "type": "Denied",
         "message": "tool 'bash' is not allowed here",
     }
-    assert [t.name for t in agent._config.model.requests[0].tools] == ["read_file"]
+    assert offered == [["read_file"], ["read_file"]]
 
 
 async def test_the_others_may_be_offered_nevertheless():
     agent, ran = agent_of(call("bash", command="ls"), hooks=allow_tools("pay", hide=False))
+    offered = requests_of(agent)
     response = await agent.chat("go")
     assert (ran, outcomes(response)) == ([], ["denied"])
-    assert len(agent._config.model.requests[0].tools) == 3
+    assert [len(names) for names in offered] == [3, 3]
 
 
 async def test_without_names_none_may_run():
@@ -294,9 +308,10 @@ async def test_what_a_wrapper_makes_of_a_call_is_looked_at_too():
 
 async def test_what_an_approver_makes_of_a_call_is_looked_at_too():
     agent, ran = agent_of(
-        call("bash", command="ls"), hooks=[deny_commands("rm -rf"), approve("bash")]
+        call("bash", command="ls"),
+        hooks=[deny_commands("rm -rf"), approve("bash")],
+        approver=lambda request, run: Approve(arguments={"command": "rm -rf /"}),
     )
-    agent._approver = lambda request, run: Approve(arguments={"command": "rm -rf /"})
     await agent.chat("go")
     assert ran == []
 

@@ -100,44 +100,44 @@ async def look(n: int = 0) -> str:
     return f"seen {n}"
 
 
-def sent(agent):
-    return [[m.role[0] for m in request.messages] for request in agent._config.model.requests]
+def sent(model):
+    return [[m.role[0] for m in request.messages] for request in model.requests]
 
 
 async def test_the_model_is_sent_the_last_messages_and_history_keeps_all():
-    agent = Agent(ScriptedModel(*["ok"] * 4), hooks=[window(3)])
+    model = ScriptedModel(*["ok"] * 4)
+    agent = Agent(model, hooks=[window(3)])
     conversation = Conversation()
     for n in range(4):
         await agent.chat(f"{n}", conversation=conversation)
-    assert sent(agent) == [["u"], ["u", "a", "u"], ["u", "a", "u"], ["u", "a", "u"]]
+    assert sent(model) == [["u"], ["u", "a", "u"], ["u", "a", "u"], ["u", "a", "u"]]
     assert len(conversation.messages) == 8
-    assert agent._config.model.requests[-1].messages[0].text == "2"
+    assert model.requests[-1].messages[0].text == "2"
 
 
 async def test_a_long_row_of_calls_keeps_the_question_that_began_it():
-    agent = Agent(
-        ScriptedModel(*[call("look", n=n) for n in range(6)], "ok"), tools=[look], hooks=[window(5)]
-    )
+    model = ScriptedModel(*[call("look", n=n) for n in range(6)], "ok")
+    agent = Agent(model, tools=[look], hooks=[window(5)])
     await agent.chat("the question")
-    assert sent(agent)[-1] == ["u", "a", "t", "a", "t"]
-    assert agent._config.model.requests[-1].messages[0].text == "the question"
+    assert sent(model)[-1] == ["u", "a", "t", "a", "t"]
+    assert model.requests[-1].messages[0].text == "the question"
 
 
 async def test_a_last_group_that_is_larger_is_sent_whole():
     calls = [call("look", n=n) for n in range(6)]
-    agent = Agent(ScriptedModel(calls, "ok"), tools=[look], hooks=[window(2)])
+    model = ScriptedModel(calls, "ok")
+    agent = Agent(model, tools=[look], hooks=[window(2)])
     await agent.chat("go")
-    assert sent(agent)[-1] == ["u", "a", *"tttttt"]
+    assert sent(model)[-1] == ["u", "a", *"tttttt"]
 
 
 async def test_tokens_are_counted_as_one_likes():
-    agent = Agent(
-        ScriptedModel(*["ok"] * 3), hooks=[window(tokens=10, count=lambda m: len(m.text))]
-    )
+    model = ScriptedModel(*["ok"] * 3)
+    agent = Agent(model, hooks=[window(tokens=10, count=lambda m: len(m.text))])
     conversation = Conversation()
     for text in ("1234567", "1234", "12"):
         await agent.chat(text, conversation=conversation)
-    assert [len(each) for each in sent(agent)] == [1, 1, 3]
+    assert [len(each) for each in sent(model)] == [1, 1, 3]
 
 
 def test_a_window_without_a_size_is_refused():

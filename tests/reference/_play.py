@@ -1,5 +1,7 @@
 """Short words for the tests of rows in docs/coming-from.md; a test is named by its row's number."""
 
+from weakref import WeakKeyDictionary
+
 from hookline import Agent, tool
 from hookline.testing import ScriptedModel, call
 
@@ -21,12 +23,18 @@ async def broken() -> str:
 
 def agent_of(*turns, **options):
     """An agent with a scripted model and the tools above."""
-    return Agent(ScriptedModel(*(turns or ["ok"] * 9)), **{"tools": [add, broken], **options})
+    model = ScriptedModel(*(turns or ["ok"] * 9))
+    agent = Agent(model, **{"tools": [add, broken], **options})
+    _models[agent] = model
+    return agent
+
+
+_models = WeakKeyDictionary()
 
 
 def requests(agent):
     """What the model was sent."""
-    return agent._config.model.requests
+    return _models[agent].requests
 
 
 def roles(messages):

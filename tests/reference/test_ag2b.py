@@ -918,7 +918,7 @@ async def test_141_two_chats_never_mix_and_one_conversation_takes_one_at_a_time(
 
 async def test_142_a_scope_is_a_bundle_that_is_there_from_the_next_step_on():
     garden = Scope("garden", tools=[add], context=lambda: "roses", title="The garden")
-    agent = Agent(ScriptedModel(call("open"), "done"))
+    agent = agent_of(call("open"), "done", tools=[])
 
     @tool(name="open")
     async def open_garden() -> None:
@@ -1000,7 +1000,7 @@ async def test_146_predicates_are_asked_at_each_request_and_call():
         on[what] = None if what == "tool" else False
 
     scope = Scope("s", tools=[flip, add], context=lambda: "here", enabled=lambda: on["scope"])
-    agent = Agent(ScriptedModel(call("flip", what="tool"), sums, "done"), scopes=[scope])
+    agent = agent_of(call("flip", what="tool"), sums, "done", tools=[], scopes=[scope])
     await agent.chat("hi")
     seen = [([t.name for t in each.tools], each.system) for each in requests(agent)]
     assert seen[0] == (["flip", "add"], "## s\nhere")
