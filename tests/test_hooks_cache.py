@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookline import Agent, Conversation, Settings, Usage, tool
+from hookline import (
+    Agent,
+    AssistantMessage,
+    Conversation,
+    ModelRequest,
+    Settings,
+    Text,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    tool,
+)
 from hookline.events import TextDelta, ToolCallDelta
 from hookline.hooks import MemoryCache, cache, request_key
 from hookline.testing import ScriptedModel, Turn, call, check_events, collect
