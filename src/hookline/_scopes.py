@@ -8,13 +8,14 @@ logged; it never breaks a chat.
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from hookline._errors import ScopeError
-from hookline._json import NotJson, json_text, to_json_data
+from hookline._json import json_text, to_json_data
 from hookline._log import log_throw
 from hookline._tools import AnyTool, ToolLike, as_tool
 
@@ -64,7 +65,7 @@ def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
         return True
     try:
         return bool(enabled())
-    except Exception as exc:
+    except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
         log_throw(f"{what}.enabled() raised and counts as off", exc)
         return False
 
@@ -206,7 +207,7 @@ class Scopes:
             try:
                 value = scope.context()
                 text = value if isinstance(value, str) else json_text(to_json_data(value))
-            except (Exception, NotJson) as exc:
+            except (Exception, CancelledError) as exc:
                 log_throw(f"scope {scope.label!r}.context() raised and was left out", exc)
                 continue
             if value is not None and text:
