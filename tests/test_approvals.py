@@ -205,6 +205,31 @@ async def test_an_approver_that_raises_ends_the_chat_and_the_call_never_runs():
     await goes_on(agent, conversation)
 
 
+@pytest.mark.parametrize("expires", [None, 60.0], ids=["no-limit", "with-a-limit"])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_an_approver_s_own_CancelledError_is_its_failure(number, expires):
+    """Nobody has cancelled: the chat has failed and was not aborted, and no call runs."""
+    out, ends = [], []
+    conversation = Conversation()
+
+    async def approver(request, run):
+        task = asyncio.ensure_future(asyncio.sleep(0))
+        task.cancel()
+        await task
+
+    turn = [call("delete", path=str(n)) for n in range(number)]
+    agent = agent_of(turn, "next", out=out, approver=approver)
+    agent.add_hook("preToolCall", lambda ctx: Ask("may it?", expires=expires), priority=5)
+    agent.add_hook("onChatError", lambda ctx: ends.append("error"))
+    agent.add_hook("onChatAbort", lambda ctx: ends.append("aborted"))
+    with pytest.raises(ApprovalError, match="approver") as caught:
+        await agent.chat("go", conversation=conversation)
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert ends == ["error"]
+    assert out == []
+    await goes_on(agent, conversation)
+
+
 @pytest.mark.parametrize("answer", [None, True, "yes", Approve], ids=repr)
 async def test_an_approver_that_gives_no_decision_is_an_error_and_the_call_never_runs(answer):
     out = []

@@ -23,7 +23,7 @@ from hookline import (
     UserMessage,
     tool,
 )
-from hookline.errors import HistoryError, HookReturnError
+from hookline.errors import HistoryError, HookReturnError, UsageError
 from hookline.events import (
     MessageAdded,
     PartEnd,
@@ -747,6 +747,53 @@ async def test_a_system_function_that_raises_ends_the_chat() -> None:
     with pytest.raises(Boom) as caught:
         await Agent(ScriptedModel(), system=system).chat("hi")
     assert caught.value is error
+
+
+async def _cancelled_by_itself(run: Run[Any]) -> str:
+    task = asyncio.ensure_future(asyncio.sleep(0))
+    task.cancel()
+    await task
+    return "never"
+
+
+@pytest.mark.parametrize("preChat", [False, True], ids=["step", "preChat"])
+async def test_a_system_function_s_own_CancelledError_is_its_failure(preChat: bool) -> None:
+    """Nobody has cancelled: the chat has failed and was not aborted."""
+    agent = Agent(ScriptedModel(), system=_cancelled_by_itself)
+    out: list[str] = []
+    agent.add_hook("onChatError", lambda ctx: out.append("error"))
+    agent.add_hook("onChatAbort", lambda ctx: out.append("aborted"))
+    if preChat:
+        agent.add_hook("preChat", lambda ctx: None)
+    with pytest.raises(UsageError, match="system=") as caught:
+        await agent.chat("hi")
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert out == ["error"]
+
+
+async def test_a_system_function_that_hangs_is_cancelled_with_the_chat() -> None:
+    began = asyncio.Event()
+
+    async def system(run: Run[Any]) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    out: list[str] = []
+    agent = Agent(ScriptedModel(), system=system)
+    agent.add_hook("onChatAbort", lambda ctx: out.append(str(ctx.reason)))
+    task = asyncio.create_task(agent.chat("hi"))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert out == ["cancelled"]
+
+
+@pytest.mark.parametrize("given", [5, b"be kind", ["be kind"]], ids=repr)
+async def test_a_system_function_that_gives_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(UsageError, match=f"gave a {type(given).__name__}"):
+        await Agent(ScriptedModel(), system=lambda run: given).chat("hi")
 
 
 async def test_sections_of_scopes_follow_the_system_text() -> None:
