@@ -840,6 +840,39 @@ async def test_after_an_abort_the_hook_s_next_await_is_cancelled(point: str) -> 
     assert out == ["abort returned True", "its next await was cancelled"]
 
 
+@pytest.mark.parametrize("point", ["aroundToolCall", "onToolCallResult", "onStatus"])
+async def test_after_an_abort_beside_other_calls_the_hook_s_next_await_is_cancelled(
+    point: str,
+) -> None:
+    """The same where calls run in tasks of their own; the very next await, and no turn later."""
+    out: list[str] = []
+
+    @tool
+    async def work(run: Run[Any]) -> str:
+        await asyncio.sleep(0)
+        await run.status("working")
+        return "worked"
+
+    async def aborting(ctx: Any, proceed: Any = None) -> Any:
+        if not ctx.run.abort("enough"):
+            return await proceed() if proceed else None
+        try:
+            await asyncio.sleep(0)
+            out.append("went on")
+        except asyncio.CancelledError:
+            out.append("cancelled")
+            raise
+        return await proceed() if proceed else None
+
+    agent = Agent(ScriptedModel([call("work"), call("work"), call("work")]), tools=[work])
+    agent.add_hook(point, aborting)  # type: ignore[call-overload]
+    conversation = Conversation()
+    with pytest.raises(ChatAbortedError):
+        await agent.chat("hi", conversation=conversation)
+    assert out == ["cancelled"]
+    check_history(conversation.messages)
+
+
 @pytest.mark.parametrize("point", ["onChatStart", "preRequest", "onDelta", "onResponse", "onStep"])
 async def test_after_an_abort_in_a_sync_hook_no_later_hook_runs(point: str) -> None:
     out: list[str] = []
