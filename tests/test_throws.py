@@ -355,7 +355,6 @@ async def test_a_wrapper_that_failed_before_proceed_is_skipped() -> None:
     assert out == ["outer", "fails", "inner"]
 
 
-@pytest.mark.xfail(strict=True, reason="the result is taken as None while proceed still runs")
 async def test_a_logged_wrapper_that_fails_beside_its_proceed_has_no_result_to_go_on_with() -> None:
     """The inner part has begun and may not run twice, and has no result yet: the throw stands."""
     began, gate = asyncio.Event(), asyncio.Event()
