@@ -1363,6 +1363,29 @@ async def test_a_tool_that_a_hook_had_offered_is_a_tool_error_where_it_is_gone()
     assert len(results(conversation)) == 1
 
 
+@pytest.mark.parametrize("point", ["preRequest", "preChat"])
+async def test_a_tool_that_a_hook_had_put_in_place_of_the_agents_is_never_that_one_on_resume(point):
+    """What runs is exactly what was approved: a name that another tool has too is not enough."""
+    out = []
+
+    @tool(name="delete")
+    async def of_the_agent() -> None:
+        out.append("the agent's")
+
+    @tool(name="delete")
+    async def of_the_hook() -> None:
+        out.append("the hook's")
+
+    conversation = Conversation()
+    agent = agent_of(call("delete", id="a"), "done", tools=[of_the_agent])
+    agent.add_hook(point, lambda ctx: ctx.request.replace(tools=(of_the_hook,)))
+    response = await agent.chat("go", conversation=conversation)
+    answer = await agent.resume(conversation, yes(response))
+    assert out == []
+    assert answer.text == "done"
+    assert [(id, outcome) for id, outcome, _ in results(conversation)] == [("a", "error")]
+
+
 # ── a new chat instead ──────────────────────────────────────────────────────────────────────
 
 
