@@ -32,6 +32,7 @@ from hookline.events import (
     TextDelta,
     ToolCallDelta,
 )
+from hookline.models import Finish, TextChunk
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -949,6 +950,29 @@ async def test_a_list_of_messages_that_a_hook_has_returned_is_the_hooks_no_more(
     agent.add_hook("aroundRequest", clearing(lists))
     await agent.chat("hi")
     assert texts(model.last_request.messages) == ["hi"]
+
+
+async def test_a_list_of_messages_that_a_wrapper_goes_on_with_is_the_wrappers_no_more() -> None:
+    """The model is given what does not change, and what a hook holds on to is another list."""
+    mine: list[Message] = []
+    seen: list[Any] = []
+
+    class Reading:
+        async def stream(self, request: ModelRequest) -> Any:
+            seen.append(request.messages)
+            mine.clear()
+            yield TextChunk("ok")
+            yield Finish()
+
+    agent = Agent(Reading())
+
+    async def around(ctx: Any, proceed: Any) -> Any:
+        mine.extend(ctx.request.messages)
+        return await proceed(ctx.request.replace(messages=mine))
+
+    agent.add_hook("aroundRequest", around)
+    await agent.chat("hi")
+    assert texts(seen[0]) == ["hi"]
 
 
 def clearing(lists: list[list[Message]]) -> Any:

@@ -609,6 +609,49 @@ async def test_async_observers_have_run_before_a_chat_that_begins_beside_another
     assert out == ["observed", "onChatStart", "onChatStart"]
 
 
+async def test_an_awaitable_that_a_sync_observer_returns_is_awaited():
+    out = []
+
+    async def later(label):
+        await asyncio.sleep(0)
+        out.append(f"later {label}")
+
+    agent = Agent(ScriptedModel("done"))
+    agent.add_hook("onScopeRegister", lambda ctx: later(ctx.scope.label))
+    agent.add_hook("onChatStart", lambda ctx: out.append("onChatStart"))
+    agent.scopes.register(Scope("web"))
+    assert out == []
+    await agent.chat("go")
+    assert out == ["later web", "onChatStart"]
+
+
+def test_a_sync_observer_that_raises_CancelledError_is_ignored_where_no_loop_runs(caplog):
+    out = []
+    agent = Agent(ScriptedModel())
+
+    def cancelled(ctx):
+        raise asyncio.CancelledError
+
+    agent.add_hook("onScopeRegister", cancelled, name="cancelled")
+    agent.add_hook("onScopeRegister", lambda ctx: out.append(ctx.scope.label))
+    with caplog.at_level(logging.WARNING):
+        agent.scopes.register(Scope("web"))
+    assert agent.scopes.get("web") is not None
+    assert out == ["web"]
+    assert any("'cancelled' at onScopeRegister" in r.getMessage() for r in caplog.records)
+
+
+def test_an_observer_that_an_earlier_one_disposes_is_not_told():
+    out = []
+    agent = Agent(ScriptedModel())
+    disposers = []
+    agent.add_hook("onScopeRegister", lambda ctx: disposers[0](), priority=1)
+    disposers.append(agent.add_hook("onScopeRegister", lambda ctx: out.append("disposed")))
+    agent.add_hook("onScopeRegister", lambda ctx: out.append("last"))
+    agent.scopes.register(Scope("web"))
+    assert out == ["last"]
+
+
 async def test_async_observers_run_before_the_agents_first_request():
     out = []
     agent = Agent(ScriptedModel("done"))
