@@ -540,6 +540,28 @@ async def test_a_ToolError_made_of_anything_else_is_a_tool_error_by_its_type(mes
     assert await told(agent) == {"type": "ToolError", "message": f"a {type(message).__name__}"}
 
 
+@pytest.mark.xfail(strict=True, reason="what a wrapper made of the request is not looked at")
+async def test_a_tool_that_a_wrapper_took_out_of_the_request_never_runs():
+    """The final request is the one that the model was sent."""
+    ran = []
+
+    @tool
+    async def work() -> None:
+        ran.append("work")
+
+    model = ScriptedModel(call("work"), "done")
+    agent = Agent(model, tools=[work])
+
+    @agent.hook("aroundRequest")
+    async def around(ctx, proceed):
+        return await proceed(ctx.request.replace(tools=()))
+
+    error = await told(agent)
+    assert [request.tools for request in model.requests] == [(), ()]
+    assert ran == []
+    assert error["type"] == "DisabledToolError"
+
+
 async def test_a_tool_whose_scope_its_wrapper_removes_never_runs():
     ran = []
 
