@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hookline import Agent, Conversation, Run, Scope, tool
-from hookline.errors import ScopeError
+from hookline.errors import ScopeError, ToolDefinitionError
 from hookline.points import OnScopeRegister, OnScopeUnregister
 from hookline.testing import ScriptedModel, call
 
@@ -323,6 +323,38 @@ async def test_a_switch_or_context_that_raises_CancelledError_is_off_too(where, 
     assert [each.name for each in request.tools] == (["search"] if where == "context" else [])
     assert request.system is None
     assert any("CancelledError" in record.getMessage() for record in caplog.records)
+
+
+async def _async_off():
+    return False
+
+
+@pytest.mark.parametrize("option", ["enabled", "context"])
+def test_an_async_switch_or_context_is_refused_where_the_scope_is_made(option):
+    with pytest.raises(ScopeError, match=option):
+        Scope("web", **{option: _async_off})
+
+
+def test_an_async_switch_is_refused_where_the_tool_is_made():
+    with pytest.raises(ToolDefinitionError, match="enabled"):
+        make("search", enabled=_async_off)
+
+
+@pytest.mark.parametrize("which", ["scope", "tool"])
+async def test_a_switch_that_gives_an_awaitable_is_off(which, caplog):
+    """It would be true whatever it comes to: a guard that cannot be asked fails closed."""
+    asked = []
+
+    def switch():
+        asked.append(asyncio.get_running_loop().create_future())
+        return asked[-1]
+
+    search = make("search", enabled=switch if which == "tool" else None)
+    scope = Scope("web", tools=[search], enabled=switch if which == "scope" else None)
+    with caplog.at_level(logging.WARNING):
+        assert await offered([scope]) == []
+    assert asked
+    assert any("counts as off" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_switch_of_one_scope_leaves_the_others_alone():

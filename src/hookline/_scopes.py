@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from inspect import isawaitable
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from hookline._errors import ScopeError
 from hookline._json import json_text, to_json_data
 from hookline._log import log_throw
-from hookline._tools import AnyTool, ToolLike, as_tool
+from hookline._tools import AnyTool, ToolLike, as_tool, is_async_callable
 
 
 class Scope:
@@ -42,6 +43,12 @@ class Scope:
     ) -> None:
         if not label:
             raise ScopeError("a scope needs a label")
+        for name, asked in (("context", context), ("enabled", enabled)):
+            if asked is not None and is_async_callable(asked):
+                raise ScopeError(
+                    f"scope {label!r}: {name}= is asked in the middle of a step and "
+                    "cannot be async; let something else fetch what it tells"
+                )
         self.label = label
         self.title = title or label
         self.tools: tuple[AnyTool, ...] = tuple(as_tool(each) for each in tools)
@@ -64,7 +71,10 @@ def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
     if enabled is None:
         return True
     try:
-        return bool(enabled())
+        answer: object = enabled()
+        if isawaitable(answer):  # it would count as True, whatever it comes to
+            raise TypeError("enabled() gave an awaitable")
+        return bool(answer)
     except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
         log_throw(f"{what}.enabled() raised and counts as off", exc)
         return False
