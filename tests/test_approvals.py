@@ -517,6 +517,22 @@ async def test_what_was_approved_cannot_be_changed_while_somebody_thinks():
     assert "delete /etc" not in out
 
 
+async def test_an_approver_that_writes_into_what_it_is_shown_runs_nothing():
+    """Arguments are edited by `Approve(arguments=…)`, where they are seen and validated."""
+    out = []
+
+    def approver(request, run):
+        request.call.arguments["path"] = "/etc"
+        return Approve()
+
+    conversation = Conversation()
+    agent = agent_of(delete("/x"), "next", out=out, approver=approver)
+    with pytest.raises(ApprovalError, match="changed after it was asked about"):
+        await agent.chat("go", conversation=conversation)
+    assert out == []
+    await goes_on(agent, conversation)
+
+
 # ── nobody is there ─────────────────────────────────────────────────────────────────────────
 
 
