@@ -1438,6 +1438,16 @@ async def test_a_new_chat_denies_several_pending_calls_and_runs_none_that_waited
     assert {outcome for _, outcome, _ in results(conversation)} <= {"denied", "stopped"}
 
 
+async def test_a_new_chat_that_denies_counts_its_own_steps_from_0():
+    seen = []
+    agent = agent_of(call("look", id="l"), delete(), "next")
+    conversation = Conversation()
+    await agent.chat("go", conversation=conversation)
+    agent.add_hook("onMessage", lambda ctx: seen.append((ctx.message.role, ctx.run.iteration)))
+    await agent.chat("never mind", conversation=conversation)
+    assert seen == [("tool", 1), ("user", 0), ("assistant", 0)]
+
+
 async def test_a_new_chat_puts_a_denied_result_in_the_models_order():
     model = ScriptedModel([delete(id="a"), call("look", id="b")], "next")
     conversation = Conversation()
