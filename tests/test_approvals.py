@@ -205,6 +205,31 @@ async def test_an_approver_that_raises_ends_the_chat_and_the_call_never_runs():
     await goes_on(agent, conversation)
 
 
+@pytest.mark.parametrize("expires", [None, 60.0], ids=["no-limit", "with-a-limit"])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_an_approver_s_own_CancelledError_is_its_failure(number, expires):
+    """Nobody has cancelled: the chat has failed and was not aborted, and no call runs."""
+    out, ends = [], []
+    conversation = Conversation()
+
+    async def approver(request, run):
+        task = asyncio.ensure_future(asyncio.sleep(0))
+        task.cancel()
+        await task
+
+    turn = [call("delete", path=str(n)) for n in range(number)]
+    agent = agent_of(turn, "next", out=out, approver=approver)
+    agent.add_hook("preToolCall", lambda ctx: Ask("may it?", expires=expires), priority=5)
+    agent.add_hook("onChatError", lambda ctx: ends.append("error"))
+    agent.add_hook("onChatAbort", lambda ctx: ends.append("aborted"))
+    with pytest.raises(ApprovalError, match="approver") as caught:
+        await agent.chat("go", conversation=conversation)
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert ends == ["error"]
+    assert out == []
+    await goes_on(agent, conversation)
+
+
 @pytest.mark.parametrize("answer", [None, True, "yes", Approve], ids=repr)
 async def test_an_approver_that_gives_no_decision_is_an_error_and_the_call_never_runs(answer):
     out = []
@@ -490,6 +515,22 @@ async def test_what_was_approved_cannot_be_changed_while_somebody_thinks():
     with suppress(HooklineError):
         await agent.chat("go")
     assert "delete /etc" not in out
+
+
+async def test_an_approver_that_writes_into_what_it_is_shown_runs_nothing():
+    """Arguments are edited by `Approve(arguments=…)`, where they are seen and validated."""
+    out = []
+
+    def approver(request, run):
+        request.call.arguments["path"] = "/etc"
+        return Approve()
+
+    conversation = Conversation()
+    agent = agent_of(delete("/x"), "next", out=out, approver=approver)
+    with pytest.raises(ApprovalError, match="changed after it was asked about"):
+        await agent.chat("go", conversation=conversation)
+    assert out == []
+    await goes_on(agent, conversation)
 
 
 # ── nobody is there ─────────────────────────────────────────────────────────────────────────
@@ -1338,6 +1379,29 @@ async def test_a_tool_that_a_hook_had_offered_is_a_tool_error_where_it_is_gone()
     assert len(results(conversation)) == 1
 
 
+@pytest.mark.parametrize("point", ["preRequest", "preChat"])
+async def test_a_tool_that_a_hook_had_put_in_place_of_the_agents_is_never_that_one_on_resume(point):
+    """What runs is exactly what was approved: a name that another tool has too is not enough."""
+    out = []
+
+    @tool(name="delete")
+    async def of_the_agent() -> None:
+        out.append("the agent's")
+
+    @tool(name="delete")
+    async def of_the_hook() -> None:
+        out.append("the hook's")
+
+    conversation = Conversation()
+    agent = agent_of(call("delete", id="a"), "done", tools=[of_the_agent])
+    agent.add_hook(point, lambda ctx: ctx.request.replace(tools=(of_the_hook,)))
+    response = await agent.chat("go", conversation=conversation)
+    answer = await agent.resume(conversation, yes(response))
+    assert out == []
+    assert answer.text == "done"
+    assert [(id, outcome) for id, outcome, _ in results(conversation)] == [("a", "error")]
+
+
 # ── a new chat instead ──────────────────────────────────────────────────────────────────────
 
 
@@ -1372,6 +1436,16 @@ async def test_a_new_chat_denies_several_pending_calls_and_runs_none_that_waited
     assert out == []
     assert result_ids(conversation.messages) == ["a", "b", "c"]
     assert {outcome for _, outcome, _ in results(conversation)} <= {"denied", "stopped"}
+
+
+async def test_a_new_chat_that_denies_counts_its_own_steps_from_0():
+    seen = []
+    agent = agent_of(call("look", id="l"), delete(), "next")
+    conversation = Conversation()
+    await agent.chat("go", conversation=conversation)
+    agent.add_hook("onMessage", lambda ctx: seen.append((ctx.message.role, ctx.run.iteration)))
+    await agent.chat("never mind", conversation=conversation)
+    assert seen == [("tool", 1), ("user", 0), ("assistant", 0)]
 
 
 async def test_a_new_chat_puts_a_denied_result_in_the_models_order():

@@ -425,6 +425,18 @@ async def test_an_input_that_is_none_is_refused(said: Any) -> None:
     assert model.calls == 0
 
 
+@pytest.mark.parametrize("model", [None, "gpt", object()], ids=["None", "str", "object"])
+def test_what_is_no_model_is_refused_where_the_agent_is_made(model: Any) -> None:
+    with pytest.raises(UsageError):
+        Agent(model)
+
+
+@pytest.mark.parametrize("max_steps", [0, -1])
+def test_a_chat_of_no_step_is_refused_where_the_agent_is_made(max_steps: int) -> None:
+    with pytest.raises(UsageError, match="max_steps"):
+        Agent(ScriptedModel(), max_steps=max_steps)
+
+
 async def test_an_unknown_option_of_a_chat_is_refused() -> None:
     agent: Any = Agent(ScriptedModel())
     with pytest.raises(TypeError, match="convesation"):

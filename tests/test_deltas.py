@@ -161,6 +161,24 @@ async def test_an_async_hook_is_awaited_before_the_next_delta() -> None:
     assert out == ["a", "b", "|"]
 
 
+async def test_a_hook_that_an_earlier_one_disposes_does_not_see_that_delta() -> None:
+    """…also where the earlier one made several deltas of it, of which it sees none."""
+    seen: list[Any] = []
+    disposers: list[Any] = []
+    agent: Any = Agent(ScriptedModel(Turn("abcd", chunk=2)))
+
+    def split(ctx: Any) -> Any:
+        disposers[0]()
+        if isinstance(ctx.delta, TextChunk):
+            return tuple(TextChunk(letter) for letter in ctx.delta.text)
+        return None
+
+    agent.add_hook("onDelta", split, priority=1)
+    disposers.append(agent.add_hook("onDelta", lambda ctx: seen.append(ctx.delta)))
+    assert (await agent.chat("hi")).text == "abcd"
+    assert seen == []
+
+
 async def test_text_that_is_held_back_can_be_released_at_the_end_of_its_part() -> None:
     """Each text part ends with a PartEnd delta that passes the hooks too."""
     held: list[str] = []

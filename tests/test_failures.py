@@ -19,6 +19,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import traceback
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -1009,6 +1011,33 @@ async def test_a_sync_tool_blocks_the_loop() -> None:
     agent = Agent(ScriptedModel([call("blocking")], "done"), tools=[blocking])
     await agent.chat("hi", conversation=conversation)
     assert conversation.messages[2].text == "from the loop"
+
+
+HUNG = """
+import asyncio, threading
+from hookline import Agent, Limits, tool
+from hookline.testing import ScriptedModel, call
+
+@tool(timeout=0.05)
+def hung() -> None:
+    threading.Event().wait()
+
+async def main():
+    agent = Agent(ScriptedModel([call("hung")], "done"), tools=[hung], limits=Limits(grace=0.05))
+    print((await agent.chat("hi")).text, flush=True)
+
+asyncio.run(main())
+print("the loop is closed", flush=True)
+"""
+
+
+def test_a_hung_sync_tool_hangs_the_loop_again_when_it_is_closed() -> None:
+    """Its thread is left behind: neither the loop nor the process waits for it."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", HUNG], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.stdout.split("\n") == ["done", "the loop is closed", ""], done.stderr
+    assert done.returncode == 0
 
 
 async def test_a_chat_in_a_sync_tool_deadlocks() -> None:

@@ -1,6 +1,7 @@
 """The bounds of a chat's tool calls: how many, how large, how long."""
 
 import asyncio
+import inspect
 import math
 
 import pytest
@@ -33,6 +34,14 @@ def test_every_limit_has_a_finite_default():
     limits = Limits()
     values = [getattr(limits, name) for name in limits.__struct_fields__]
     assert all(value is not None and 0 < value < math.inf for value in values)
+
+
+def test_the_defaults_are_those_that_are_promised():
+    """The grace period is 5 s; a chat ends after 20 model calls, and is continued 3 times."""
+    assert Limits().grace == 5.0
+    options = inspect.signature(Agent).parameters
+    assert options["max_steps"].default == 20
+    assert options["max_continuations"].default == 3
 
 
 # ── tool calls a step ───────────────────────────────────────────────────────────────────────

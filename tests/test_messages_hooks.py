@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -414,6 +416,18 @@ async def test_the_arguments_of_a_call_are_not_changed_behind_the_back(point: An
     assert isinstance(message, AssistantMessage)
     assert [made.arguments for made in message.calls] == [{"q": "x"}]
     assert response.messages[2].text == "found x"
+
+
+async def test_a_copy_of_a_calls_arguments_is_a_plain_dict_of_the_copys_own() -> None:
+    response = await agent_of([call("look", q="x", id="c")], "ok").chat("hi")
+    message = response.messages[1]
+    assert isinstance(message, AssistantMessage)
+    arguments = message.calls[0].arguments
+    copies = [copy.copy(arguments), copy.deepcopy(arguments), pickle.loads(pickle.dumps(arguments))]
+    for mine in copies:
+        assert type(mine) is dict
+        mine["q"] = "changed"
+    assert arguments == {"q": "x"}
 
 
 async def test_a_message_is_frozen() -> None:

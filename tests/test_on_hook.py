@@ -101,6 +101,18 @@ async def test_it_never_fires_for_itself() -> None:
     assert out == [("one", "onChatEnd"), ("two", "onChatEnd")]
 
 
+async def test_one_that_an_earlier_one_disposes_is_told_no_more() -> None:
+    out: list[str] = []
+    disposers: list[Any] = []
+    agent: Any = Agent(ScriptedModel("Hello."))
+    agent.add_hook("onHook", lambda ctx: disposers[0](), priority=1)
+    disposers.append(agent.add_hook("onHook", lambda ctx: out.append("disposed")))
+    agent.add_hook("onHook", lambda ctx: out.append("last"))
+    agent.add_hook("onChatEnd", lambda ctx: None)
+    await agent.chat("hi")
+    assert out == ["last"]
+
+
 async def test_with_no_other_hook_it_is_silent() -> None:
     out: list[Any] = []
     agent: Any = Agent(ScriptedModel("Hello."), hooks={"onHook": out.append})

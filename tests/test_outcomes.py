@@ -39,7 +39,14 @@ from hookline.errors import (
     StopChat,
     StreamInterruptedError,
 )
-from hookline.events import ChatAborted, ChatFailed, Status, ToolCallStarted
+from hookline.events import (
+    ChatAborted,
+    ChatFailed,
+    ResponseReset,
+    Status,
+    TextDelta,
+    ToolCallStarted,
+)
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
@@ -840,6 +847,39 @@ async def test_after_an_abort_the_hook_s_next_await_is_cancelled(point: str) -> 
     assert out == ["abort returned True", "its next await was cancelled"]
 
 
+@pytest.mark.parametrize("point", ["aroundToolCall", "onToolCallResult", "onStatus"])
+async def test_after_an_abort_beside_other_calls_the_hook_s_next_await_is_cancelled(
+    point: str,
+) -> None:
+    """The same where calls run in tasks of their own; the very next await, and no turn later."""
+    out: list[str] = []
+
+    @tool
+    async def work(run: Run[Any]) -> str:
+        await asyncio.sleep(0)
+        await run.status("working")
+        return "worked"
+
+    async def aborting(ctx: Any, proceed: Any = None) -> Any:
+        if not ctx.run.abort("enough"):
+            return await proceed() if proceed else None
+        try:
+            await asyncio.sleep(0)
+            out.append("went on")
+        except asyncio.CancelledError:
+            out.append("cancelled")
+            raise
+        return await proceed() if proceed else None
+
+    agent = Agent(ScriptedModel([call("work"), call("work"), call("work")]), tools=[work])
+    agent.add_hook(point, aborting)  # type: ignore[call-overload]
+    conversation = Conversation()
+    with pytest.raises(ChatAbortedError):
+        await agent.chat("hi", conversation=conversation)
+    assert out == ["cancelled"]
+    check_history(conversation.messages)
+
+
 @pytest.mark.parametrize("point", ["onChatStart", "preRequest", "onDelta", "onResponse", "onStep"])
 async def test_after_an_abort_in_a_sync_hook_no_later_hook_runs(point: str) -> None:
     out: list[str] = []
@@ -1276,6 +1316,74 @@ async def test_a_pre_message_hook_that_throws_on_what_is_kept_changes_no_outcome
                 break
     check_history(conversation.messages)
     assert trace == ["start", "abort consumer left", "end aborted"]
+
+
+async def test_a_partial_text_that_pre_message_refuses_is_taken_back(loud: None) -> None:
+    """Text shown = stored: what no hook would have is neither."""
+    stall = Stall(2)
+    conversation = Conversation()
+    agent = Agent(ScriptedModel(Turn("hello", chunk=1, delay=stall)))
+
+    def fails(ctx: Any) -> None:
+        if ctx.message.role == "assistant":
+            raise LookupError("mine")
+
+    agent.add_hook("preMessage", fails)
+    trace = outcomes(agent)
+    events: list[Any] = []
+    async with agent.chat_stream("hi", conversation=conversation) as stream:
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, TextDelta):
+                stream.abort("enough")
+    assert [type(e) for e in events[-2:]] == [ResponseReset, ChatAborted]
+    assert lines(conversation) == ["user hi"]
+    assert trace == ["start", "abort enough", "end aborted"]
+
+
+async def test_an_on_message_hook_that_throws_on_what_is_kept_leaves_it_there_once(
+    loud: None,
+) -> None:
+    """Its message is committed already: nothing is written a second time in its place."""
+    conversation = Conversation()
+    agent = Agent(ScriptedModel([call("hang"), call("hang")]), tools=[hang])
+
+    def fails(ctx: Any) -> None:
+        if ctx.message.role == "tool":
+            raise LookupError("mine")
+
+    agent.add_hook("onMessage", fails)
+    trace = outcomes(agent)
+    async with agent.chat_stream("hi", conversation=conversation) as stream:
+        async for event in stream:
+            if isinstance(event, ToolCallStarted):
+                break
+    assert lines(conversation)[2:] == ["tool aborted", "tool aborted"]
+    check_history(conversation.messages)
+    assert trace == ["start", "abort consumer left", "end aborted"]
+
+
+@pytest.mark.parametrize("ending", ["done", "aborted", "error"])
+async def test_an_outcome_observer_that_an_earlier_one_disposes_is_not_told(ending: str) -> None:
+    """…nor one of `onChatEnd` that an observer of the outcome has disposed."""
+    out: list[str] = []
+    disposers: list[Any] = []
+    agent: Any = Agent(ScriptedModel("hello" if ending == "done" else LookupError("model")))
+    point = {"done": "onChatDone", "aborted": "onChatAbort", "error": "onChatError"}[ending]
+    if ending == "aborted":
+        agent.add_hook("preRequest", lambda ctx: ctx.run.abort("enough") and None)
+
+    def dispose_all(ctx: Any) -> None:
+        for dispose in disposers:
+            dispose()
+
+    agent.add_hook(point, dispose_all, priority=1)
+    for each in (point, "onChatEnd"):
+        disposers.append(agent.add_hook(each, lambda ctx: out.append("disposed")))
+        agent.add_hook(each, lambda ctx: out.append("stays"))
+    with suppress(LookupError, ChatAbortedError):
+        await agent.chat("hi")
+    assert out == ["stays", "stays"]
 
 
 @pytest.mark.parametrize("how", ["abort", "error", "no finish"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
-from typing import Annotated, Any, ClassVar, Generic, Literal, NewType, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import msgspec
 import pytest
@@ -293,6 +293,68 @@ async def test_proceed_takes_whatever_the_payloads_field_may_hold(before: Any) -
     bus: HookBus[Any] = HookBus()
     bus.add_hook(Sent, raw)
     assert await bus.wrap(Sent(before), inner) == "b'raw'"
+
+
+class Anything(Interceptor):  # type: ignore[type-arg]
+    """A point that says nothing of its type takes every value."""
+
+    value: object
+
+
+class Hidden(Protocol):
+    """Not to be asked for at run time."""
+
+    def show(self) -> str: ...
+
+
+class Behind(Interceptor[Hidden]):
+    value: object
+
+
+class Locally(Wrapper[int]):
+    value: Nowhere  # type: ignore[name-defined]  # noqa: F821 - nobody can resolve it
+
+
+class Silently(Wrapper[None]):
+    value: str
+
+
+@pytest.mark.parametrize("point", [Anything, Behind], ids=lambda each: each.__name__)
+async def test_a_point_whose_type_cannot_be_asked_for_takes_every_value(point: Any) -> None:
+    bus: HookBus[Any] = HookBus()
+    bus.add_hook(point, lambda ctx: [ctx.value])
+    assert await bus.intercept(point(value=1)) == [1]
+
+
+async def test_proceed_takes_everything_where_the_payloads_hint_cannot_be_resolved() -> None:
+    bus: Any = HookBus()
+
+    async def around(ctx: Any, proceed: Any) -> Any:
+        return await proceed("changed")
+
+    async def inner(value: object) -> int:
+        return len(str(value))
+
+    bus.add_hook(Locally, around)
+    assert await bus.wrap(Locally(value="x"), inner) == 7
+
+
+async def test_a_wrapper_of_nothing_returns_None() -> None:
+    bus: Any = HookBus()
+    out: list[str] = []
+
+    async def around(ctx: Any, proceed: Any) -> Any:
+        await proceed()
+        return None if ctx.value == "fine" else "something"
+
+    async def inner(value: str) -> None:
+        out.append(value)
+
+    bus.add_hook(Silently, around)
+    assert await bus.wrap(Silently(value="fine"), inner) is None
+    with pytest.raises(HookReturnError, match="Silently"):
+        await bus.wrap(Silently(value="wrong"), inner)
+    assert out == ["fine", "wrong"]
 
 
 async def test_a_wrapper_that_returns_another_type_is_an_error_that_names_it() -> None:

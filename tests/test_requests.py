@@ -23,7 +23,7 @@ from hookline import (
     UserMessage,
     tool,
 )
-from hookline.errors import HistoryError, HookError, HookReturnError
+from hookline.errors import HistoryError, HookError, HookReturnError, UsageError
 from hookline.events import (
     MessageAdded,
     PartEnd,
@@ -32,6 +32,7 @@ from hookline.events import (
     TextDelta,
     ToolCallDelta,
 )
+from hookline.models import Finish, TextChunk
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -749,6 +750,53 @@ async def test_a_system_function_that_raises_ends_the_chat() -> None:
     assert caught.value is error
 
 
+async def _cancelled_by_itself(run: Run[Any]) -> str:
+    task = asyncio.ensure_future(asyncio.sleep(0))
+    task.cancel()
+    await task
+    return "never"
+
+
+@pytest.mark.parametrize("preChat", [False, True], ids=["step", "preChat"])
+async def test_a_system_function_s_own_CancelledError_is_its_failure(preChat: bool) -> None:
+    """Nobody has cancelled: the chat has failed and was not aborted."""
+    agent = Agent(ScriptedModel(), system=_cancelled_by_itself)
+    out: list[str] = []
+    agent.add_hook("onChatError", lambda ctx: out.append("error"))
+    agent.add_hook("onChatAbort", lambda ctx: out.append("aborted"))
+    if preChat:
+        agent.add_hook("preChat", lambda ctx: None)
+    with pytest.raises(UsageError, match="system=") as caught:
+        await agent.chat("hi")
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert out == ["error"]
+
+
+async def test_a_system_function_that_hangs_is_cancelled_with_the_chat() -> None:
+    began = asyncio.Event()
+
+    async def system(run: Run[Any]) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    out: list[str] = []
+    agent = Agent(ScriptedModel(), system=system)
+    agent.add_hook("onChatAbort", lambda ctx: out.append(str(ctx.reason)))
+    task = asyncio.create_task(agent.chat("hi"))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert out == ["cancelled"]
+
+
+@pytest.mark.parametrize("given", [5, b"be kind", ["be kind"]], ids=repr)
+async def test_a_system_function_that_gives_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(UsageError, match=f"gave a {type(given).__name__}"):
+        await Agent(ScriptedModel(), system=lambda run: given).chat("hi")
+
+
 async def test_sections_of_scopes_follow_the_system_text() -> None:
     model = ScriptedModel("ok")
     agent = Agent(model, system="be kind")
@@ -902,6 +950,29 @@ async def test_a_list_of_messages_that_a_hook_has_returned_is_the_hooks_no_more(
     agent.add_hook("aroundRequest", clearing(lists))
     await agent.chat("hi")
     assert texts(model.last_request.messages) == ["hi"]
+
+
+async def test_a_list_of_messages_that_a_wrapper_goes_on_with_is_the_wrappers_no_more() -> None:
+    """The model is given what does not change, and what a hook holds on to is another list."""
+    mine: list[Message] = []
+    seen: list[Any] = []
+
+    class Reading:
+        async def stream(self, request: ModelRequest) -> Any:
+            seen.append(request.messages)
+            mine.clear()
+            yield TextChunk("ok")
+            yield Finish()
+
+    agent = Agent(Reading())
+
+    async def around(ctx: Any, proceed: Any) -> Any:
+        mine.extend(ctx.request.messages)
+        return await proceed(ctx.request.replace(messages=mine))
+
+    agent.add_hook("aroundRequest", around)
+    await agent.chat("hi")
+    assert texts(seen[0]) == ["hi"]
 
 
 def clearing(lists: list[list[Message]]) -> Any:

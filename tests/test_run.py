@@ -301,6 +301,9 @@ async def test_history_is_read_only_and_stays_what_it_was() -> None:
     with pytest.raises(TypeError):
         first[0] = None
     assert not hasattr(first, "append")
+    assert first == list(second)[:3]
+    assert first not in ("hi", 3, second)
+    assert len({first, second}) == 2
 
 
 async def test_a_tool_sees_the_history() -> None:

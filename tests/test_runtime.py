@@ -1268,6 +1268,26 @@ async def test_a_call_that_was_hidden_in_an_earlier_life_stays_hidden():
     assert shown == ["c1"]
 
 
+async def test_an_answer_that_a_hook_has_emptied_stays_unwritten_in_a_replay():
+    """Blank text is absent: the record of its commit holds a message that nobody keeps."""
+
+    def emptied(runtime, note):
+        agent = Agent(Model(note, ["Never mind."]), runtime=runtime)
+        agent.add_hook(
+            "preMessage",
+            lambda ctx: ctx.message.replace(text="") if ctx.message.role == "assistant" else None,
+        )
+        return agent, ask()
+
+    whole = await live(emptied)
+    assert [each.text for each in whole.history] == ["Go."]
+    for name in ("message/1", "step/0/model"):
+        after = await live(emptied, cut_after(whole, name))
+        assert [each.text for each in after.history] == ["Go."]
+        assert after.ran("model ") == []
+        assert after.response.text == whole.response.text == ""
+
+
 async def test_a_text_that_an_earlier_life_has_shown_is_kept_as_partial():
     """A partial assistant text is kept and marked, whichever life has streamed it."""
     whole = await live(aborted_by_a_hook)

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+import anyio.from_thread
 import pytest
 
 from hookline import Agent, Conversation, Run, ToolResult, tool
@@ -58,6 +59,23 @@ async def test_the_status_of_a_tool_reaches_the_stream_between_its_start_and_its
     (status,) = only(events, Status)
     assert (status.type, status.data, status.call_id) == ("working", {"percent": 50}, "a")
     assert_json(events)
+
+
+async def test_a_sync_tool_reports_from_its_thread():
+    """`tools report progress the same way`: a sync one through the loop that waits for it."""
+    seen = []
+
+    @tool
+    def slow(run: Run) -> str:
+        anyio.from_thread.run(run.status, "working", {"percent": 50})
+        seen.append("worked")
+        return "worked"
+
+    agent = Agent(ScriptedModel(call("slow", id="a"), "done"), tools=[slow])
+    agent.add_hook("onStatus", lambda ctx: seen.append((ctx.type, ctx.data, ctx.call.id)))
+    events = await collect(agent.chat_stream("go"))
+    assert seen == [("working", {"percent": 50}, "a"), "worked"]
+    assert [(each.type, each.call_id) for each in only(events, Status)] == [("working", "a")]
 
 
 async def test_a_status_reaches_subscribers():

@@ -403,10 +403,30 @@ async def test_several_Continues_are_joined_by_a_blank_line() -> None:
     assert played.told == [None, None]  # one continuation, not three
 
 
-async def test_a_blank_Continue_continues_nothing() -> None:
+@pytest.mark.parametrize("inputs", [[""], ["  "], ["", "\n"]], ids=repr)
+async def test_a_blank_Continue_continues_nothing(inputs: list[str]) -> None:
     played = Played("one")
-    played.agent.add_hook("preStop", lambda ctx: Continue(""))
+    for text in inputs:
+        played.agent.add_hook("preStop", lambda ctx, text=text: Continue(text))
     assert (await played.chat()).text == "one"
+    assert [message.text for message in played.conversation.messages] == ["hi", "one"]
+
+
+async def test_a_blank_Continue_adds_nothing_to_the_others() -> None:
+    played = Played("one", "two")
+    for text in ("", "first", " ", "second"):
+        played.agent.add_hook(
+            "preStop", lambda ctx, text=text: Continue(text) if ctx.continuations == 0 else None
+        )
+    await played.chat()
+    assert played.conversation.messages[2].text == "first\n\nsecond"
+
+
+async def test_preStop_sees_the_end_that_a_tool_asked_for() -> None:
+    """`preStop` sees every end, the one by StopChat too."""
+    played = Played([call("stops")])
+    assert (await played.chat()).stop_reason == "enough"
+    assert played.told == ["enough"]
 
 
 async def test_an_async_preStop_is_awaited() -> None:

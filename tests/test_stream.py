@@ -739,6 +739,46 @@ async def test_a_tool_may_close_the_stream_of_its_own_chat(
     assert caplog.text == ""
 
 
+async def test_a_tool_of_a_sub_agent_may_close_the_stream_of_the_root() -> None:
+    """No deadlock: the child that waits for it is a part of what it closes."""
+    streams: list[ChatStream] = []
+
+    @tool
+    async def leave() -> None:
+        await streams[0].aclose()
+        await asyncio.Event().wait()
+
+    child = Agent(ScriptedModel([call("leave")]), name="child", tools=[leave])
+    agent = Agent(ScriptedModel([call("child", input="go")]), tools=[child.as_tool()])
+    traces = [outcomes(agent), outcomes(child)]
+    streams.append(agent.chat_stream("hi"))
+    await collect(streams[0])
+    await turns()
+    assert traces == [
+        ["start", "abort consumer left", "end"],
+        ["start", "abort cancelled", "end"],
+    ]
+
+
+@pytest.mark.parametrize("who", ["hook", "model"])
+async def test_a_StopAsyncIteration_of_somebody_s_own_is_no_normal_end(who: str) -> None:
+    """A cut answer never looks whole: Python would take it for the end of the iteration."""
+    error = StopAsyncIteration("mine")
+
+    def fails(ctx: object) -> None:
+        raise error
+
+    agent = Agent(ScriptedModel("hello" if who == "hook" else error))
+    if who == "hook":
+        agent.add_hook("onResponse", fails)
+    events: list[Any] = []
+    with pytest.raises(RuntimeError) as caught:
+        async for event in agent.chat_stream("hi"):
+            events.append(event)
+    assert caught.value.__cause__ is error
+    assert isinstance(events[-1], ChatFailed)
+
+
 async def test_a_hook_may_close_the_stream_of_its_own_chat() -> None:
     streams: list[ChatStream] = []
     agent = Agent(ScriptedModel("hello"))

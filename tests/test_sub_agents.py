@@ -462,6 +462,27 @@ async def test_the_parents_abort_takes_the_child_along():
     ]
 
 
+@pytest.mark.xfail(strict=True, reason="a child that never suspends does not look at its parent")
+async def test_the_parents_abort_takes_a_child_along_that_never_suspends():
+    """An abort is looked at after every step: also the parent's, in the child."""
+    streams = []
+
+    @tool
+    async def leave() -> str:
+        assert streams[0].abort("enough")
+        return "left"
+
+    model = ScriptedModel([call("leave")], "the child went on")
+    child = Agent(model, name="child", tools=[leave])
+    agent = Agent(ScriptedModel([call("child", input="go")]), tools=[child.as_tool()])
+    ends = []
+    child.add_hook("onChatEnd", lambda ctx: ends.append(ctx.outcome))
+    streams.append(agent.chat_stream("hi"))
+    await collect(streams[0])
+    assert ends == ["aborted"]
+    assert len(model.requests) == 1
+
+
 async def test_cancelling_the_parents_caller_takes_the_child_along():
     out, started = [], asyncio.Event()
     conversation = Conversation()

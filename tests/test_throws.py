@@ -355,6 +355,31 @@ async def test_a_wrapper_that_failed_before_proceed_is_skipped() -> None:
     assert out == ["outer", "fails", "inner"]
 
 
+async def test_a_logged_wrapper_that_fails_beside_its_proceed_has_no_result_to_go_on_with() -> None:
+    """The inner part has begun and may not run twice, and has no result yet: the throw stands."""
+    began, gate = asyncio.Event(), asyncio.Event()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def fails(ctx: Any, proceed: Any) -> Any:
+        tasks.append(asyncio.create_task(proceed()))
+        await began.wait()
+        raise Boom
+
+    async def inner(job: str) -> str:
+        began.set()
+        await gate.wait()
+        return job
+
+    bus: HookBus[Any] = HookBus()
+    bus.add_hook(Work, fails, on_error="log")
+    try:
+        with pytest.raises(Boom):
+            await bus.wrap(Work("job"), inner)
+    finally:
+        gate.set()
+        await asyncio.gather(*tasks)
+
+
 async def test_after_proceed_the_inner_result_stands_and_nothing_runs_twice() -> None:
     out: list[str] = []
     bus: HookBus[Any] = HookBus()

@@ -530,6 +530,77 @@ async def test_a_ToolError_made_of_an_exception_is_a_tool_error_too():
     assert "not a text" in (await told(agent))["message"]
 
 
+@pytest.mark.parametrize("message", [None, 5, {"a": 1}], ids=repr)
+async def test_a_ToolError_made_of_anything_else_is_a_tool_error_by_its_type(message):
+    @tool
+    async def fail() -> ToolError:
+        return ToolError(message)
+
+    agent = Agent(ScriptedModel(call("fail"), "done"), tools=[fail])
+    assert await told(agent) == {"type": "ToolError", "message": f"a {type(message).__name__}"}
+
+
+@pytest.mark.xfail(strict=True, reason="what a wrapper made of the request is not looked at")
+async def test_a_tool_that_a_wrapper_took_out_of_the_request_never_runs():
+    """The final request is the one that the model was sent."""
+    ran = []
+
+    @tool
+    async def work() -> None:
+        ran.append("work")
+
+    model = ScriptedModel(call("work"), "done")
+    agent = Agent(model, tools=[work])
+
+    @agent.hook("aroundRequest")
+    async def around(ctx, proceed):
+        return await proceed(ctx.request.replace(tools=()))
+
+    error = await told(agent)
+    assert [request.tools for request in model.requests] == [(), ()]
+    assert ran == []
+    assert error["type"] == "DisabledToolError"
+
+
+async def test_a_tool_whose_scope_its_wrapper_removes_never_runs():
+    ran = []
+
+    @tool
+    async def work() -> None:
+        ran.append("work")
+
+    agent = Agent(ScriptedModel(call("work"), "done"))
+    dispose = agent.scopes.register(Scope("web", tools=[work]))
+
+    @agent.hook("aroundToolCall")
+    async def around(ctx, proceed):
+        dispose()
+        return await proceed()
+
+    assert (await told(agent))["type"] == "UnknownToolError"
+    assert ran == []
+
+
+async def test_a_tool_that_a_hook_put_into_the_request_runs_inside_its_wrappers():
+    """It stands in no scope that could be gone; its wrappers may take their time."""
+    ran = []
+
+    @tool
+    async def work(n: int = 0) -> None:
+        ran.append(n)
+
+    agent = Agent(ScriptedModel(call("work"), "done"))
+    agent.add_hook("preRequest", lambda ctx: ctx.request.replace(tools=(work,)))
+
+    @agent.hook("aroundToolCall")
+    async def around(ctx, proceed):
+        await asyncio.sleep(0)
+        return await proceed(ctx.call.replace(arguments={"n": 7}))
+
+    await agent.chat("go")
+    assert ran == [7]
+
+
 class Silent(Exception):
     def __str__(self):
         raise RuntimeError("no text")

@@ -7,6 +7,7 @@ asking is a denial.
 
 from __future__ import annotations
 
+from asyncio import CancelledError, current_task
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -90,8 +91,14 @@ async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> De
     assert approver is not None
 
     async def answer() -> Decision:
-        value: Any = approver(request, call.run_of(chat))
-        decision = await value if isawaitable(value) else value
+        try:
+            value: Any = approver(request, call.run_of(chat))
+            decision = await value if isawaitable(value) else value
+        except CancelledError as exc:
+            task = current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise ApprovalError("the approver raised CancelledError by itself") from exc
         if not isinstance(decision, (Approve, Deny)):
             raise ApprovalError(
                 f"the approver returned a {type(decision).__name__}; it returns Approve() or "

@@ -30,7 +30,7 @@ from hookline._model import ModelRequest
 from hookline._outcomes import Stop, ToolError, ToolResult
 from hookline._outlet import SIZE
 from hookline._points import PreToolCall
-from hookline._request import lookup
+from hookline._request import foreign_names, lookup
 from hookline._results import WITHHELD, settle
 from hookline._runtime import CALL, RUN, Json
 from hookline._values import as_data, bounded, message_for, worded
@@ -351,11 +351,13 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
     def pending_step(self) -> PendingStep:
         """What a resumed chat needs to go on with this step."""
         requests = [call.request for call in self.calls if call.pending and call.request]
+        tools = self.request.tools if self.request else ()
+        foreign = foreign_names(self.chat, tools)  # nobody has them later: the agent's is another
         return PendingStep(
             chat_id=self.chat.chat_id,
             iteration=self.iteration,
             requests=tuple(requests),
-            offered=tuple(tool.name for tool in self.request.tools) if self.request else (),
+            offered=tuple(tool.name for tool in tools if tool.name not in foreign),
             stop=self.stop,
             continuations=self.chat.continuations,
         )

@@ -222,7 +222,7 @@ async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     key = (PRE_STOP, chat.continuations)
     inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
     chat.check()
-    return "\n\n".join(each.input for each in inputs) or None
+    return "\n\n".join(each.input for each in inputs if each.input.strip()) or None
 
 
 async def _ask_to_stop(chat: Chat, reason: str | None) -> list[Continue]:

@@ -48,6 +48,7 @@ async def deny_step(chat: Chat, pending: PendingStep) -> None:
             call.set(STOPPED, "stopped")
             call.final = True
     await step.run()
+    chat.iteration = 0  # that step was an earlier chat's: this one's own begin now
 
 
 def _asked(chat: Chat) -> AssistantMessage:

@@ -6,6 +6,7 @@ A request is written as its differences: messages by their number, tools by name
 
 from __future__ import annotations
 
+from asyncio import CancelledError, current_task
 from collections.abc import Sequence
 from inspect import isawaitable
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from hookline._chat import Chat
-from hookline._errors import HookReturnError, ModelError
+from hookline._errors import HookReturnError, ModelError, UsageError
 from hookline._json import clean_text
 from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage, encoded
 from hookline._model import (
@@ -47,8 +48,17 @@ async def system_text(chat: Chat) -> str | None:
     system = chat.config.system
     if system is None or isinstance(system, str):
         return system
-    text = system(chat.run)
-    return await text if isawaitable(text) else text
+    try:
+        given: Any = system(chat.run)
+        text = await given if isawaitable(given) else given
+    except CancelledError as exc:
+        task = current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UsageError("the system= function raised CancelledError by itself") from exc
+    if text is None or isinstance(text, str):
+        return text
+    raise UsageError(f"the system= function gave a {type(text).__name__}; it gives a str or None")
 
 
 async def first_request(chat: Chat, message: UserMessage) -> ChatRequest:

@@ -8,15 +8,17 @@ logged; it never breaks a chat.
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from inspect import isawaitable
 from typing import Any, Literal
 
 import msgspec
 
 from hookline._errors import ScopeError
-from hookline._json import NotJson, json_text, to_json_data
+from hookline._json import json_text, to_json_data
 from hookline._log import log_throw
-from hookline._tools import AnyTool, ToolLike, as_tool
+from hookline._tools import AnyTool, ToolLike, as_tool, is_async_callable
 
 
 class Scope:
@@ -41,6 +43,12 @@ class Scope:
     ) -> None:
         if not label:
             raise ScopeError("a scope needs a label")
+        for name, asked in (("context", context), ("enabled", enabled)):
+            if asked is not None and is_async_callable(asked):
+                raise ScopeError(
+                    f"scope {label!r}: {name}= is asked in the middle of a step and "
+                    "cannot be async; let something else fetch what it tells"
+                )
         self.label = label
         self.title = title or label
         self.tools: tuple[AnyTool, ...] = tuple(as_tool(each) for each in tools)
@@ -63,8 +71,11 @@ def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
     if enabled is None:
         return True
     try:
-        return bool(enabled())
-    except Exception as exc:
+        answer: object = enabled()
+        if isawaitable(answer):  # it would count as True, whatever it comes to
+            raise TypeError("enabled() gave an awaitable")
+        return bool(answer)
+    except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
         log_throw(f"{what}.enabled() raised and counts as off", exc)
         return False
 
@@ -206,7 +217,7 @@ class Scopes:
             try:
                 value = scope.context()
                 text = value if isinstance(value, str) else json_text(to_json_data(value))
-            except (Exception, NotJson) as exc:
+            except (Exception, CancelledError) as exc:
                 log_throw(f"scope {scope.label!r}.context() raised and was left out", exc)
                 continue
             if value is not None and text:

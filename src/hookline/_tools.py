@@ -65,6 +65,10 @@ class Tool(Generic[P, R]):
             )
         if timeout is not None and not timeout > 0:
             raise ToolDefinitionError(self.name, f"timeout={timeout!r} must be above 0 seconds")
+        if enabled is not None and is_async_callable(enabled):
+            raise ToolDefinitionError(
+                self.name, "enabled= cannot be async: it is asked at each call"
+            )
         self.fn = fn
         if signature is None:
             signature = inspect_callable(fn, tool=self.name, skip=is_run)
