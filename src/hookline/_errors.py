@@ -19,7 +19,17 @@
     │   ├── ToolLimitError           more calls in one step than the agent allows
     │   └── ToolDenied               raised by a tool or by preToolCall: "not allowed, because"
     ├── StopChat                 raised by a tool: end the chat gracefully after this step
-    ├── ModelError               a model that broke its own protocol
+    ├── ModelError               a model, or the service behind it: it failed, or broke its protocol
+    │   ├── AuthenticationError      the service does not take the key, or not for this model
+    │   ├── RateLimitError           too many requests or tokens; `retry_after` where it was told
+    │   ├── OverloadedError          the service cannot answer now (500, 503, 529)
+    │   ├── ContextTooLongError      the messages do not fit into the model's context
+    │   ├── ContentRefusedError      the service refuses what it was sent, or what it would say
+    │   ├── BadRequestError          the service refuses the request as it stands
+    │   ├── ModelConnectionError     no connection, or one that broke off
+    │   ├── IdleTimeoutError         a connection on which nothing came for too long
+    │   └── MalformedStreamError     an answer that is cut off, or is not the service's format
+    ├── OutputError              the answer does not fit the `output=` type, also not the second one
     ├── MaxStepsError            the hard limit of model calls
     ├── ChatAbortedError         the chat was aborted; has `reason` and `partial`
     ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
@@ -227,7 +237,93 @@ class StopChat(HooklineError):
 
 
 class ModelError(HooklineError):
-    """A model answered with something that is not its protocol."""
+    """A model failed, or answered with something that is not its protocol.
+
+    `retryable`: the same request may succeed later, in `retry_after` seconds where the service
+    has said so. `provider`, `status` (HTTP), `code` (the provider's own word) and `request_id`
+    are None where there are none. No text of these errors holds a key.
+    """
+
+    retryable: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        self.provider = provider
+        self.status = status
+        self.code = code
+        self.request_id = request_id
+        self.retry_after = retry_after
+        if retryable is not None:
+            self.retryable = retryable
+        super().__init__(message)
+
+
+class AuthenticationError(ModelError):
+    """The service does not take the key, or the key may not use this model."""
+
+
+class RateLimitError(ModelError):
+    """Too many requests or tokens. Not retryable where the account has nothing left."""
+
+    retryable = True
+
+
+class OverloadedError(ModelError):
+    """The service cannot answer now: it is overloaded, down, or failed."""
+
+    retryable = True
+
+
+class ContextTooLongError(ModelError):
+    """The messages do not fit into the model's context: send less."""
+
+
+class ContentRefusedError(ModelError):
+    """The service refuses what it was sent, or withholds what it would have said."""
+
+
+class BadRequestError(ModelError):
+    """The service refuses the request as it stands: a model, setting or part that it lacks."""
+
+
+class ModelConnectionError(ModelError):
+    """The service could not be reached, or the connection broke off."""
+
+    retryable = True
+
+
+class IdleTimeoutError(ModelError, TimeoutError):
+    """Nothing came from the service for longer than the adapter's `idle_timeout`."""
+
+    retryable = True
+
+
+class MalformedStreamError(ModelError):
+    """The answer is cut off, or is not in the service's format."""
+
+    retryable = True
+
+
+class OutputError(HooklineError):
+    """The answer does not fit the `output=` type, also not the second one.
+
+    `issues` tells what is wrong with it, `text` is what the model wrote.
+    """
+
+    def __init__(self, type_name: str, issues: Sequence[str], text: str) -> None:
+        self.type_name = type_name
+        self.issues = tuple(issues)
+        self.text = text
+        super().__init__(f"the answer does not fit output={type_name}: " + "; ".join(self.issues))
 
 
 class MaxStepsError(HooklineError):
