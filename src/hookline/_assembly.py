@@ -17,7 +17,7 @@ PartKind = Literal["text", "reasoning"]
 
 
 class _Call:
-    __slots__ = ("id", "index", "name", "size", "text")
+    __slots__ = ("id", "index", "meta", "name", "size", "text")
 
     def __init__(self, index: int, id: str, name: str) -> None:
         self.index = index
@@ -25,6 +25,7 @@ class _Call:
         self.name = name
         self.text: list[str] = []
         self.size = 0
+        self.meta: dict[str, Any] | None = None
 
 
 class Assembly:
@@ -103,6 +104,8 @@ class Assembly:
         if chunk.arguments and call.size <= self._limit:
             call.text.append(chunk.arguments)
             call.size += len(chunk.arguments)
+        if chunk.meta is not None:
+            call.meta = clean_data(chunk.meta)
         return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
@@ -160,13 +163,13 @@ class Assembly:
 
     def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:
         text = call.text[0] if len(call.text) == 1 else "".join(call.text)
-        if cut and not text.strip():
-            return ToolCall(id=call.id, name=call.name, raw=text)  # cut before its arguments
+        if cut and not text.strip():  # cut before its arguments
+            return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
         try:
             arguments = parse_arguments(text, limit=self._limit)
         except BadArguments:
-            return ToolCall(id=call.id, name=call.name, raw=text)
-        return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments))
+            return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
+        return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments), meta=call.meta)
 
     def partial(self) -> tuple[ModelPart, ...]:
         """What there is of an answer that was cut off: text and reasoning, no calls."""

@@ -99,12 +99,16 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
-    """A call that the model asked for. `raw` is its text where that was no JSON object."""
+    """A call that the model asked for. `raw` is its text where that was no JSON object.
+
+    `meta` is the provider's own, such as a signature that it wants back with the call.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
     raw: str | None = None
+    meta: dict[str, Any] | None = None
 
 
 UserPart: TypeAlias = Text | Image | File
