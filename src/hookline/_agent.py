@@ -39,6 +39,7 @@ from hookline._outlet import Buffer
 from hookline._owner import Owner
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._registration import Hook, HookDef, HookInfo, HooksArgument, expand
+from hookline._resolve import resolve_model
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
@@ -71,13 +72,14 @@ class NewChatOptions(ChatOptions[DepsT], Generic[DepsT], total=False):
 class Agent(Generic[DepsT]):
     """An agent: a model, its tools, and the hooks around everything that happens.
 
+    `model` is a Model, or the name of one with its provider, such as "anthropic:claude-…".
     `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Hooks
     given as `hooks=` count as registered here; a chat's own `hooks=` replaces them for that chat.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         *,
         name: str = "agent",
         system: SystemText = None,
@@ -95,10 +97,12 @@ class Agent(Generic[DepsT]):
         bus: HookBus[DepsT] | None = None,
         runtime: Runtime = LOCAL,
     ) -> None:
+        if isinstance(model, str):
+            model = resolve_model(model)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
                 f"model={model!r} is no Model: it needs a method stream(request) that gives an "
-                "async iterator of chunks"
+                "async iterator of chunks; or pass a name such as 'openai:gpt-…'"
             )
         if max_steps < 1:
             raise UsageError(f"max_steps={max_steps!r} must be at least 1")
