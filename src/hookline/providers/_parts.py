@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+import msgspec
 
 from hookline import File, Image, Settings, Text, UserMessage
 from hookline.errors import BadRequestError
 from hookline.models import ModelRequest
 
-LITERALS = ("enum", "default", "const", "examples")
+LITERALS: Final = ("enum", "default", "const", "examples")
+NAMED: Final = ("properties", "$defs", "patternProperties")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -100,31 +103,61 @@ def own(meta: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
     return found if is_object(found) else {}
 
 
-def is_strict(schema: object) -> bool:
+def is_strict(schema: Any) -> bool:
     """Whether each object in a schema names all its fields and requires them.
 
     Providers that promise an answer of exactly this form take no other schemas.
     """
-    if is_list(schema):
-        return all(is_strict(each) for each in schema)
-    if not is_object(schema):
-        return True
-    if schema.get("type") == "object":
-        properties: dict[str, Any] = schema.get("properties") or {}
-        if schema.get("additionalProperties", False) is not False or not properties:
-            return False
-        if set(schema.get("required") or ()) != set(properties):
-            return False
-    return all(is_strict(each) for name, each in schema.items() if name not in LITERALS)
+    strict = True
+
+    def look(each: dict[str, Any]) -> dict[str, Any]:
+        nonlocal strict
+        if each.get("type") == "object":
+            fields: dict[str, Any] = each.get("properties") or {}
+            closed = each.get("additionalProperties", False) is False
+            strict = strict and closed and bool(fields)
+            strict = strict and set(each.get("required") or ()) == set(fields)
+        return each
+
+    _mapped(schema, look)
+    return strict
 
 
 def closed(schema: Any) -> Any:
     """The schema with each object saying that it has no further fields, where it says nothing."""
+
+    def close(each: dict[str, Any]) -> dict[str, Any]:
+        if each.get("type") == "object" and "properties" in each:
+            each.setdefault("additionalProperties", False)
+        return each
+
+    return _mapped(schema, close)
+
+
+def without(schema: Any, words: Sequence[str]) -> Any:
+    """The schema without these words, which a provider does not take."""
+
+    def drop(each: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in each.items() if name not in words}
+
+    return _mapped(schema, drop)
+
+
+def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a schema with each schema in it changed; names of fields are no words of it."""
     if is_list(schema):
-        return [closed(each) for each in schema]
+        return [_mapped(each, change) for each in schema]
     if not is_object(schema):
         return schema
-    out = {name: each if name in LITERALS else closed(each) for name, each in schema.items()}
-    if out.get("type") == "object" and is_object(out.get("properties")):
-        out.setdefault("additionalProperties", False)
-    return out
+    out: dict[str, Any] = {}
+    for name, each in schema.items():
+        if name in NAMED and is_object(each):
+            out[name] = {field: _mapped(inner, change) for field, inner in each.items()}
+        else:
+            out[name] = each if name in LITERALS else _mapped(each, change)
+    return change(out)
+
+
+def json_text(data: Any) -> str:
+    """The compact JSON text of JSON data."""
+    return msgspec.json.encode(data).decode()

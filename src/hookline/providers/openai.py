@@ -11,8 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, I
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-import msgspec
-
 from hookline import (
     AssistantMessage,
     File,
@@ -55,6 +53,7 @@ from hookline.providers._parts import (
     count,
     is_object,
     is_strict,
+    json_text,
     location,
     merged,
     own,
@@ -169,7 +168,7 @@ def _answer(message: AssistantMessage) -> Iterable[dict[str, Any]]:
                 yield {**shape, **item, "content": [output]}
         elif isinstance(part, ToolCall):
             call = {"type": "function_call", "call_id": part.id, "name": part.name}
-            arguments = msgspec.json.encode(part.arguments).decode()
+            arguments = json_text(part.arguments)
             yield {**call, **(own(part.meta, PROVIDER) if sealed else {}), "arguments": arguments}
         elif sealed:
             yield from _reasoning(part)
