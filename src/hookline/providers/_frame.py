@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
-from hookline.errors import MalformedStreamError, ModelError, UsageError
+from hookline.errors import HooklineError, MalformedStreamError, UsageError
 from hookline.models import Chunk
 from hookline.providers._failures import failure
 from hookline.providers._sse import Events
@@ -55,11 +55,11 @@ async def relay(
     reader: Reader,
     secrets: Iterable[str] = (),
 ) -> AsyncGenerator[Chunk, None]:
-    """The chunks of an answer; whatever goes wrong is raised as a ModelError.
+    """The chunks of an answer; whatever goes wrong at the service is raised as a ModelError.
 
     `events` is closed when this is left, at the end, early or cancelled.
     """
-    wrong: ModelError | None = None
+    wrong: HooklineError | None = None
     try:
         async with aclosing(events):
             async for event in events:
@@ -68,7 +68,7 @@ async def relay(
                 if reader.done:
                     await _drain(events)
                     break
-    except ModelError as exc:
+    except HooklineError as exc:
         wrong = exc
     except Exception as exc:
         wrong = failure(provider, exc, secrets)
@@ -96,14 +96,38 @@ async def _drain(events: AsyncGenerator[Any, None]) -> None:
                 pass
 
 
-async def server_sent(body: AsyncIterator[bytes]) -> AsyncGenerator[Any, None]:
-    """The JSON of each server-sent event of a body; the word [DONE] comes as None."""
+class Body(Protocol):
+    """A response that is read as it comes."""
+
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+
+    async def close(self) -> None: ...
+
+
+async def server_sent(response: Body) -> AsyncGenerator[Any, None]:
+    """The JSON of each server-sent event of a response; the word [DONE] comes as None."""
     events = Events()
-    async for chunk in body:
-        for data in events.feed(chunk):
+    body = response.iter_bytes()
+    try:
+        async for chunk in body:
+            for data in events.feed(chunk):
+                yield None if data[:6] == b"[DONE]" else loaded(data)
+        for data in events.end():
             yield None if data[:6] == b"[DONE]" else loaded(data)
-    for data in events.end():
-        yield None if data[:6] == b"[DONE]" else loaded(data)
+    except BaseException:
+        await response.close()
+        await spent(body)
+        raise
+
+
+async def spent(body: AsyncIterator[Any]) -> None:
+    """Let the nested generators of an SDK find their connection closed, and end one by one.
+
+    Closed from the outside they would leave the inner ones to tasks of the garbage collector.
+    """
+    with suppress(Exception):
+        async for _ in body:
+            pass
 
 
 def loaded(data: bytes) -> Any:

@@ -376,7 +376,7 @@ class AnthropicModel:
                 extra_body=body,
                 timeout=limits,
             ) as response,
-            aclosing(server_sent(response.iter_bytes())) as events,
+            aclosing(server_sent(response)) as events,
         ):
             async for event in events:
                 yield event

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -44,6 +44,7 @@ from hookline.providers._frame import (
     imported,
     no_key,
     relay,
+    spent,
 )
 from hookline.providers._parts import (
     choice,
@@ -337,7 +338,10 @@ class GoogleModel:
                         mode="json", by_alias=True, exclude_none=True, exclude=_NOT_WIRE
                     )
             except BaseException:
-                await _leave(opened, stream)
+                for response in opened:
+                    await response.aclose()
+                if opened:
+                    await spent(stream)
                 raise
 
     def _make(self) -> _Service:
@@ -380,16 +384,3 @@ def _http_client() -> Any:
     except ImportError:
         http = imported("httpx")
     return http.AsyncClient(event_hooks={"response": [_remember]}, follow_redirects=True)
-
-
-async def _leave(opened: list[Any], stream: AsyncGenerator[Any, None]) -> None:
-    """Left early: close the connection, then let the SDK's nested generators find it closed.
-
-    Closed from the outside alone, they would be finished by the garbage collector's tasks.
-    """
-    for response in opened:
-        await response.aclose()
-    if opened:
-        with suppress(Exception):
-            async for _ in stream:
-                pass

@@ -411,7 +411,7 @@ class OpenAIModel:
                 extra_body=body,
                 timeout=self._connection.limits(self._idle_timeout),
             ) as response,
-            aclosing(server_sent(response.iter_bytes())) as events,
+            aclosing(server_sent(response)) as events,
         ):
             async for event in events:
                 yield event

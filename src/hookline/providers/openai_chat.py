@@ -357,7 +357,7 @@ class OpenAIChatModel:
                 extra_body=body,
                 timeout=self._connection.limits(self._idle_timeout),
             ) as response,
-            aclosing(server_sent(response.iter_bytes())) as events,
+            aclosing(server_sent(response)) as events,
         ):
             async for event in events:
                 yield event

@@ -99,13 +99,15 @@ class WireServer:
             model = OpenAIModel("gpt-x", base_url=server.url, api_key="any")
 
     `requests` holds what was asked. `opened` counts connections, `open` those that there are now.
-    `left` is set when a client leaves in the middle of an answer, `left_at` is then the time of
-    the loop's clock. A request too many is answered with status 500, and raised when it is closed.
+    `asked` is set by the first request, `left` when a client leaves in the middle of an answer;
+    `left_at` is then the time of the loop's clock. A request too many is answered with status
+    500, and raised as a ScriptError at the end.
     """
 
-    def __init__(self, format: WireFormat, *turns: Wire | Answer) -> None:
+    def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
         self.format: WireFormat = format
         self.requests: list[WireRequest] = []
+        self.asked = asyncio.Event()
         self.left = asyncio.Event()
         self.left_at: float | None = None
         self.opened = 0
@@ -115,9 +117,10 @@ class WireServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._asked_too_much = False
+        self._port = port
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         port: int = self._server.sockets[0].getsockname()[1]
         path = "/v1" if self.format.startswith("openai") else ""
         self.url = f"http://127.0.0.1:{port}{path}"
@@ -156,6 +159,7 @@ class WireServer:
         try:
             while first := await ahead:
                 self.requests.append(await _request(first, reader))
+                self.asked.set()
                 ahead = asyncio.ensure_future(reader.read(1))  # nothing comes, or the end does
                 number = len(self.requests)
                 turn = Wire(status=500, message="the script is over")

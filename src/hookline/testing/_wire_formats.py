@@ -26,7 +26,7 @@ def encoded(format: WireFormat, chunks: Sequence[Chunk]) -> list[bytes]:
     for event in _FORMATS[format](chunks):
         name = f"event: {event['type']}\n" if format in ("openai", "anthropic") else ""
         pieces.append(f"{name}data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
-    if format == "openai-chat":
+    if format == "openai-chat" and any(isinstance(chunk, Finish) for chunk in chunks):
         pieces.append(b"data: [DONE]\n\n")
     return pieces
 
@@ -236,7 +236,7 @@ def _chat(chunks: Sequence[Chunk]) -> Events:
             yield chunk({"tool_calls": [call]})
     if not parts.whole:
         return
-    reasons = {"refusal": "content_filter", "other": "function_call"}
+    reasons = {"refusal": "content_filter"}
     yield chunk({}, reasons.get(parts.finish.finish_reason, parts.finish.finish_reason))
     usage = _usage(parts.finish)
     yield {
