@@ -63,7 +63,7 @@ async def relay(
     try:
         async with aclosing(events):
             async for event in events:
-                for chunk in _taken(provider, reader, event):
+                for chunk in _read(provider, reader.take, event):
                     yield chunk
                 if reader.done:
                     await _drain(events)
@@ -74,13 +74,13 @@ async def relay(
         wrong = failure(provider, exc, secrets)
     if wrong is not None:
         raise wrong.with_traceback(None)  # outside the handler: it is no context of the SDK's
-    for chunk in reader.end():
+    for chunk in _read(provider, reader.end):
         yield chunk
 
 
-def _taken(provider: str, reader: Reader, event: Any) -> Iterable[Chunk]:
+def _read(provider: str, read: Callable[..., Iterable[Chunk]], *event: Any) -> Iterable[Chunk]:
     try:
-        return tuple(reader.take(event))
+        return tuple(read(*event))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
         kind = type(exc).__name__
         raise MalformedStreamError(

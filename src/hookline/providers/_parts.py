@@ -97,6 +97,14 @@ def text_in(event: Mapping[str, Any], name: str) -> str:
     return found
 
 
+def name_in(call: Mapping[str, Any]) -> str:
+    """The name of the tool that is called; raises ValueError for a call that names none."""
+    found = text_in(call, "name")
+    if not found:
+        raise ValueError("a call without a name")
+    return found
+
+
 def own(meta: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
     """What this provider left in a part's or message's meta; another's means nothing to it."""
     found = meta.get(provider) if meta else None

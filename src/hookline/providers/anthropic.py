@@ -54,6 +54,7 @@ from hookline.providers._parts import (
     json_text,
     location,
     merged,
+    name_in,
     own,
     refuse,
     said,
@@ -241,8 +242,8 @@ class MessagesReader:
         elif kind == "tool_use":
             self._calls.setdefault(index, 0)
             self._inputs[index] = block.get("input")
-            id, name = text_in(block, "id"), text_in(block, "name")
-            yield ToolCallChunk(index=index, id=id or None, name=name)
+            id = text_in(block, "id") or None
+            yield ToolCallChunk(index=index, id=id, name=name_in(block))
 
     def _block_delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
         index, delta = event["index"], event["delta"]

@@ -52,6 +52,7 @@ from hookline.providers._parts import (
     is_object,
     json_text,
     merged,
+    name_in,
     own,
     refuse,
     said,
@@ -238,7 +239,7 @@ class GeminiReader:
             yield ToolCallChunk(
                 index=self._calls,
                 id=text_in(call, "id") or None,
-                name=text_in(call, "name"),
+                name=name_in(call),
                 arguments=json_text(call.get("args") or {}),
                 meta=meta,
             )

@@ -56,6 +56,7 @@ from hookline.providers._parts import (
     json_text,
     location,
     merged,
+    name_in,
     own,
     refuse,
     said,
@@ -261,7 +262,7 @@ class ResponsesReader:
             ToolCallChunk(
                 index=index,
                 id=text_in(item, "call_id") or None,
-                name=text_in(item, "name"),
+                name=name_in(item),
                 meta={PROVIDER: {"id": id}} if id else None,
             ),
         )

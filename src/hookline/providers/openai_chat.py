@@ -45,6 +45,7 @@ from hookline.providers._parts import (
     json_text,
     location,
     merged,
+    name_in,
     own,
     refuse,
     said,
@@ -285,7 +286,7 @@ class ChatReader:
         if ours is None or (id and name and self._ids[ours] and id != self._ids[ours]):
             ours = self._calls[theirs] = len(self._ids)
             self._ids.append(id)
-            first = ToolCallChunk(index=ours, id=id or None, name=name)
+            first = ToolCallChunk(index=ours, id=id or None, name=name_in(function))
             return first.replace(arguments=text_in(function, "arguments"))
         return ToolCallChunk(index=ours, arguments=text_in(function, "arguments"))
 
