@@ -14,7 +14,17 @@ from typing import Any
 
 import httpx2
 
-from hookline import Agent, Conversation, Model, ModelRequest, Reasoning, Usage, check_history, tool
+from hookline import (
+    Agent,
+    Conversation,
+    Model,
+    ModelRequest,
+    Reasoning,
+    Usage,
+    check_history,
+    read_message,
+    tool,
+)
 from hookline.errors import HooklineError
 from hookline.models import Chunk
 from hookline.testing import Turn, Wire, WireFormat, call, validate_request
@@ -244,5 +254,7 @@ async def fuzz(kind: WireFormat, count: int, seed: int) -> Counter[str]:
             exc.add_note(f"{kind}, mutant {number}")
             raise
         check_history(conversation.messages)
+        for message in conversation.messages:
+            assert read_message(message.to_json()) == message
     await http.aclose()
     return tally

@@ -81,7 +81,9 @@ async def relay(
 def _read(provider: str, read: Callable[..., Iterable[Chunk]], *event: Any) -> Iterable[Chunk]:
     try:
         return tuple(read(*event))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
+    except HooklineError:
+        raise
+    except Exception as exc:  # it has walked where the format promised something else
         kind = type(exc).__name__
         raise MalformedStreamError(
             f"{provider}: an event is not in the provider's format ({kind})", provider=provider

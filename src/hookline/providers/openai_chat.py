@@ -251,6 +251,7 @@ class ChatReader:
                 yield ReasoningChunk(thought)
         details = delta.get("reasoning_details")
         if isinstance(details, list):
+            json_text(details)  # raises for what no store could keep
             self._details += details
         text, refusal = text_in(delta, "content"), text_in(delta, "refusal")
         calls: Sequence[Any] = delta.get("tool_calls") or ()
