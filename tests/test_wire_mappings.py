@@ -669,6 +669,20 @@ def test_a_request_to_google() -> None:
     }
 
 
+def test_gemini_3_is_told_that_a_call_is_not_its_own() -> None:
+    foreign = AssistantMessage(parts=(ToolCall(id="a", name="x"), ToolCall(id="b", name="x")))
+    request = ModelRequest(model=NOBODY, messages=(foreign,))
+    old, new = (
+        google.request_body(name, request)["contents"][0]["parts"]
+        for name in ("gemini-2.5-pro", "models/gemini-3.8-flash")
+    )
+    assert [set(part) for part in old] == [{"function_call"}] * 2
+    assert [set(part) for part in new] == [
+        {"function_call", "thought_signature"},
+        {"function_call"},
+    ]
+
+
 GEMINI = """
 {"candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true}]},"index":0}],"modelVersion":"gemini-x-001","responseId":"r1"}
 {"candidates":[{"content":{"role":"model","parts":[{"text":"I look."}]},"index":0}],"modelVersion":"gemini-x-001","responseId":"r1"}

@@ -65,7 +65,7 @@ from hookline.providers._parts import (
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-    Client: TypeAlias = AsyncAnthropic | Callable[[], AsyncAnthropic]
+Client: TypeAlias = "AsyncAnthropic | Callable[[], AsyncAnthropic]"
 
 PROVIDER: Final = "anthropic"
 KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")

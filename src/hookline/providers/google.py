@@ -7,6 +7,7 @@ anything else as a reasoning part without text, under "google".
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import aclosing
@@ -62,7 +63,7 @@ from hookline.providers._parts import (
 if TYPE_CHECKING:
     from google.genai import Client as GenaiClient
 
-    Client: TypeAlias = GenaiClient | Callable[[], GenaiClient]
+Client: TypeAlias = "GenaiClient | Callable[[], GenaiClient]"
 
 PROVIDER: Final = "google"
 KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -117,19 +118,27 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Any]:
         config["response_json_schema"] = request.output.schema
     return {
         "model": model,
-        "contents": _contents(request.messages),
+        "contents": _contents(request.messages, unsigned=_wants_signatures(model)),
         "config": merged(config, settings.extra),
     }
 
 
-def _contents(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Turns that alternate: results are the user's."""
+def _wants_signatures(model: str) -> bool:
+    """Whether the model refuses calls without a signature: from Gemini 3 on."""
+    found = re.search(r"gemini-(\d+)", model)
+    return found is not None and int(found[1]) >= 3
+
+
+def _contents(messages: Sequence[Message], *, unsigned: bool) -> list[dict[str, Any]]:
+    """Turns that alternate: results are the user's. `unsigned`: mark foreign calls as such."""
     out: list[dict[str, Any]] = []
     for message in messages:
         role = "model" if isinstance(message, AssistantMessage) else "user"
         parts = list(_parts(message))
         if not parts:
             continue
+        if unsigned and role == "model":
+            _excuse(parts)
         if out and out[-1]["role"] == role:
             out[-1]["parts"] += parts
         else:
@@ -160,6 +169,13 @@ def _answer(message: AssistantMessage) -> Iterable[dict[str, Any]]:
             yield {"function_call": call, **_signature(part)}
         elif signature := _signature(part):  # thoughts themselves are not sent back
             yield {"text": "", **signature}
+
+
+def _excuse(parts: list[dict[str, Any]]) -> None:
+    """The word with which Gemini takes calls that it has not made itself."""
+    calls = [part for part in parts if "function_call" in part]
+    if calls and not any("thought_signature" in part for part in parts):
+        calls[0]["thought_signature"] = _bytes("skip_thought_signature_validator")
 
 
 def _signature(part: Reasoning | ToolCall) -> dict[str, bytes]:

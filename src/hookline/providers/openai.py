@@ -66,7 +66,7 @@ from hookline.providers._parts import (
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    Client: TypeAlias = AsyncOpenAI | Callable[[], AsyncOpenAI]
+Client: TypeAlias = "AsyncOpenAI | Callable[[], AsyncOpenAI]"
 
 PROVIDER: Final = "openai"
 VARIABLES: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from hookline import (
     AssistantMessage,
@@ -51,10 +51,7 @@ from hookline.providers._parts import (
     said,
     text_in,
 )
-from hookline.providers.openai import Connection, json_schema
-
-if TYPE_CHECKING:
-    from hookline.providers.openai import Client
+from hookline.providers.openai import Client, Connection, json_schema
 
 META: Final = "openai-chat"
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
