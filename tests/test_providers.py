@@ -508,7 +508,23 @@ def test_a_prefix_names_the_provider(name: str, kind: type) -> None:
     model: Any = Agent(name)._config.model
     assert type(model) is kind
     assert model.name == name.partition(":")[2]
-    assert model.provider == name.partition(":")[0].removesuffix("-chat")
+    words = {"google": "gcp.gemini"}  # as telemetry has them
+    prefix = name.partition(":")[0].removesuffix("-chat")
+    assert model.provider == words.get(prefix, prefix)
+    assert model.server_address in HOSTS
+    assert model.server_port == 443
+
+
+HOSTS = ("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com")
+
+
+@each_wire
+def test_a_model_tells_traces_where_its_service_is(kind: Any) -> None:
+    model: Any = ADAPTERS[kind]("m", base_url="http://localhost:8000/v1", api_key=KEY)
+    assert (model.server_address, model.server_port) == ("localhost", 8000)
+    if kind != "google":
+        model = ADAPTERS[kind]("m", client=clients(kind, "https://example.org"))
+        assert (model.server_address, model.server_port) == ("example.org", 443)
 
 
 @pytest.mark.parametrize("name", ["gpt-x", "nobody:x", "openai:", ""])

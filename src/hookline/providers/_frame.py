@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import aclosing, suppress
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -249,6 +250,15 @@ def check_extra(module: str, extra: str) -> None:
 def from_environment(*names: str) -> str | None:
     """The first of these variables that is set and not empty."""
     return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+def server_of(*urls: object) -> tuple[str | None, int | None]:
+    """Host and port of the first of these URLs that is there, for traces."""
+    for url in urls:
+        if url:
+            parts = urlsplit(str(url))
+            return parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return None, None
 
 
 def no_key(provider: str, *names: str) -> UsageError:

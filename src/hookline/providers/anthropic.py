@@ -43,6 +43,7 @@ from hookline.providers._frame import (
     imported,
     no_key,
     relay,
+    server_of,
     server_sent,
 )
 from hookline.providers._parts import (
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 Client: TypeAlias = "AsyncAnthropic | Callable[[], AsyncAnthropic]"
 
 PROVIDER: Final = "anthropic"
+URL: Final = "https://api.anthropic.com"
 KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 MAX_TOKENS: Final = 16_384  # the API wants a limit; this one every current model takes
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
@@ -349,6 +351,8 @@ class AnthropicModel:
         self._api_key = api_key
         self._base_url = base_url
         self._idle_timeout = idle_timeout
+        given, here = getattr(client, "base_url", None), from_environment("ANTHROPIC_BASE_URL")
+        self.server_address, self.server_port = server_of(given, base_url, here, URL)
         self._clients: Clients[AsyncAnthropic] = Clients(
             client,
             make=self._make,

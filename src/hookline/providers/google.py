@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from hookline import (
     AssistantMessage,
@@ -45,6 +45,7 @@ from hookline.providers._frame import (
     imported,
     no_key,
     relay,
+    server_of,
     spent,
 )
 from hookline.providers._parts import (
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 Client: TypeAlias = "GenaiClient | Callable[[], GenaiClient]"
 
 PROVIDER: Final = "google"
+URL: Final = "https://generativelanguage.googleapis.com"
 KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _REFUSALS: Final = (
@@ -304,8 +306,6 @@ class GoogleModel:
     Raises UsageError where the SDK is not installed.
     """
 
-    provider = PROVIDER
-
     def __init__(
         self,
         name: str,
@@ -320,6 +320,10 @@ class GoogleModel:
         self._api_key = api_key
         self._base_url = base_url
         self._idle_timeout = idle_timeout
+        vertex = client.vertexai if isinstance(client, _Vertex) else _on_vertex()
+        self.provider = "gcp.vertex_ai" if vertex else "gcp.gemini"  # the words of telemetry
+        default = "https://aiplatform.googleapis.com" if vertex else URL
+        self.server_address, self.server_port = server_of(base_url, default)
         given: Any = client
         if callable(client):
             make = client
@@ -363,8 +367,7 @@ class GoogleModel:
 
     def _make(self) -> _Service:
         key = self._api_key or from_environment(*KEYS)
-        vertex = from_environment("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
-        if key is None and vertex is None:
+        if key is None and not _on_vertex():
             raise no_key(PROVIDER, KEYS[0])
         http = _http_client()
         options: dict[str, Any] = {"httpx_async_client": http}
@@ -379,6 +382,19 @@ class GoogleModel:
 
     def __repr__(self) -> str:
         return f"<GoogleModel {self.name!r}>"
+
+
+@runtime_checkable
+class _Vertex(Protocol):
+    """The SDK's client says whether it is one for Vertex AI."""
+
+    vertexai: bool
+
+
+def _on_vertex() -> bool:
+    """Whether the environment tells the SDK to use Vertex AI."""
+    names = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
+    return (from_environment(*names) or "false").lower() in ("1", "true")
 
 
 class _Service:

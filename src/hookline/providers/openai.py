@@ -45,6 +45,7 @@ from hookline.providers._frame import (
     imported,
     no_key,
     relay,
+    server_of,
     server_sent,
 )
 from hookline.providers._parts import (
@@ -368,6 +369,12 @@ class Connection:
         )
         return [each for each in found if isinstance(each, str)]
 
+    def server(self) -> tuple[str | None, int | None]:
+        """Host and port of the service, for traces."""
+        given = getattr(self._client, "base_url", None)
+        here = from_environment("OPENAI_BASE_URL")
+        return server_of(given, self._base_url, here, "https://api.openai.com")
+
     def limits(self, idle: float) -> Any:
         """Time limits between bytes and for connecting; none for the whole."""
         return imported("openai").Timeout(idle, connect=min(idle, CONNECT_TIMEOUT))
@@ -394,6 +401,7 @@ class OpenAIModel:
     ) -> None:
         self.name = name
         self._connection = Connection(client, api_key, base_url)
+        self.server_address, self.server_port = self._connection.server()
         self._idle_timeout = idle_timeout
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:

@@ -334,6 +334,7 @@ class OpenAIChatModel:
         self.name = name
         self.provider = provider
         self._connection = Connection(client, api_key, base_url)
+        self.server_address, self.server_port = self._connection.server()
         self._idle_timeout = idle_timeout
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
