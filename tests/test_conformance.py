@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
@@ -234,6 +235,20 @@ async def test_many_chats_at_once_do_not_mix(kind: str) -> None:
         agent = Agent(model)
         responses = await asyncio.gather(*(agent.chat(f"Question {n}.") for n in range(10)))
     assert sorted(r.text for r in responses) == [f"Answer {n}." for n in range(10)]
+
+
+@dataclass
+class City:
+    name: str
+    people: int
+
+
+async def test_structured_output_and_its_one_correction(kind: str) -> None:
+    turns = (call("weather", city="Oslo"), '{"name": "Oslo"}', '{"name": "Oslo", "people": 7}')
+    async with backend(kind, *turns) as model:
+        response = await Agent(model, tools=[weather]).chat("Which city?", output=City)
+    assert response.output == City("Oslo", 7)
+    assert response.steps == 3
 
 
 async def test_reasoning_and_calls_are_parts_in_their_order(kind: str) -> None:

@@ -27,7 +27,7 @@ PLAN = (
     ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
     ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
     ("_run", "_tools", "_outcomes", "_runtime", "_events"),
-    ("_model", "_scopes", "_assembly", "_chunks", "_conversation"),
+    ("_model", "_output", "_scopes", "_assembly", "_chunks", "_conversation"),
     ("_points", "_registration", "_typed", "_chain", "_bus", "_call", "_outlet"),
     ("_chat",),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),

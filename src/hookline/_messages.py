@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
-from hookline._json import clean_data
+from hookline._json import clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
 CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
@@ -34,9 +34,10 @@ class Data(msgspec.Struct, frozen=True):
 def encoded(value: Any) -> bytes:
     """The JSON text of a value; lone surrogates, which have none, become U+FFFD."""
     try:
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(value, enc_hook=encode_foreign)
     except UnicodeEncodeError:
-        return msgspec.json.encode(clean_data(msgspec.to_builtins(value)))
+        data = msgspec.to_builtins(value, enc_hook=encode_foreign)
+        return msgspec.json.encode(clean_data(data))
 
 
 class Usage(Data, frozen=True, kw_only=True):

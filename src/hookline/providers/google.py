@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hookline import (
     AssistantMessage,
@@ -320,7 +320,7 @@ class GoogleModel:
         self._api_key = api_key
         self._base_url = base_url
         self._idle_timeout = idle_timeout
-        vertex = client.vertexai if isinstance(client, _Vertex) else _on_vertex()
+        vertex = bool(getattr(client, "vertexai", _on_vertex()))
         self.provider = "gcp.vertex_ai" if vertex else "gcp.gemini"  # the words of telemetry
         default = "https://aiplatform.googleapis.com" if vertex else URL
         self.server_address, self.server_port = server_of(base_url, default)
@@ -382,13 +382,6 @@ class GoogleModel:
 
     def __repr__(self) -> str:
         return f"<GoogleModel {self.name!r}>"
-
-
-@runtime_checkable
-class _Vertex(Protocol):
-    """The SDK's client says whether it is one for Vertex AI."""
-
-    vertexai: bool
 
 
 def _on_vertex() -> bool:
