@@ -287,7 +287,10 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
 
     def _report(self, call: Call) -> None:
         """Publish how the call ended; room was waited for."""
-        assert call.result is not None
+        result = call.result
+        assert result is not None
+        if isinstance(result, ToolError):
+            result = result.told()  # who keeps an event keeps no traceback
         outlet = self.chat.outlet
         call.reported = True
         outlet.put(
@@ -298,7 +301,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 call_id=call.id,
                 name=call.call.name,
                 outcome=call.outcome,
-                result=call.result,
+                result=result,
             )
         )
 
