@@ -365,7 +365,7 @@ async def test_a_chat_goes_on_from_every_step_to_the_same_output() -> None:
         second = await live(corrected, first.journal)
         assert second.response == whole.response
         assert second.history == whole.history
-        assert set(second.given).isdisjoint(second.ran)
+        assert set(second.runtime.given).isdisjoint(second.runtime.ran)
 
 
 async def test_a_request_that_is_read_back_has_its_form() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import socket
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -604,3 +606,14 @@ async def test_what_a_provider_cannot_be_told_is_refused_before_anything_is_sent
         with pytest.raises(BadRequestError, match="neither data nor url"):
             await Agent(model).chat([Image()])
         assert server.requests == []
+
+
+# ── the page ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_smallest_adapter_of_the_docs_is_one_file_of_at_most_60_lines() -> None:
+    """It is run with the other blocks of the docs."""
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    [block] = [each for each in blocks if "class AcmeModel" in each]
+    assert len(block.splitlines()) <= 60
