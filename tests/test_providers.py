@@ -606,6 +606,12 @@ async def test_what_a_provider_cannot_be_told_is_refused_before_anything_is_sent
         with pytest.raises(BadRequestError, match="neither data nor url"):
             await Agent(model).chat([Image()])
         assert server.requests == []
+    async with wire("google") as (model, server):
+        settings = Settings(extra={"temprature": "my secret"})
+        with pytest.raises(BadRequestError, match="temprature") as caught:
+            await Agent(model, settings=settings).chat("Hi.")
+        assert "secret" not in str(caught.value)
+        assert server.requests == []
 
 
 # ── the page ────────────────────────────────────────────────────────────────────────────────

@@ -81,10 +81,8 @@ def failure(provider: str, exc: BaseException, secrets: Iterable[str] = ()) -> M
         return ModelConnectionError(
             f"{provider}: the connection failed ({kind}{_reason(exc, secrets)})", provider=provider
         )
-    text = scrubbed(str(exc), secrets)
-    return MalformedStreamError(
-        f"{provider}: what came cannot be read ({kind}: {text})", provider=provider
-    )
+    # No word of its own: it may quote the answer.
+    return MalformedStreamError(f"{provider}: what came cannot be read ({kind})", provider=provider)
 
 
 def told(

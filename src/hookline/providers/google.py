@@ -348,10 +348,17 @@ class GoogleModel:
             "retry_options": {"attempts": 1},
             **own_options,
         }
+        try:
+            config = imported("google.genai.types").GenerateContentConfig(**body["config"])
+        except ValueError as exc:
+            wrong = f"the SDK takes no such settings ({_places(exc)})"
+            raise refuse(PROVIDER, wrong, "see its GenerateContentConfig") from None
         service = await self._clients.get()
         opened: list[Any] = []
         _opened.set(opened)
-        stream: Any = await service.client.aio.models.generate_content_stream(**body)
+        stream: Any = await service.client.aio.models.generate_content_stream(
+            model=self.name, contents=body["contents"], config=config
+        )
         async with aclosing(stream):
             try:
                 async for event in stream:
@@ -369,10 +376,7 @@ class GoogleModel:
         key = self._api_key or from_environment(*KEYS)
         if key is None and not _on_vertex():
             raise no_key(PROVIDER, KEYS[0])
-        http = _http_client()
-        options: dict[str, Any] = {"httpx_async_client": http}
-        if self._base_url is not None:
-            options["base_url"] = self._base_url
+        options, http = _options(self._base_url)
         made = imported("google.genai").Client(api_key=self._api_key, http_options=options)
         return _Service(made, http)
 
@@ -390,6 +394,11 @@ def _on_vertex() -> bool:
     return (from_environment(*names) or "false").lower() in ("1", "true")
 
 
+def _places(exc: Any) -> str:
+    """Which settings pydantic refuses, without their values."""
+    return ", ".join(".".join(map(str, each["loc"])) for each in exc.errors())
+
+
 class _Service:
     """The SDK's client, and the HTTP client below it where that is ours to close."""
 
@@ -403,10 +412,16 @@ class _Service:
             await self._http.aclose()
 
 
-def _http_client() -> Any:
-    """The HTTP client of the SDK's choice, which tells us of each response."""
-    try:
-        http = imported("httpx2")
-    except ImportError:
-        http = imported("httpx")
-    return http.AsyncClient(event_hooks={"response": [_remember]}, follow_redirects=True)
+def _options(base_url: str | None) -> tuple[Any, Any]:
+    """The SDK's options with an HTTP client that tells us of each response, and that client."""
+    types = imported("google.genai.types")
+    address = {} if base_url is None else {"base_url": base_url}
+    for name in ("httpx2", "httpx"):  # which of them the SDK takes depends on its version
+        try:
+            http = imported(name).AsyncClient(
+                event_hooks={"response": [_remember]}, follow_redirects=True
+            )
+            return types.HttpOptions(httpx_async_client=http, **address), http
+        except (ImportError, ValueError):
+            continue
+    return types.HttpOptions(**address), None

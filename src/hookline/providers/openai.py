@@ -416,6 +416,7 @@ class OpenAIModel:
         async with (
             client.responses.with_streaming_response.create(
                 model=self.name,
+                input=[],
                 stream=True,
                 extra_body=body,
                 timeout=self._connection.limits(self._idle_timeout),
