@@ -31,11 +31,10 @@ async def once(kind: Any, act: str) -> float:
         reading = asyncio.Event()
         loop = asyncio.get_running_loop()
         if act == "death":
-            async for event in stream:
-                if isinstance(event, TextDelta):
-                    break
+            while not isinstance(await anext(stream), TextDelta):
+                pass
             start = loop.time()
-            del stream, event  # nobody else holds it, so that it needs no collector
+            del stream  # nobody else holds it, so that it needs no collector
             return await _left(server, start)
         start = 0.0
 
