@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import aclosing, suppress
@@ -138,15 +139,8 @@ def loaded(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        # Its way is the fast one; a surrogate alone, of a character cut in two, is taken here.
-        return _slow(data)
-
-
-def _slow(data: bytes) -> Any:
-    import json
-
-    try:
-        return json.loads(data.decode(errors="replace"))
+        # The fast way refuses a surrogate alone, of a character that a service cut in two.
+        return json.loads(data.decode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
