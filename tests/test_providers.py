@@ -425,6 +425,16 @@ async def test_a_client_of_the_users_is_used_without_its_retries_and_left_open(k
 
 
 @each_wire
+def test_a_client_that_cannot_be_awaited_is_refused_at_once(kind: Any) -> None:
+    import anthropic
+    import openai
+
+    for client in (openai.OpenAI(api_key=KEY), anthropic.Anthropic(api_key=KEY), "a client"):
+        with pytest.raises(UsageError, match=f"client={type(client).__name__}"):
+            ADAPTERS[kind]("m", client=client)
+
+
+@each_wire
 def test_a_client_of_the_users_is_not_taken_to_another_loop(kind: Any) -> None:
     made: list[Any] = []
 

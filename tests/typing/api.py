@@ -1653,6 +1653,8 @@ agent.add_hook("onMessage", lambda ctx: ctx.run.deps.name)
 agent.add_hook("onMessage", lambda ctx: ctx.run.deps.other)  # type: ignore[call-overload]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
 
 no_deps = Agent(any_model())
+Agent("openai:gpt-x")
+Agent(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 no_deps.add_hook("onMessage", reads)
 no_deps.add_hook("onMessage", bare)
 no_deps.add_hook("onMessage", pre_tool_call)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

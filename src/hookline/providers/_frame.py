@@ -12,6 +12,7 @@ import asyncio
 import importlib
 import importlib.util
 import json
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import aclosing, suppress
@@ -31,6 +32,8 @@ C = TypeVar("C")
 IDLE_TIMEOUT: Final = 300.0  # seconds: models may think for minutes and say nothing
 CONNECT_TIMEOUT: Final = 10.0
 DRAIN: Final = 0.1  # seconds for the end of a body whose answer is whole
+
+_logger = logging.getLogger("hookline")
 
 
 # ── from events to chunks ───────────────────────────────────────────────────────────────────
@@ -74,6 +77,8 @@ async def relay(
         wrong = exc
     except Exception as exc:
         wrong = failure(provider, exc, secrets)
+        if isinstance(wrong, MalformedStreamError):  # the one that does not say what it was
+            _logger.debug("%s: the stream raised", provider, exc_info=exc)
     if wrong is not None:
         raise wrong.with_traceback(None)  # outside the handler: it is no context of the SDK's
     for chunk in _read(provider, reader.end):
@@ -239,6 +244,12 @@ def check_extra(module: str, extra: str) -> None:
         found = False
     if not found:
         raise UsageError(f'{module} is not installed: pip install "hookline[{extra}]"')
+
+
+def check_async(client: object, right: str) -> None:
+    """Raises UsageError for a client whose requests cannot be awaited."""
+    if not callable(client) and not hasattr(client, "__aenter__"):
+        raise UsageError(f"client={type(client).__name__} does not fit: pass {right}")
 
 
 def from_environment(*names: str) -> str | None:

@@ -38,6 +38,7 @@ from hookline.providers._frame import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
     Clients,
+    check_async,
     check_extra,
     from_environment,
     imported,
@@ -346,6 +347,8 @@ class AnthropicModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         check_extra("anthropic", "anthropic")
+        if client is not None:
+            check_async(client, "an AsyncAnthropic, or a function that makes one")
         self.name = name
         self._client = client
         self._api_key = api_key

@@ -40,6 +40,7 @@ from hookline.models import (
 from hookline.providers._frame import (
     IDLE_TIMEOUT,
     Clients,
+    check_async,
     check_extra,
     from_environment,
     imported,
@@ -316,6 +317,9 @@ class GoogleModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         check_extra("google.genai", "google")
+        if client is not None:
+            aio = client if callable(client) else getattr(client, "aio", client)
+            check_async(aio, "a google.genai.Client, or a function that makes one")
         self.name = name
         self._api_key = api_key
         self._base_url = base_url

@@ -40,6 +40,7 @@ from hookline.providers._frame import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
     Clients,
+    check_async,
     check_extra,
     from_environment,
     imported,
@@ -337,6 +338,8 @@ class Connection:
 
     def __init__(self, client: Client | None, api_key: str | None, base_url: str | None) -> None:
         check_extra("openai", "openai")
+        if client is not None:
+            check_async(client, "an AsyncOpenAI, or a function that makes one")
         self._api_key = api_key
         self._base_url = base_url
         self._client = client
