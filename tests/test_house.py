@@ -27,18 +27,18 @@ PLAN = (
     ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
     ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
     ("_run", "_tools", "_outcomes", "_runtime", "_events"),
-    ("_model", "_scopes", "_assembly", "_chunks", "_conversation"),
+    ("_model", "_output", "_scopes", "_assembly", "_chunks", "_conversation"),
     ("_points", "_registration", "_plugins", "_typed", "_chain", "_bus", "_call", "_outlet"),
     ("_chat",),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
     ("_steps", "_reopen", "_ending", "_loop"),
-    ("_owner", "_stream", "_agent"),
+    ("_owner", "_stream", "_resolve", "_agent"),
 )
 INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.
 FACE = ("__init__", "errors", "events", "models", "points", "runtimes")
 # The doors stand on the face and on neighbours of their own package.
-DOORS = ("discovery", "hooks", "streams", "testing")
+DOORS = ("discovery", "hooks", "providers", "streams", "testing")
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [
@@ -136,7 +136,7 @@ def test_importing_hookline_loads_no_extra() -> None:
         "import sys, hookline\n"
         "extras = 'aiostream aiosqlite anthropic asyncpg google openai opentelemetry pydantic'\n"
         "extras += ' sqlalchemy starlette uvicorn hookline.streams hookline.testing'\n"
-        "extras += ' hookline.discovery hookline.hooks'\n"
+        "extras += ' hookline.discovery hookline.hooks hookline.providers'\n"
         "print([name for name in extras.split() if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -233,7 +233,7 @@ def test_the_search_for_such_yields_finds_one() -> None:
 
 # ── the face ────────────────────────────────────────────────────────────────────────────────
 
-FACES = [*FACE, "hooks.__init__", "testing.__init__"]
+FACES = [*FACE, "hooks.__init__", "testing.__init__", "providers.__init__"]
 
 
 def _all(module: str) -> list[str]:

@@ -37,6 +37,7 @@ from hookline._messages import File, Image, Text, UserMessage, UserPart
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import Decision, Response
 from hookline._outlet import Buffer
+from hookline._output import form_of
 from hookline._owner import Owner
 from hookline._plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
@@ -51,6 +52,7 @@ from hookline._registration import (
     definitions,
     expand,
 )
+from hookline._resolve import resolve_model
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
@@ -84,13 +86,14 @@ class NewChatOptions(ChatOptions[DepsT], Generic[DepsT], total=False):
 class Agent(Generic[DepsT]):
     """An agent: a model, its tools, and the hooks around everything that happens.
 
+    `model` is a Model, or the name of one with its provider, such as "anthropic:claude-…".
     `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Hooks
     given as `hooks=` count as registered here; a chat's own `hooks=` replaces them for that chat.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         *,
         name: str = "agent",
         system: SystemText = None,
@@ -108,10 +111,12 @@ class Agent(Generic[DepsT]):
         bus: HookBus[DepsT] | None = None,
         runtime: Runtime = LOCAL,
     ) -> None:
+        if isinstance(model, str):
+            model = resolve_model(model)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
                 f"model={model!r} is no Model: it needs a method stream(request) that gives an "
-                "async iterator of chunks"
+                "async iterator of chunks; or pass a name such as 'openai:gpt-…'"
             )
         if max_steps < 1:
             raise UsageError(f"max_steps={max_steps!r} must be at least 1")
@@ -254,43 +259,108 @@ class Agent(Generic[DepsT]):
 
     # ── chats ───────────────────────────────────────────────────────────────────────────────
 
-    async def chat(self, input: Input, **options: Unpack[NewChatOptions[DepsT]]) -> Response:
+    @overload
+    async def chat(
+        self, input: Input, *, output: type[E], **options: Unpack[NewChatOptions[DepsT]]
+    ) -> Response[E]: ...
+    @overload
+    async def chat(
+        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
+    ) -> Response: ...
+    async def chat(
+        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
+    ) -> Response:
         """Run one chat and give its response: `chat_stream`, collected.
 
-        Raises what ended it: a hook's, tool wrapper's or model's own exception, MaxStepsError,
-        ChatAbortedError; ConversationBusyError before anything has happened.
+        `output` is a type: the answer is asked for in its form, and is `response.output`. Raises
+        what ended the chat: a hook's, tool wrapper's or model's own exception, MaxStepsError,
+        OutputError, ChatAbortedError; ConversationBusyError before anything has happened.
         """
-        return await self._collect(self._task(input, options))
+        return await self._collect(self._task(input, output, options))
 
-    def chat_stream(self, input: Input, **options: Unpack[NewChatOptions[DepsT]]) -> ChatStream:
+    @overload
+    def chat_stream(
+        self, input: Input, *, output: type[E], **options: Unpack[NewChatOptions[DepsT]]
+    ) -> ChatStream[E]: ...
+    @overload
+    def chat_stream(
+        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
+    ) -> ChatStream: ...
+    def chat_stream(
+        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
+    ) -> ChatStream:
         """The events of one chat as they happen. Nothing runs before it is entered or read."""
-        return self._stream(self._task(input, options))
+        return self._stream(self._task(input, output, options))
 
+    @overload
     async def resume(
         self,
         conversation: Conversation | str,
         answers: Mapping[str, Decision],
+        *,
+        output: type[E],
+        **options: Unpack[ChatOptions[DepsT]],
+    ) -> Response[E]: ...
+    @overload
+    async def resume(
+        self,
+        conversation: Conversation | str,
+        answers: Mapping[str, Decision],
+        *,
+        output: Any = None,
+        **options: Unpack[ChatOptions[DepsT]],
+    ) -> Response: ...
+    async def resume(
+        self,
+        conversation: Conversation | str,
+        answers: Mapping[str, Decision],
+        *,
+        output: Any = None,
         **options: Unpack[ChatOptions[DepsT]],
     ) -> Response:
         """Go on with calls that waited: `{approval_id: Approve() | Deny("why")}`.
 
         Raises ApprovalError, with nothing run, when an answer fits nothing that waits.
         """
-        return await self._collect(
-            self._task(None, {**options, "conversation": conversation}, answers)
-        )
+        chosen: Any = {**options, "conversation": conversation}
+        return await self._collect(self._task(None, output, chosen, answers))
 
+    @overload
     def resume_stream(
         self,
         conversation: Conversation | str,
         answers: Mapping[str, Decision],
+        *,
+        output: type[E],
+        **options: Unpack[ChatOptions[DepsT]],
+    ) -> ChatStream[E]: ...
+    @overload
+    def resume_stream(
+        self,
+        conversation: Conversation | str,
+        answers: Mapping[str, Decision],
+        *,
+        output: Any = None,
+        **options: Unpack[ChatOptions[DepsT]],
+    ) -> ChatStream: ...
+    def resume_stream(
+        self,
+        conversation: Conversation | str,
+        answers: Mapping[str, Decision],
+        *,
+        output: Any = None,
         **options: Unpack[ChatOptions[DepsT]],
     ) -> ChatStream:
         """`resume`, as a stream."""
-        return self._stream(self._task(None, {**options, "conversation": conversation}, answers))
+        chosen: Any = {**options, "conversation": conversation}
+        return self._stream(self._task(None, output, chosen, answers))
 
     def _task(
-        self, input: Any, options: Any, answers: Mapping[str, Decision] | None = None
+        self,
+        input: Any,
+        output: Any,
+        options: Any,
+        answers: Mapping[str, Decision] | None = None,
     ) -> Task:
         if not options.keys() <= _OPTIONS:
             unknown = ", ".join(sorted(options.keys() - _OPTIONS))
@@ -318,6 +388,7 @@ class Agent(Generic[DepsT]):
             release=release,
             answers=None if answers is None else dict(answers),
             state=options.get("state"),
+            output=None if output is None else form_of(output),
         )
 
     def _view(self, hooks: HooksArgument | None) -> View:

@@ -23,6 +23,7 @@ class _Call(msgspec.Struct, eq=False):
     name: str
     text: list[str] = []
     size: int = 0
+    meta: dict[str, Any] | None = None
 
 
 class Assembly(msgspec.Struct, kw_only=True, eq=False):
@@ -86,6 +87,8 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         if text and call.size <= self.limit:
             call.text.append(text)
             call.size += len(text)
+        if chunk.meta is not None:
+            call.meta = clean_data(chunk.meta)
         return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
@@ -141,13 +144,13 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
 
     def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:
         text = call.text[0] if len(call.text) == 1 else "".join(call.text)
-        if cut and not text.strip():
-            return ToolCall(id=call.id, name=call.name, raw=text)  # cut before its arguments
+        if cut and not text.strip():  # cut before its arguments
+            return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
         try:
             arguments = parse_arguments(text, limit=self.limit)
         except BadArguments:
-            return ToolCall(id=call.id, name=call.name, raw=text)
-        return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments))
+            return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
+        return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments), meta=call.meta)
 
     def partial(self) -> tuple[ModelPart, ...]:
         """What there is of an answer that was cut off: text and reasoning, no calls."""

@@ -48,6 +48,7 @@ from hookline._messages import (
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome, Response
 from hookline._outlet import NOBODY, SIZE, Buffer, Outlet
+from hookline._output import Form
 from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
@@ -110,6 +111,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     parent: Any = None  # the Chat whose tool call this chat is
     call_id: str | None = None
     state: dict[str, Any] | None = None
+    output: Form | None = None
 
 
 def _never() -> bool:
@@ -158,6 +160,8 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     started: float = 0.0
     answer: AssistantMessage | None = None  # the last one, if it said anything
     finish_reason: FinishReason | None = None
+    output: Any = None  # that answer as a value of the type that was asked for
+    corrected: bool = False  # the model was told once that it did not fit
 
     # the step that is being made
     base_messages: Sequence[Message] = ()  # what its request began with

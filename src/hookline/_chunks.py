@@ -24,6 +24,7 @@ def checked(chunk: Any) -> Any:
             and type(chunk.arguments) is str
             and (chunk.name is None or type(chunk.name) is str)
             and (chunk.id is None or type(chunk.id) is str)
+            and chunk.meta is None
         )
     ) or (
         kind is Finish
@@ -56,6 +57,7 @@ def _problem(chunk: Any) -> str | None:
                 or _wrong(chunk, "id", str, None)
                 or _wrong(chunk, "name", str, None)
                 or _wrong(chunk, "arguments", str)
+                or _wrong(chunk, "meta", dict, None)
             )
         case Finish():
             if chunk.finish_reason not in _REASONS:

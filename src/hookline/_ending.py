@@ -42,6 +42,7 @@ def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Res
         finish_reason=chat.finish_reason,
         stop_reason=stop_reason,
         pending=chat.conversation.pending if stop_reason == "approval" else (),
+        output=chat.output,
         steps=chat.steps,
     )
 

@@ -15,13 +15,14 @@ from hookline._approval import check_answers
 from hookline._chain import intercept, notify, wrap
 from hookline._chat import Chat, cleaned
 from hookline._ending import Ending, end, respond
-from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError
+from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError, OutputError
 from hookline._events import ChatStarted
-from hookline._json import clean_text
+from hookline._json import BadArguments, clean_text
 from hookline._log import log_throw
 from hookline._messages import Text, UserMessage
 from hookline._model import ModelResponse
 from hookline._outcomes import Continue, Response, Stop
+from hookline._output import Form
 from hookline._points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._registration import Hook
 from hookline._reopen import deny_step, resume_step
@@ -189,7 +190,7 @@ async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
 async def _steps(chat: Chat, begun: _Begun) -> Response:
     """Steps until the chat ends by itself, is stopped, or waits."""
     begin, step, answer, ended = begun
-    limit = chat.config.max_steps
+    limit, form = chat.config.max_steps, chat.task.output
     asks = AskedReturns(chat)
     while True:
         while ended == GO:
@@ -204,15 +205,34 @@ async def _steps(chat: Chat, begun: _Begun) -> Response:
             return respond(chat, "approval")
         reason = None
         if isinstance(ended, Stop):
-            reason = ended.reason
+            reason, chat.output = ended.reason, None
             if ended.text:
                 await say(chat, ended.text)
+        elif form is not None and not await _fits(chat, form, ended == NATURAL and step < limit):
+            ended = GO
+            continue
         more = await _pre_stop(chat, reason)
         if not more or ended != NATURAL or step >= limit:
             return respond(chat, reason)
         chat.continuations += 1
         await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
         ended = GO
+
+
+async def _fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
+    """Read the answer as `output=`. One that does not fit is told to the model, once."""
+    text = chat.answer.text if chat.answer is not None else ""
+    chat.output = None
+    try:
+        chat.output = form.read(text)
+        return True
+    except BadArguments as bad:
+        issues = bad.issues
+    if chat.corrected or not may_go_on:
+        raise OutputError(form.schema.name, issues, text)
+    chat.corrected = True
+    await chat.commit(UserMessage(parts=(Text(clean_text(form.correction(issues))),)))
+    return False
 
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:

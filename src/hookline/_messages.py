@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
-from hookline._json import clean_data
+from hookline._json import clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
 CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
@@ -34,9 +34,10 @@ class Data(msgspec.Struct, frozen=True):
 def encoded(value: Any) -> bytes:
     """The JSON text of a value; lone surrogates, which have none, become U+FFFD."""
     try:
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(value, enc_hook=encode_foreign)
     except UnicodeEncodeError:
-        return msgspec.json.encode(clean_data(msgspec.to_builtins(value)))
+        data = msgspec.to_builtins(value, enc_hook=encode_foreign)
+        return msgspec.json.encode(clean_data(data))
 
 
 class Usage(Data, frozen=True, kw_only=True):
@@ -99,12 +100,16 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
-    """A call that the model asked for. `raw` is its text where that was no JSON object."""
+    """A call that the model asked for. `raw` is its text where that was no JSON object.
+
+    `meta` is the provider's own, such as a signature that it wants back with the call.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
     raw: str | None = None
+    meta: dict[str, Any] | None = None
 
 
 UserPart: TypeAlias = Text | Image | File

@@ -53,12 +53,16 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
 
 
 class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="call"):
-    """More of the call number `index`; its first chunk names it (`id` may be missing)."""
+    """More of the call number `index`; its first chunk names it (`id` may be missing).
+
+    `meta` is kept with the call, whichever of its chunks brings it.
+    """
 
     index: int
     id: str | None = None
     name: str | None = None
     arguments: str = ""
+    meta: dict[str, Any] | None = None
 
 
 class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
@@ -93,6 +97,16 @@ class Settings(Data, frozen=True, kw_only=True):
 DEFAULT_SETTINGS = Settings()
 
 
+class OutputSchema(Data, frozen=True, kw_only=True):
+    """The form that the answer is to have; an adapter uses its provider's own schema mode.
+
+    `schema` is a JSON schema of an object, whose `$ref`s point to the `$defs` at its root.
+    """
+
+    name: str
+    schema: dict[str, Any]
+
+
 class ChatRequest(Data, frozen=True, kw_only=True):
     """What a chat begins with; an edit in `preChat` holds for all its steps."""
 
@@ -110,6 +124,7 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     system: str | None = None
     tools: tuple[AnyTool, ...] = ()
     settings: Settings = DEFAULT_SETTINGS
+    output: OutputSchema | None = None
 
 
 class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="response"):

@@ -6,9 +6,10 @@ which. Nothing here knows the loop.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Generic, Literal, Self, TypeAlias
 
 import msgspec
+from typing_extensions import TypeVar
 
 from hookline._errors import ToolArgumentsError
 from hookline._messages import (
@@ -154,8 +155,15 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
 # ── the answer of a chat ────────────────────────────────────────────────────────────────────
 
 
-class Response(Data, frozen=True, kw_only=True):
-    """What a chat came to. `stop_reason` is None exactly when it ended by itself."""
+OutT = TypeVar("OutT", default=Any)
+
+
+class Response(Data, Generic[OutT], frozen=True, kw_only=True):
+    """What a chat came to. `stop_reason` is None exactly when it ended by itself.
+
+    `output` is the answer as a value of the type that the chat was given as `output=`; it is None
+    where the chat was stopped before there was one.
+    """
 
     chat_id: str
     text: str = ""
@@ -165,7 +173,7 @@ class Response(Data, frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     stop_reason: str | None = None
     pending: tuple[ApprovalRequest, ...] = ()
-    output: Any = None
+    output: OutT | None = None
     steps: int = 0
 
 

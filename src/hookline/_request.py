@@ -22,6 +22,7 @@ from hookline._model import (
     Model,
     ModelRequest,
     ModelResponse,
+    OutputSchema,
     Settings,
     model_name,
 )
@@ -105,6 +106,7 @@ def build(chat: Chat, start: Opening, system: str | None) -> ModelRequest:
         system=system or None,
         tools=offered,
         settings=start.settings or chat.task.settings or config.settings,
+        output=None if chat.task.output is None else chat.task.output.schema,
     )
 
 
@@ -162,6 +164,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     upto: int | None  # the first so many messages of the history …
     messages: list[UserMessage | AssistantMessage | ToolMessage] | None  # … or these
     answer: ModelResponse | Stop | None = None
+    output: OutputSchema | None = None
 
 
 _record = msgspec.json.Decoder(_Record)
@@ -189,6 +192,7 @@ class AskedReturns:
                 upto=len(whole) if known else None,
                 messages=None if known else list(request.messages),
                 answer=value.answer,
+                output=request.output,
             )
         )
 
@@ -204,6 +208,7 @@ class AskedReturns:
             system=record.system,
             tools=known_tools(chat, record.tools, record.foreign),
             settings=record.settings,
+            output=record.output,
         )
         return Asked(request=request, answer=record.answer)
 

@@ -19,7 +19,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from hookline._callables import parse_docstring, read_callable
-from hookline._errors import ToolDefinitionError
+from hookline._errors import ToolDefinitionError, UsageError
 from hookline._issues import decode_foreign, is_model, is_record, missing_and_unknown
 from hookline._json import (
     BadArguments,
@@ -36,6 +36,7 @@ __all__ = [
     "NotJson",
     "Signature",
     "clean_text",
+    "describe_type",
     "inspect_callable",
     "json_text",
     "parse_arguments",
@@ -113,6 +114,18 @@ def inspect_callable(
         injected=injected[0] if injected else None,
         _arguments=_arguments_type(hints, defaults),
     )
+
+
+def describe_type(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a type and the definitions that it refers to; raises UsageError."""
+    try:
+        _refuse_ignored("output", "output", kind, None)
+        properties, definitions = _schemas({"value": kind})
+    except ToolDefinitionError as error:
+        raise UsageError(f"output={kind!r}: {str(error).partition(': ')[2]}") from error
+    except Exception as error:
+        raise UsageError(f"output={kind!r} cannot be described {_reason(error)}") from error
+    return properties["value"], definitions
 
 
 def _arguments_type(hints: dict[str, Any], optional: dict[str, Any]) -> type[msgspec.Struct]:

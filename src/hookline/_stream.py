@@ -12,17 +12,17 @@ import warnings
 from asyncio import get_running_loop
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from hookline._errors import ChatAbortedError, StreamInterruptedError, StreamStateError
 from hookline._events import ChatEvent
 from hookline._log import log_throw
-from hookline._outcomes import Response
+from hookline._outcomes import OutT, Response
 from hookline._outlet import Buffer
 from hookline._owner import Owner
 
 
-class ChatStream:
+class ChatStream(Generic[OutT]):
     """The events of one chat, as they happen.
 
     Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. Nothing
@@ -116,7 +116,7 @@ class ChatStream:
             del error
 
     @property
-    def response(self) -> Response:
+    def response(self) -> Response[OutT]:
         """The answer; raises StreamStateError before the chat is done."""
         owner = self._owner
         if owner is None or owner.response is None:

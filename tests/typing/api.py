@@ -1657,6 +1657,8 @@ agent.add_hook("onMessage", lambda ctx: ctx.run.deps.name)
 agent.add_hook("onMessage", lambda ctx: ctx.run.deps.other)  # type: ignore[call-overload]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
 
 no_deps = Agent(any_model())
+Agent("openai:gpt-x")
+Agent(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 no_deps.add_hook("onMessage", reads)
 no_deps.add_hook("onMessage", bare)
 no_deps.add_hook("onMessage", pre_tool_call)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -1668,11 +1670,17 @@ bus.add_hook("onMessage", on_message_deps)  # type: ignore[call-overload]  # pyr
 
 async def chats(conversation: Conversation) -> None:
     assert_type(await agent.chat("hi", deps=Deps()), Response)
-    await agent.chat("hi", deps=OtherDeps())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await agent.chat("hi", dep=Deps())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    await agent.chat(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    agent.chat_stream("hi", deps=OtherDeps())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await agent.chat("hi", deps=OtherDeps())  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await agent.chat("hi", dep=Deps())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    await agent.chat(3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    agent.chat_stream("hi", deps=OtherDeps())  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await agent.resume(conversation, {"id": Approve()}, deps=Deps())
+    shaped = await agent.chat("hi", deps=Deps(), output=OtherDeps)
+    assert_type(shaped, Response[OtherDeps])
+    assert_type(shaped.output, OtherDeps | None)
+    assert_type((await agent.chat("hi", output=list[int])).output, list[int] | None)
+    assert_type(agent.chat_stream("hi", output=OtherDeps).response.output, OtherDeps | None)
+    assert_type((await agent.resume(conversation, {}, output=OtherDeps)).output, OtherDeps | None)
     await agent.resume(conversation, {"id": True})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 
 

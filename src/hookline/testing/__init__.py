@@ -16,6 +16,8 @@ from hookline.testing._script import ScriptedModel, ScriptError
 from hookline.testing._time import Sequencer, TestRuntime
 from hookline.testing._turn import Answer, Part, ScriptTurn, Turn, call, raw_call
 from hookline.testing._valid import validate_request
+from hookline.testing._wire import Wire, WireRequest, WireServer
+from hookline.testing._wire_formats import WireFormat
 
 __all__ = [
     "Answer",
@@ -27,6 +29,10 @@ __all__ = [
     "Sequencer",
     "TestRuntime",
     "Turn",
+    "Wire",
+    "WireFormat",
+    "WireRequest",
+    "WireServer",
     "call",
     "check_events",
     "check_history",

@@ -169,7 +169,9 @@ def _pieces(parts: Sequence[Part], size: int, numbers: Numbers) -> list[object]:
 def _call_chunks(part: ToolCall, index: int, size: int, numbers: Numbers) -> list[ToolCallChunk]:
     text = json.dumps(part.arguments, ensure_ascii=False) if part.raw is None else part.raw
     first, *rest = _cut(text, size) or [""]
-    head = ToolCallChunk(index=index, id=part.id or numbers(), name=part.name, arguments=first)
+    head = ToolCallChunk(
+        index=index, id=part.id or numbers(), name=part.name, arguments=first, meta=part.meta
+    )
     return [head, *(ToolCallChunk(index=index, arguments=piece) for piece in rest)]
 
 

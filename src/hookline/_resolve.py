@@ -1,0 +1,58 @@
+"""The table of doors by name: "openai:gpt-…" becomes a model. Doors are imported when named.
+
+A distribution of somebody else's adds a prefix of its own by an entry point of the group
+`hookline.models`, whose name is the prefix and whose object is called with what follows it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+from hookline._errors import UsageError
+from hookline._model import Model
+
+GROUP: Final = "hookline.models"
+MODELS: Final = {
+    "openai": ("hookline.providers.openai", "OpenAIModel"),
+    "openai-chat": ("hookline.providers.openai_chat", "OpenAIChatModel"),
+    "anthropic": ("hookline.providers.anthropic", "AnthropicModel"),
+    "google": ("hookline.providers.google", "GoogleModel"),
+}
+
+
+def resolve_model(name: str) -> Model:
+    """The model of that name; raises UsageError where there is no such prefix, or no package."""
+    prefix, _, rest = name.partition(":")
+    if not rest:
+        raise UsageError(f"model={name!r} must have its provider: {_known()}")
+    if prefix in MODELS:
+        module, attribute = MODELS[prefix]
+        make: Any = getattr(import_module(module), attribute)
+    else:
+        make = _registered(prefix, name)
+    model: Any = make(rest)
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"the entry point {prefix!r} of {GROUP!r} gave {model!r}, which is no Model"
+        )
+    return model
+
+
+def _registered(prefix: str, name: str) -> Any:
+    from importlib.metadata import entry_points  # only here: it costs milliseconds of an import
+
+    found = list(entry_points(group=GROUP, name=prefix))
+    if not found:
+        raise UsageError(f"model={name!r}: there is no provider {prefix!r}; there are {_known()}")
+    if len({each.value for each in found}) > 1:
+        values = ", ".join(sorted(each.value for each in found))
+        raise UsageError(f"model={name!r}: {prefix!r} is registered more than once: {values}")
+    return found[0].load()
+
+
+def _known() -> str:
+    from importlib.metadata import entry_points
+
+    names = [*MODELS, *sorted({each.name for each in entry_points(group=GROUP)} - set(MODELS))]
+    return ", ".join(f"{each}:…" for each in names)

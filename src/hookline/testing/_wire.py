@@ -1,0 +1,237 @@
+"""`WireServer`: a loopback HTTP server that speaks a provider's streaming format from a script.
+
+So that what a test runs is the provider's own SDK, with real sockets. It answers as it is told:
+in pieces cut at any byte, slowly, with an error status, cut off, stalled, or with garbage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, Self, cast
+
+import msgspec
+
+from hookline.models import Chunk
+from hookline.testing._script import ScriptError
+from hookline.testing._turn import Answer, Delay, as_turn
+from hookline.testing._wire_formats import WireFormat, encoded, error_body
+
+REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 429: "Too Many Requests"}
+
+
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client has asked: `json` is its body."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    json: Any
+
+
+class Wire:
+    """One answer on the wire. `answer` is a turn of a script; the rest says how it is sent.
+
+    `status` above 399 sends an error instead, `code` and `message` its words. `body`: these very
+    bytes. `piece`: bytes per write, wherever that cuts (0: event by event). `delay`: seconds, or an
+    async callable awaited, before each write. `garbage`: bytes put in after `after` bytes. `cut`:
+    the connection breaks after so many bytes. `stall`: nothing more is sent after so many.
+    """
+
+    def __init__(
+        self,
+        answer: Answer = "",
+        *,
+        status: int = 200,
+        code: str = "error",
+        message: str = "refused by the script",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        piece: int = 0,
+        delay: Delay | None = None,
+        garbage: bytes | None = None,
+        after: int = 0,
+        cut: int | None = None,
+        stall: int | None = None,
+    ) -> None:
+        self.answer = as_turn(answer)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = dict(headers or {})
+        self.body = body
+        self.piece = piece
+        self.delay = delay
+        self.garbage = garbage
+        self.after = after
+        self.cut = cut
+        self.stall = stall
+
+    def pieces(self, format: WireFormat, number: int) -> list[bytes]:
+        """The body, in the pieces in which it is written."""
+        if self.body is not None:
+            found = [self.body]
+        elif self.status >= 400:
+            error = error_body(format, self.status, self.code, self.message)
+            found = [json.dumps(error).encode()]
+        else:
+            ids = (f"call_{number}_{place}" for place in range(1_000))
+            chunks = cast("list[Chunk]", self.answer.chunks(0, lambda: next(ids), "wire"))
+            found = encoded(format, chunks)
+        if self.garbage is not None:
+            whole = b"".join(found)
+            found = [whole[: self.after], self.garbage, whole[self.after :]]
+        if self.piece or self.cut is not None or self.stall is not None:
+            whole = b"".join(found)
+            size = self.piece or len(whole) or 1
+            ends = {self.cut, self.stall, len(whole), *range(size, len(whole), size)}
+            marks = sorted(end for end in ends if end is not None and 0 < end <= len(whole))
+            found = [whole[a:b] for a, b in zip([0, *marks], marks, strict=False)]
+        return [piece for piece in found if piece]
+
+
+class WireServer:
+    """Answers each request with the next turn of its script: a `Wire`, or what goes into one.
+
+        async with WireServer("openai", Wire("Hello", piece=1)) as server:
+            model = OpenAIModel("gpt-x", base_url=server.url, api_key="any")
+
+    `requests` holds what was asked. `opened` counts connections, `open` those that there are now.
+    `asked` is set by the first request, `left` when a client leaves in the middle of an answer;
+    `left_at` is then the time of the loop's clock. A request too many is answered with status
+    500, and raised as a ScriptError at the end.
+    """
+
+    def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
+        self.format: WireFormat = format
+        self.requests: list[WireRequest] = []
+        self.asked = asyncio.Event()
+        self.left = asyncio.Event()
+        self.left_at: float | None = None
+        self.opened = 0
+        self.open = 0
+        self.url = ""
+        self._turns = [turn if isinstance(turn, Wire) else Wire(turn) for turn in turns]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._asked_too_much = False
+        self._port = port
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        port: int = self._server.sockets[0].getsockname()[1]
+        path = "/v1" if self.format.startswith("openai") else ""
+        self.url = f"http://127.0.0.1:{port}{path}"
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+        if kind is None and self._asked_too_much:
+            raise ScriptError(
+                f"{len(self.requests)} requests for a script of {len(self._turns)} turns"
+            )
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.opened += 1
+        self.open += 1
+        try:
+            await self._talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client has gone, or the test is over
+        finally:
+            self.open -= 1
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests and answers on one connection, until the client closes it."""
+        ahead = asyncio.ensure_future(reader.read(1))
+        try:
+            while first := await ahead:
+                self.requests.append(await _request(first, reader))
+                self.asked.set()
+                ahead = asyncio.ensure_future(reader.read(1))  # nothing comes, or the end does
+                number = len(self.requests)
+                turn = Wire(status=500, message="the script is over")
+                if number <= len(self._turns):
+                    turn = self._turns[number - 1]
+                else:
+                    self._asked_too_much = True
+                if not await self._answer(turn, number, writer, ahead):
+                    return
+        finally:
+            ahead.cancel()
+
+    async def _answer(
+        self, turn: Wire, number: int, writer: asyncio.StreamWriter, ahead: asyncio.Future[bytes]
+    ) -> bool:
+        """Send one answer; False where the connection is over."""
+        kind = "text/event-stream" if turn.status < 400 else "application/json"
+        headers = {"content-type": kind, "transfer-encoding": "chunked", **turn.headers}
+        lines = [f"HTTP/1.1 {turn.status} {REASONS.get(turn.status, 'Status')}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        sent = 0
+        async for piece in self._paced(turn, turn.pieces(self.format, number), ahead):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+            sent += len(piece)
+            if turn.cut is not None and sent >= turn.cut:
+                return False
+            if turn.stall is not None and sent >= turn.stall:
+                await asyncio.wait([ahead])
+                break
+        if ahead.done() and not ahead.result():
+            self.left_at = asyncio.get_running_loop().time()
+            self.left.set()
+            return False
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+    async def _paced(
+        self, turn: Wire, pieces: list[bytes], ahead: asyncio.Future[bytes]
+    ) -> AsyncIterator[bytes]:
+        """The pieces in time, for as long as the client is there."""
+        for piece in pieces:
+            if callable(turn.delay):
+                waits: asyncio.Future[Any] = asyncio.ensure_future(turn.delay())
+                both: list[asyncio.Future[Any]] = [waits, ahead]
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                waits.cancel()
+            elif turn.delay is not None:
+                await asyncio.wait([ahead], timeout=turn.delay)
+            if ahead.done():
+                return
+            yield piece
+
+
+async def _request(first: bytes, reader: asyncio.StreamReader) -> WireRequest:
+    """One request; bodies have a length or come in chunks."""
+    head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    line, *lines = head.split("\r\n")[:-2]
+    method, path, _ = line.split(" ", 2)
+    pairs = (each.split(":", 1) for each in lines)
+    headers = {name.strip().lower(): value.strip() for name, value in pairs}
+    if headers.get("transfer-encoding") == "chunked":
+        body = b""
+        while size := int(await reader.readline(), 16):
+            body += await reader.readexactly(size)
+            await reader.readline()
+        await reader.readline()
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    data: Any = None
+    with suppress(ValueError):
+        data = json.loads(body)
+    return WireRequest(method=method, path=path, headers=headers, json=data)

@@ -1,0 +1,830 @@
+"""The pure mappings of the adapters: a request as a provider's JSON, and chunks from its events.
+
+The events are as the providers' documents and SDKs have them; no service was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    ModelRequest,
+    Reasoning,
+    Settings,
+    Text,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    tool,
+)
+from hookline.errors import BadRequestError, ContentRefusedError, MalformedStreamError, ModelError
+from hookline.models import (
+    Finish,
+    OutputSchema,
+    PartEndChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline.providers import anthropic, google, openai, openai_chat
+from hookline.providers._parts import closed, is_strict, without
+from hookline.testing import ScriptedModel
+
+NOBODY = ScriptedModel()
+PNG = b"\x89PNG"
+
+
+@tool
+async def weather(city: str) -> str:
+    """The weather in a city."""
+    return city
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SCHEMA["additionalProperties"] = False
+META = {
+    "openai": {"id": "rs_1", "encrypted_content": "sealed"},
+    "openai-chat": {"field": "reasoning_content"},
+    "anthropic": {"signature": "signed"},
+    "google": {"signature": "c2ln"},
+}
+TALK = (
+    UserMessage(parts=(Text("Look:"), Image(data=PNG), Text("  "))),
+    AssistantMessage(
+        parts=(
+            Reasoning("Hm.", META),
+            Text("I look."),
+            ToolCall(
+                id="c1",
+                name="weather",
+                arguments={"city": "Köln"},
+                meta={"openai": {"id": "fc_1"}, "google": {"signature": "c2ln"}},
+            ),
+            ToolCall(id="c2", name="weather", arguments={"city": "Oslo"}),
+        ),
+        meta={"openai": {"messages": [{"id": "msg_1", "phase": "commentary"}]}},
+    ),
+    ToolMessage(call_id="c1", name="weather", text="sunny", media=(Image(data=PNG),)),
+    ToolMessage(call_id="c2", name="weather", text='{"error":{}}', outcome="error"),
+    AssistantMessage(parts=(Text("Sunny."),)),
+    UserMessage(parts=(Text("And this?"), File(media_type="application/pdf", data=b"%PDF"))),
+)
+SETTINGS = Settings(
+    temperature=0.5, top_p=0.9, max_tokens=99, tool_choice="weather", extra={"metadata": {"a": "b"}}
+)
+REQUEST = ModelRequest(
+    model=NOBODY, messages=TALK, system="Be brief.", tools=(weather,), settings=SETTINGS
+)
+URL = "data:image/png;base64,iVBORw=="
+PDF = "data:application/pdf;base64,JVBERg=="
+
+
+def chunks(reader: Any, *events: Any) -> list[Any]:
+    """All that a reader makes of these events, up to its Finish."""
+    return [*(chunk for event in events for chunk in reader.take(event)), *reader.end()]
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.strip().splitlines()]
+
+
+# ── OpenAI: Responses ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_to_responses() -> None:
+    assert json.loads(json.dumps(openai.request_body("gpt-x", REQUEST))) == {
+        "model": "gpt-x",
+        "stream": True,
+        "store": False,
+        "instructions": "Be brief.",
+        "input": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "Look:"},
+                    {"type": "input_image", "image_url": URL, "detail": "auto"},
+                ],
+            },
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "Hm."}],
+                "encrypted_content": "sealed",
+            },
+            {
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "id": "msg_1",
+                "phase": "commentary",
+                "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
+            },
+            {
+                "type": "function_call",
+                "call_id": "c1",
+                "name": "weather",
+                "id": "fc_1",
+                "arguments": '{"city":"Köln"}',
+            },
+            {
+                "type": "function_call",
+                "call_id": "c2",
+                "name": "weather",
+                "arguments": '{"city":"Oslo"}',
+            },
+            {
+                "type": "function_call_output",
+                "call_id": "c1",
+                "output": [
+                    {"type": "input_text", "text": "sunny"},
+                    {"type": "input_image", "image_url": URL, "detail": "auto"},
+                ],
+            },
+            {"type": "function_call_output", "call_id": "c2", "output": '{"error":{}}'},
+            {"role": "assistant", "content": "Sunny."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "And this?"},
+                    {"type": "input_file", "filename": "file", "file_data": PDF},
+                ],
+            },
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "name": "weather",
+                "description": "The weather in a city.",
+                "parameters": SCHEMA,
+                "strict": False,
+            }
+        ],
+        "tool_choice": {"type": "function", "name": "weather"},
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_output_tokens": 99,
+        "metadata": {"a": "b"},
+    }
+
+
+RESPONSES = """
+{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}
+{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}
+{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":0,"part":{"type":"summary_text","text":""}}
+{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"First."}
+{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":1,"part":{"type":"summary_text","text":""}}
+{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":1,"delta":"Second."}
+{"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"sealed"}}
+{"type":"response.output_item.added","output_index":1,"item":{"id":"msg_1","type":"message","role":"assistant","content":[]}}
+{"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"I "}
+{"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"look."}
+{"type":"response.output_text.done","output_index":1,"content_index":0,"text":"I look."}
+{"type":"response.output_item.done","output_index":1,"item":{"id":"msg_1","type":"message","role":"assistant","phase":"commentary","content":[]}}
+{"type":"response.output_item.added","output_index":2,"item":{"id":"fc_1","type":"function_call","call_id":"c1","name":"weather","arguments":""}}
+{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\\"city\\""}
+{"type":"response.output_item.added","output_index":3,"item":{"id":"fc_2","type":"function_call","call_id":"c2","name":"now","arguments":""}}
+{"type":"response.function_call_arguments.delta","output_index":2,"delta":":1}"}
+{"type":"response.function_call_arguments.done","output_index":2,"arguments":"{\\"city\\":1}"}
+{"type":"response.function_call_arguments.done","output_index":3,"arguments":"{}"}
+{"type":"response.web_search_call.searching","output_index":4}
+{"type":"response.output_item.done","output_index":2,"item":{"id":"fc_1","type":"function_call","call_id":"c1","name":"weather","arguments":"{\\"city\\":1}"}}
+{"type":"response.completed","response":{"id":"resp_1","model":"gpt-x-2026","status":"completed","usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":60,"cache_write_tokens":5},"output_tokens":40,"output_tokens_details":{"reasoning_tokens":25},"total_tokens":140}}}
+"""
+
+
+def test_the_events_of_responses() -> None:
+    assert chunks(openai.ResponsesReader(), *lines(RESPONSES)) == [
+        ReasoningChunk("First."),
+        ReasoningChunk("\n\n"),
+        ReasoningChunk("Second."),
+        PartEndChunk("reasoning", {"openai": {"id": "rs_1", "encrypted_content": "sealed"}}),
+        TextChunk("I "),
+        TextChunk("look."),
+        PartEndChunk("text"),
+        ToolCallChunk(index=2, id="c1", name="weather", meta={"openai": {"id": "fc_1"}}),
+        ToolCallChunk(index=2, arguments='{"city"'),
+        ToolCallChunk(index=3, id="c2", name="now", meta={"openai": {"id": "fc_2"}}),
+        ToolCallChunk(index=2, arguments=":1}"),
+        ToolCallChunk(index=3, arguments="{}"),
+        Finish(
+            finish_reason="tool_calls",
+            usage=Usage(
+                input_tokens=100,
+                output_tokens=40,
+                cache_read_tokens=60,
+                cache_write_tokens=5,
+                reasoning_tokens=25,
+            ),
+            model="gpt-x-2026",
+            response_id="resp_1",
+            meta={"openai": {"messages": [{"id": "msg_1", "phase": "commentary"}]}},
+        ),
+    ]
+
+
+def test_a_refusal_of_responses_and_text_that_comes_whole() -> None:
+    refused = chunks(
+        openai.ResponsesReader(),
+        {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."},
+        {"type": "response.completed", "response": {}},
+    )
+    assert refused == [TextChunk("No."), Finish(finish_reason="refusal")]
+    whole = chunks(
+        openai.ResponsesReader(),
+        {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Hi."},
+        {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "new"}}},
+    )
+    assert whole == [TextChunk("Hi."), Finish(finish_reason="other")]
+
+
+def test_reasoning_that_is_not_sealed_or_whole_is_not_sent_back() -> None:
+    open_ = AssistantMessage(
+        parts=(Reasoning("Hm."), Text("So."), ToolCall(id="c", name="x")),
+        meta={"openai": {"messages": [{"id": "msg_1"}]}},
+    )
+    broken = AssistantMessage(parts=(Reasoning("Hm.", META), Text("So")), partial=True)
+    body = openai.request_body("m", ModelRequest(model=NOBODY, messages=(open_, broken)))
+    assert body["input"] == [
+        {"role": "assistant", "content": "So."},
+        {"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"},
+        {"role": "assistant", "content": "So"},
+    ]
+
+
+# ── OpenAI: Chat Completions ────────────────────────────────────────────────────────────────
+
+
+def test_a_request_to_chat_completions() -> None:
+    settings = SETTINGS.replace(stop=("END",), seed=7)
+    body = openai_chat.request_body("qwen", REQUEST.replace(settings=settings))
+    assert body == {
+        "model": "qwen",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "Look:"},
+                    {"type": "image_url", "image_url": {"url": URL}},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": "I look.",
+                "reasoning_content": "Hm.",
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"city":"Köln"}'},
+                    },
+                    {
+                        "id": "c2",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"city":"Oslo"}'},
+                    },
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+            {"role": "tool", "tool_call_id": "c2", "content": '{"error":{}}'},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What the tools above have returned:"},
+                    {"type": "image_url", "image_url": {"url": URL}},
+                ],
+            },
+            {"role": "assistant", "content": "Sunny."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "And this?"},
+                    {"type": "file", "file": {"filename": "file", "file_data": PDF}},
+                ],
+            },
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "weather",
+                    "description": "The weather in a city.",
+                    "parameters": SCHEMA,
+                },
+            }
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "weather"}},
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 99,
+        "stop": ["END"],
+        "seed": 7,
+        "metadata": {"a": "b"},
+    }
+
+
+CHAT = """
+{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}
+{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"delta":{"reasoning_content":"Hm."},"finish_reason":null}]}
+{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"delta":{"content":"I look."},"finish_reason":null}]}
+{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"weather","arguments":""}}]}}]}
+{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}},{"index":1,"id":"c2","function":{"name":"now","arguments":"{}"}}]}}]}
+{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}
+{"id":"chatcmpl-1","model":"gpt-x","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}
+"""  # noqa: E501
+
+
+def test_the_events_of_chat_completions() -> None:
+    assert chunks(openai_chat.ChatReader(), *lines(CHAT), None) == [
+        ReasoningChunk("Hm."),
+        PartEndChunk("reasoning", {"openai-chat": {"field": "reasoning_content"}}),
+        TextChunk("I look."),
+        ToolCallChunk(index=0, id="c1", name="weather"),
+        ToolCallChunk(index=0, arguments="{}"),
+        ToolCallChunk(index=1, id="c2", name="now", arguments="{}"),
+        Finish(
+            finish_reason="tool_calls",
+            usage=Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, reasoning_tokens=2),
+            model="gpt-x",
+            response_id="chatcmpl-1",
+        ),
+    ]
+
+
+def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": reason}]}
+
+
+def called(index: int | None, id: str | None, name: str | None, arguments: str | None) -> Any:
+    call: dict[str, Any] = {"function": {"name": name, "arguments": arguments}, "id": id}
+    return delta(tool_calls=[call if index is None else {**call, "index": index}])
+
+
+ONE = called(0, "a", "one", "{}")
+LOOSE = {
+    "one index for all": [ONE, called(0, "b", "two", '{"x"'), called(0, None, None, ":1}")],
+    "no index": [
+        called(None, "a", "one", "{}"),
+        called(None, "b", "two", '{"x"'),
+        called(None, "b", None, ":1}"),
+    ],
+    "no index and no id": [
+        called(None, "a", "one", "{}"),
+        called(None, "b", "two", '{"x"'),
+        called(None, None, None, ":1}"),
+    ],
+    "holes, and names again": [
+        called(3, "a", "one", None),
+        called(7, "b", "two", '{"x":1}'),
+        called(3, "a", "one", "{}"),
+    ],
+}
+
+
+@pytest.mark.parametrize("events", LOOSE.values(), ids=LOOSE)
+def test_calls_of_servers_that_do_not_keep_to_the_letter(events: list[Any]) -> None:
+    found = chunks(openai_chat.ChatReader(), *events, delta("stop"))
+    calls: dict[int, list[ToolCallChunk]] = {}
+    for chunk in found[:-1]:
+        calls.setdefault(chunk.index, []).append(chunk)
+    assert {
+        (each[0].id, each[0].name, "".join(more.arguments for more in each))
+        for each in calls.values()
+    } == {("a", "one", "{}"), ("b", "two", '{"x":1}')}
+    assert found[-1].finish_reason == "tool_calls"
+
+
+def test_reasoning_details_go_back_as_they_came() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "sealed"}]
+    found = chunks(
+        openai_chat.ChatReader(),
+        delta(reasoning="Hm.", reasoning_details=details),
+        delta(content="So."),
+        delta("stop"),
+    )
+    meta = {"openai-chat": {"field": "reasoning", "details": details}}
+    assert found[1] == PartEndChunk("reasoning", meta)
+    message = AssistantMessage(parts=(Reasoning("Hm.", meta), ToolCall(id="c", name="x")))
+    request = ModelRequest(model=NOBODY, messages=(message,))
+    sent = openai_chat.request_body("m", request)["messages"][0]
+    assert (sent["reasoning"], sent["reasoning_details"]) == ("Hm.", details)
+    assert sent["content"] is None
+
+
+def test_a_stream_that_ends_without_a_reason_or_done_was_cut_off() -> None:
+    with pytest.raises(MalformedStreamError):
+        chunks(openai_chat.ChatReader(), delta(content="Half"))
+    assert chunks(openai_chat.ChatReader(), delta(content="Whole"), None)[-1] == Finish()
+
+
+def test_sound_goes_to_chat_completions_and_files_by_url_do_not() -> None:
+    sound = UserMessage(parts=(File(media_type="audio/mpeg", data=b"x"),))
+    body = openai_chat.request_body("m", ModelRequest(model=NOBODY, messages=(sound,)))
+    content = body["messages"][0]["content"]
+    assert content == [{"type": "input_audio", "input_audio": {"data": "eA==", "format": "mp3"}}]
+    by_url = UserMessage(parts=(File(media_type="application/pdf", url="https://example.org/"),))
+    with pytest.raises(BadRequestError):
+        openai_chat.request_body("m", ModelRequest(model=NOBODY, messages=(by_url,)))
+
+
+# ── Anthropic ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_to_anthropic() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    image = {"type": "image", "source": source}
+    assert anthropic.request_body("claude-x", REQUEST) == {
+        "model": "claude-x",
+        "stream": True,
+        "max_tokens": 99,
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Look:"}, image]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "signed"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Köln"}},
+                    {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Oslo"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "c1",
+                        "content": [{"type": "text", "text": "sunny"}, image],
+                    },
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "c2",
+                        "content": '{"error":{}}',
+                        "is_error": True,
+                    },
+                ],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "Sunny."}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "And this?"},
+                    {
+                        "type": "document",
+                        "source": {
+                            "type": "base64",
+                            "media_type": "application/pdf",
+                            "data": "JVBERg==",
+                        },
+                    },
+                ],
+            },
+        ],
+        "tools": [
+            {
+                "name": "weather",
+                "description": "The weather in a city.",
+                "input_schema": SCHEMA,
+            }
+        ],
+        "tool_choice": {"type": "tool", "name": "weather"},
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "metadata": {"a": "b"},
+    }
+
+
+MESSAGES = """
+{"type":"message_start","message":{"id":"msg_1","model":"claude-x-2026","content":[],"usage":{"input_tokens":30,"cache_read_input_tokens":60,"cache_creation_input_tokens":10,"output_tokens":1}}}
+{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+{"type":"ping"}
+{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}
+{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"signed"}}
+{"type":"content_block_stop","index":0}
+{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"hidden"}}
+{"type":"content_block_stop","index":1}
+{"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}
+{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"I look."}}
+{"type":"content_block_stop","index":2}
+{"type":"content_block_start","index":3,"content_block":{"type":"server_tool_use","id":"srv_1","name":"web_search","input":{}}}
+{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{}"}}
+{"type":"content_block_stop","index":3}
+{"type":"content_block_start","index":4,"content_block":{"type":"tool_use","id":"toolu_1","name":"weather","input":{}}}
+{"type":"content_block_delta","index":4,"delta":{"type":"input_json_delta","partial_json":""}}
+{"type":"content_block_delta","index":4,"delta":{"type":"input_json_delta","partial_json":"{\\"city\\":1}"}}
+{"type":"content_block_stop","index":4}
+{"type":"content_block_start","index":5,"content_block":{"type":"tool_use","id":"toolu_2","name":"now","input":{"zone":"UTC"}}}
+{"type":"content_block_stop","index":5}
+{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":40,"output_tokens_details":{"thinking_tokens":25}}}
+{"type":"message_stop"}
+"""
+
+
+def test_the_events_of_anthropic() -> None:
+    assert chunks(anthropic.MessagesReader(), *lines(MESSAGES)) == [
+        ReasoningChunk("Hm."),
+        PartEndChunk("reasoning", {"anthropic": {"signature": "signed"}}),
+        PartEndChunk("reasoning", {"anthropic": {"data": "hidden"}}),
+        TextChunk("I look."),
+        PartEndChunk("text"),
+        ToolCallChunk(index=4, id="toolu_1", name="weather"),
+        ToolCallChunk(index=4, arguments=""),
+        ToolCallChunk(index=4, arguments='{"city":1}'),
+        ToolCallChunk(index=5, id="toolu_2", name="now"),
+        ToolCallChunk(index=5, arguments='{"zone":"UTC"}'),
+        Finish(
+            finish_reason="tool_calls",
+            usage=Usage(
+                input_tokens=100,
+                output_tokens=40,
+                cache_read_tokens=60,
+                cache_write_tokens=10,
+                reasoning_tokens=25,
+            ),
+            model="claude-x-2026",
+            response_id="msg_1",
+        ),
+    ]
+
+
+def test_results_and_what_the_user_says_next_are_one_turn_of_anthropic() -> None:
+    messages = (
+        AssistantMessage(parts=(Reasoning("of another provider"), ToolCall(id="c", name="x"))),
+        ToolMessage(call_id="c", name="x", text="done"),
+        UserMessage(parts=(Text("And now?"),)),
+    )
+    body = anthropic.request_body("m", ModelRequest(model=NOBODY, messages=messages))
+    assert [(each["role"], len(each["content"])) for each in body["messages"]] == [
+        ("assistant", 1),
+        ("user", 2),
+    ]
+
+
+def test_documents_of_anthropic() -> None:
+    parts = (
+        File(media_type="text/plain", name="a.txt", data="Grüße".encode()),
+        File(media_type="application/pdf", url="https://example.org/a.pdf"),
+        Image(url="https://example.org/a.png"),
+    )
+    request = ModelRequest(model=NOBODY, messages=(UserMessage(parts=parts),))
+    assert anthropic.request_body("m", request)["messages"][0]["content"] == [
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"},
+            "title": "a.txt",
+        },
+        {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+    ]
+    word = UserMessage(parts=(File(media_type="application/msword", data=b"x"),))
+    with pytest.raises(BadRequestError, match="application/msword"):
+        anthropic.request_body("m", ModelRequest(model=NOBODY, messages=(word,)))
+
+
+# ── Google ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_to_google() -> None:
+    settings = SETTINGS.replace(extra={"labels": {"a": "b"}}, stop=("END",), seed=7)
+    image = {"inline_data": {"mime_type": "image/png", "data": PNG}}
+    assert google.request_body("gemini-x", REQUEST.replace(settings=settings)) == {
+        "model": "gemini-x",
+        "contents": [
+            {"role": "user", "parts": [{"text": "Look:"}, image]},
+            {
+                "role": "model",
+                "parts": [
+                    {"text": "", "thought_signature": b"sig"},
+                    {"text": "I look."},
+                    {
+                        "function_call": {"name": "weather", "args": {"city": "Köln"}, "id": "c1"},
+                        "thought_signature": b"sig",
+                    },
+                    {"function_call": {"name": "weather", "args": {"city": "Oslo"}, "id": "c2"}},
+                ],
+            },
+            {
+                "role": "user",
+                "parts": [
+                    {
+                        "function_response": {
+                            "name": "weather",
+                            "response": {"output": "sunny"},
+                            "id": "c1",
+                            "parts": [image],
+                        }
+                    },
+                    {
+                        "function_response": {
+                            "name": "weather",
+                            "response": {"error": '{"error":{}}'},
+                            "id": "c2",
+                        }
+                    },
+                ],
+            },
+            {"role": "model", "parts": [{"text": "Sunny."}]},
+            {
+                "role": "user",
+                "parts": [
+                    {"text": "And this?"},
+                    {"inline_data": {"mime_type": "application/pdf", "data": b"%PDF"}},
+                ],
+            },
+        ],
+        "config": {
+            "automatic_function_calling": {"disable": True},
+            "system_instruction": "Be brief.",
+            "tools": [
+                {
+                    "function_declarations": [
+                        {
+                            "name": "weather",
+                            "description": "The weather in a city.",
+                            "parameters_json_schema": SCHEMA,
+                        }
+                    ]
+                }
+            ],
+            "tool_config": {
+                "function_calling_config": {"mode": "ANY", "allowed_function_names": ["weather"]}
+            },
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_output_tokens": 99,
+            "stop_sequences": ["END"],
+            "seed": 7,
+            "labels": {"a": "b"},
+        },
+    }
+
+
+def test_gemini_3_is_told_that_a_call_is_not_its_own() -> None:
+    foreign = AssistantMessage(parts=(ToolCall(id="a", name="x"), ToolCall(id="b", name="x")))
+    request = ModelRequest(model=NOBODY, messages=(foreign,))
+    old, new = (
+        google.request_body(name, request)["contents"][0]["parts"]
+        for name in ("gemini-2.5-pro", "models/gemini-3.8-flash")
+    )
+    assert [set(part) for part in old] == [{"function_call"}] * 2
+    assert [set(part) for part in new] == [
+        {"function_call", "thought_signature"},
+        {"function_call"},
+    ]
+
+
+GEMINI = """
+{"candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true}]},"index":0}],"modelVersion":"gemini-x-001","responseId":"r1"}
+{"candidates":[{"content":{"role":"model","parts":[{"text":"I look."}]},"index":0}],"modelVersion":"gemini-x-001","responseId":"r1"}
+{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"weather","args":{"city":1}},"thoughtSignature":"c2ln"},{"functionCall":{"name":"now","id":"g2"}}]},"index":0}]}
+{"candidates":[{"content":{"role":"model","parts":[{"text":"","thoughtSignature":"ZW5k"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":100,"cachedContentTokenCount":60,"candidatesTokenCount":15,"thoughtsTokenCount":25,"totalTokenCount":140}}
+"""  # noqa: E501
+
+
+def test_the_events_of_google() -> None:
+    assert chunks(google.GeminiReader(), *lines(GEMINI)) == [
+        ReasoningChunk("Hm."),
+        TextChunk("I look."),
+        ToolCallChunk(
+            index=0,
+            name="weather",
+            arguments='{"city":1}',
+            meta={"google": {"signature": "c2ln"}},
+        ),
+        ToolCallChunk(index=1, id="g2", name="now", arguments="{}"),
+        PartEndChunk("reasoning", {"google": {"signature": "ZW5k"}}),
+        Finish(
+            finish_reason="tool_calls",
+            usage=Usage(
+                input_tokens=100, output_tokens=40, cache_read_tokens=60, reasoning_tokens=25
+            ),
+            model="gemini-x-001",
+            response_id="r1",
+        ),
+    ]
+
+
+def test_how_google_ends() -> None:
+    def ended(reason: str) -> Any:
+        return {"candidates": [{"finishReason": reason}]}
+
+    assert chunks(google.GeminiReader(), ended("SAFETY")) == [Finish(finish_reason="refusal")]
+    assert chunks(google.GeminiReader(), ended("LANGUAGE")) == [Finish(finish_reason="other")]
+    with pytest.raises(MalformedStreamError, match="call"):
+        chunks(google.GeminiReader(), ended("MALFORMED_FUNCTION_CALL"))
+    with pytest.raises(MalformedStreamError, match="cut off"):
+        chunks(google.GeminiReader())
+    with pytest.raises(ContentRefusedError, match="OTHER"):
+        chunks(google.GeminiReader(), {"promptFeedback": {"blockReason": "OTHER"}})
+
+
+# ── all of them ─────────────────────────────────────────────────────────────────────────────
+
+READERS = {
+    "openai": openai.ResponsesReader,
+    "openai-chat": openai_chat.ChatReader,
+    "anthropic": anthropic.MessagesReader,
+    "google": google.GeminiReader,
+}
+each_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+RECORDED = [RESPONSES, CHAT, MESSAGES, GEMINI]
+
+
+@pytest.mark.parametrize(
+    ("reader", "events"), list(zip(READERS.values(), RECORDED, strict=True)), ids=READERS
+)
+def test_every_answer_that_is_cut_off_says_so(reader: Any, events: str) -> None:
+    """Chat Completions says why an answer ended before it tells the usage."""
+    whole = lines(events)
+    last = len(whole) - (1 if events is CHAT else 0)
+    for end in range(last):
+        with pytest.raises(ModelError):
+            chunks(reader(), *whole[:end])
+
+
+OUTPUT = OutputSchema(
+    name="Trip",
+    schema={
+        "type": "object",
+        "properties": {
+            "minimum": {"type": "integer", "minimum": 1},
+            "stops": {"type": "array", "items": {"$ref": "#/$defs/Stop"}},
+        },
+        "required": ["minimum", "stops"],
+        "$defs": {
+            "Stop": {
+                "type": "object",
+                "properties": {"enum": {"type": "string", "enum": ["minimum"]}},
+                "required": ["enum"],
+            }
+        },
+    },
+)
+
+
+def test_the_form_of_the_answer_goes_to_the_providers_own_schema_mode() -> None:
+    request = ModelRequest(model=NOBODY, messages=(), output=OUTPUT)
+    form = openai.request_body("m", request)["text"]["format"]
+    assert (form["type"], form["name"], form["strict"]) == ("json_schema", "Trip", True)
+    assert form["schema"]["additionalProperties"] is False
+    assert form["schema"]["$defs"]["Stop"]["additionalProperties"] is False
+    chat = openai_chat.request_body("m", request)["response_format"]
+    assert chat == {"type": "json_schema", "json_schema": {k: form[k] for k in form if k != "type"}}
+    schema = anthropic.request_body("m", request)["output_config"]["format"]["schema"]
+    assert schema["properties"]["minimum"] == {"type": "integer"}
+    assert schema["$defs"]["Stop"]["properties"]["enum"]["enum"] == ["minimum"]
+    config = google.request_body("m", request)["config"]
+    assert config["response_mime_type"] == "application/json"
+    assert config["response_json_schema"] == OUTPUT.schema
+
+
+def test_a_schema_with_fields_that_may_be_left_out_is_not_strict() -> None:
+    optional = {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert not is_strict(optional)
+    assert is_strict({**optional, "required": ["a"]})
+    assert not is_strict({"type": "array", "items": optional})
+    assert not is_strict({"type": "object", "additionalProperties": {"type": "string"}})
+    assert closed({"type": "object", "additionalProperties": {"type": "string"}}) == {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+    }
+    assert without({"anyOf": [{"minimum": 1}]}, ["minimum"]) == {"anyOf": [{}]}
+
+
+@pytest.mark.parametrize("module", [openai, openai_chat, anthropic], ids=lambda m: m.__name__)
+def test_provider_options_pass_through_add_tools_and_take_fields_out(module: Any) -> None:
+    extra = {"tools": [{"type": "web_search"}], "stream": None, "new_option": 1}
+    request = ModelRequest(
+        model=NOBODY, messages=(), tools=(weather,), settings=Settings(extra=extra)
+    )
+    body = module.request_body("m", request)
+    assert len(body["tools"]) == 2
+    assert body["tools"][1] == {"type": "web_search"}
+    assert body["new_option"] == 1
+    assert "stream" not in body
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_the_words_of_tool_choice(choice: str) -> None:
+    request = ModelRequest(
+        model=NOBODY, messages=(), tools=(weather,), settings=Settings(tool_choice=choice)
+    )
+    assert openai.request_body("m", request)["tool_choice"] == choice
+    assert openai_chat.request_body("m", request)["tool_choice"] == choice
+    theirs = {"auto": "auto", "none": "none", "required": "any"}[choice]
+    assert anthropic.request_body("m", request)["tool_choice"] == {"type": theirs}
+    config = google.request_body("m", request)["config"]["tool_config"]
+    theirs = {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice]
+    assert config == {"function_calling_config": {"mode": theirs}}
+    bare = request.replace(tools=())
+    assert "tool_choice" not in openai.request_body("m", bare)
