@@ -195,7 +195,7 @@ async def test_meta_is_kept_with_the_conversation() -> None:
     conversation = await store.open("c1")
     assert conversation.meta == {}
     conversation.meta["title"] = "greetings"
-    await agent.chat("hi", conversation="c1")
+    await agent.chat("hi", conversation=conversation)
     assert (await store.open("c1")).meta == {"title": "greetings"}
     assert Conversation(meta={"k": 1}).meta == {"k": 1}
 
@@ -224,7 +224,7 @@ async def test_two_agents_may_share_a_store() -> None:
     await Agent(ScriptedModel("one"), store=store).chat("a", conversation="c1")
     await Agent(second, store=store).chat("b", conversation="c1")
     assert [m.text for m in second.last_request.messages] == ["a", "one", "b"]
-    assert store.list() == ("c1",)
+    assert [info.id for info in await store.list()] == ["c1"]
 
 
 async def test_a_store_gives_a_new_conversation_for_a_new_id() -> None:
@@ -236,9 +236,9 @@ async def test_a_store_forgets_a_conversation() -> None:
     store = MemoryStore()
     agent = Agent(ScriptedModel("one", "two"), store=store)
     await agent.chat("a", conversation="c1")
-    assert store.delete("c1") is True
-    assert store.delete("c1") is False
-    assert store.list() == ()
+    assert await store.delete("c1") is True
+    assert await store.delete("c1") is False
+    assert await store.list() == ()
     await agent.chat("b", conversation="c1")
     assert texts(await store.open("c1")) == ["b", "two"]
 

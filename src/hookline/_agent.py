@@ -12,7 +12,7 @@ from inspect import isawaitable
 from math import inf
 from time import perf_counter
 from types import NoneType
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import ALONE, Alone, call, fault
@@ -27,7 +27,7 @@ from hookline._chat import (
     Task,
     cleaned,
 )
-from hookline._conversation import Conversation, Store
+from hookline._conversation import Conversation
 from hookline._errors import UsageError
 from hookline._events import ChatEvent
 from hookline._json import clean_text
@@ -39,9 +39,11 @@ from hookline._outlet import Buffer
 from hookline._owner import Owner
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._registration import Hook, HookDef, HookInfo, HooksArgument, expand
+from hookline._resolve import resolve_store
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
+from hookline._store import Store
 from hookline._stream import ChatStream
 from hookline._subscribe import Overflow, Subscription
 from hookline._tools import AnyTool, Tool, ToolLike
@@ -91,7 +93,7 @@ class Agent(Generic[DepsT]):
         max_continuations: int = 3,
         parallel_tools: bool = True,
         approver: Approver | None = None,
-        store: Store | None = None,
+        store: Store | str | None = None,
         bus: HookBus[DepsT] | None = None,
         runtime: Runtime = LOCAL,
     ) -> None:
@@ -106,7 +108,8 @@ class Agent(Generic[DepsT]):
         self.bus: HookBus[DepsT] = bus if bus is not None else HookBus()
         self.scopes = Scopes(self._scope_hooks)
         self._approver = approver
-        self._store = store
+        self._made_store = isinstance(store, str)
+        self._store = resolve_store(store) if isinstance(store, str) else store
         self._config = Config(
             name=name,
             model=model,
@@ -129,6 +132,23 @@ class Agent(Generic[DepsT]):
             self.scopes.register(Scope("agent", tools=own))
         for scope in scopes:
             self.scopes.register(scope)
+
+    @property
+    def store(self) -> Store | None:
+        """Where conversations named by an id are kept."""
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close what this agent has opened itself: the store that was given to it as a URL."""
+        if self._made_store:
+            closing: Any = self._store
+            await closing.aclose()
 
     # ── hooks ───────────────────────────────────────────────────────────────────────────────
 

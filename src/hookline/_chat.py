@@ -16,7 +16,7 @@ import msgspec
 from hookline._assembly import Assembly, kept
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import ALONE, Conduct, Watch, intercept, notify
-from hookline._conversation import Conversation, PendingStep, Store
+from hookline._conversation import Conversation, PendingStep
 from hookline._deadline import Deadlines
 from hookline._errors import UsageError
 from hookline._events import (
@@ -52,6 +52,7 @@ from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._scopes import Scopes
+from hookline._store import Store
 from hookline._tools import AnyTool
 
 Release = Literal["live", "response"]
@@ -173,6 +174,7 @@ class Chat:
         "steps",
         "task",
         "thrown",
+        "untold",
         "usage",
         "view",
         "writes",
@@ -207,6 +209,7 @@ class Chat:
         self.attempt = 1
         self.written = 0  # messages committed by this chat
         self.messages: list[Message] = []
+        self.untold: Message | None = None  # written, and its event is not out
         self.usage = NO_USAGE
         self.hidden: set[str] = set()  # calls whose deltas a hook has hidden
         self.steps = 0  # steps that have begun
@@ -280,6 +283,12 @@ class Chat:
         if self.outcome is None and not self.broken:
             self.broken = True
             self.fatal = exc
+
+    def lost(self, exc: BaseException) -> None:
+        """The conversation is another's now: nothing more of this chat may run."""
+        self.fail(exc)
+        if self.interrupt is not None:
+            self.interrupt()
 
     def check(self) -> None:
         """Stop here if the chat was aborted or has failed."""
@@ -358,7 +367,10 @@ class Chat:
         if not message.id:
             message = message.replace(id=self.next_id())
         view = self.view
-        if view.preMessage:
+        conversation = self.conversation
+        if conversation.ahead:  # an earlier life has written it; what stands there counts
+            message = conversation.ahead[0]
+        elif view.preMessage:
             ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
             ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
             message = ctx.message
@@ -372,9 +384,12 @@ class Chat:
             if not parts:
                 return message
         outlet = self.outlet
-        if len(outlet.items) >= SIZE:
-            await outlet.room()
-        self._append(message)
+        if conversation.ledger is not None:
+            await self._write_through(message)
+        else:
+            if len(outlet.items) >= SIZE:
+                await outlet.room()
+            self._append(message)
         seq = outlet.number()
         if outlet.buffer is not None or outlet.heard:  # nothing can come between the two
             outlet.put(
@@ -383,6 +398,17 @@ class Chat:
         if view.onMessage:
             await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
         return message
+
+    async def _write_through(self, message: Message) -> None:
+        """The store first, then the history; then wait for room to tell of it."""
+        cut = await self.conversation.write(message)
+        self._enter(message)
+        self.untold = message  # if we are cut off here, the ending tells
+        if cut is not None:
+            raise cut
+        if self.outlet.full:
+            await self.outlet.room()
+        self.untold = None
 
     def write_plain(self, message: Message) -> None:
         """Write a message past the hooks: for what must stand when they fail."""
@@ -396,13 +422,18 @@ class Chat:
         return f"{self.chat_id}.{len(self.messages)}"
 
     def _append(self, message: Message) -> None:
+        if type(message) is not AssistantMessage or message.parts:
+            self.conversation.commit(message)
+        self._enter(message)
+
+    def _enter(self, message: Message) -> None:
+        """The message is in the conversation: it is this chat's, and is partial no more."""
         if type(message) is AssistantMessage:
-            self.assembly = None  # the answer is in history: nothing of it is partial any more
+            self.assembly = None
             self.shown = False
             if not message.parts:
                 return
             self.taken.update([call.id for call in message.calls])
-        self.conversation.commit(message)
         self.messages.append(message)
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from hookline._approval import check_answers
 from hookline._chain import intercept, notify, wrap
 from hookline._chat import Chat
+from hookline._conversation import Conversation
 from hookline._ending import Ending, end, respond
 from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError
 from hookline._events import ChatStarted
@@ -49,9 +50,12 @@ async def run(chat: Chat, keeper: Keeper) -> Response:
     named = chat.task.conversation
     if isinstance(named, str):
         assert chat.task.store is not None
-        chat.conversation = await chat.task.store.open(named)
-    chat.conversation.acquire(chat.chat_id)
+        chat.conversation = Conversation.at(chat.task.store, named)
+    conversation = chat.conversation
+    conversation.acquire(chat.chat_id)
     try:
+        if conversation.ledger is not None:
+            await conversation.take(chat.chat_id, chat.lost)
         _check_message(chat, chat.task.message)
         if chat.task.answers is not None:
             check_answers(chat.conversation, chat.task.answers, chat.runtime.now())
@@ -60,7 +64,9 @@ async def run(chat: Chat, keeper: Keeper) -> Response:
             return await _proceed(chat, keeper, chat.task.message)
         return await _wrapped(chat, keeper, wrappers)
     finally:
-        chat.conversation.release(chat.chat_id)
+        if conversation.ledger is not None:
+            await conversation.leave()
+        conversation.release(chat.chat_id)
         chat.deadlines.close()
 
 

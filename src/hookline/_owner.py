@@ -240,6 +240,8 @@ class Owner:
             chat.error = chat.fatal
             self._end_well()
             await self._end(end(chat))
+        if chat.conversation.ledger is not None:
+            await chat.conversation.leave()
         chat.conversation.release(chat.chat_id)
         chat.deadlines.close()
         await self._publish_last()

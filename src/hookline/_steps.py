@@ -156,7 +156,12 @@ async def run_calls(chat: Chat, step: Step, response: ModelResponse, begin: Open
 
 
 async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
-    chat.conversation.wait(pending)
+    conversation = chat.conversation
+    conversation.wait(pending)
+    if conversation.ledger is not None:
+        cut = await conversation.flush()
+        if cut is not None:
+            raise cut
     return pending
 
 
