@@ -38,7 +38,7 @@ INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.
 FACE = ("__init__", "errors", "events", "models", "points", "runtimes", "storage")
 # The doors stand on the face and on neighbours of their own package.
-DOORS = ("stores", "streams", "testing")
+DOORS = ("formats", "stores", "streams", "testing")
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -59,7 +60,7 @@ class Database:
         if self.sqlite:
             timeout = int(busy_timeout * 1000)
 
-            @sa.event.listens_for(self.engine.sync_engine, "connect")
+            @event.listens_for(self.engine.sync_engine, "connect")
             def prepare(connection: Any, record: Any) -> None:
                 cursor = connection.cursor()
                 cursor.execute(f"PRAGMA busy_timeout={timeout}")

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import ArgumentError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
@@ -386,7 +386,7 @@ def _parsed(url: str) -> sa.URL:
     """The URL with our drivers; raises UsageError, and names the pip line where one is missing."""
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError as exc:
+    except ArgumentError as exc:
         raise UsageError(f"{url!r} is no URL of a database, such as sqlite:///chats.db") from exc
     backend = parsed.drivername.partition("+")[0]
     driver = _DRIVERS.get(backend)
