@@ -25,6 +25,7 @@ from hookline.formats._read import (
     decoded,
     encoded,
     field,
+    list_at,
     object_at,
     refuse,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,20 +29,27 @@ def refuse(where: str, problem: str) -> UsageError:
 
 def field(data: Any, name: str, kind: type[T], where: str) -> T:
     """A field that must be there, of this type."""
-    value: Any = data.get(name) if isinstance(data, Mapping) else None  # pyright: ignore
-    if not isinstance(value, kind):
-        raise refuse(where, f"{name!r} must be a {kind.__name__}, and is {value!r:.80}")
-    return value
+    found: T = _field(data, name, kind, where)
+    return found
 
 
 def object_at(data: Any, name: str, where: str) -> dict[str, Any]:
     """A field that must be there and be an object."""
-    return cast("dict[str, Any]", field(data, name, dict, where))
+    found: dict[str, Any] = _field(data, name, dict, where)
+    return found
 
 
 def list_at(data: Any, name: str, where: str) -> list[Any]:
     """A field that must be there and be a list."""
-    return cast("list[Any]", field(data, name, list, where))
+    found: list[Any] = _field(data, name, list, where)
+    return found
+
+
+def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
+    value: Any = data.get(name) if isinstance(data, Mapping) else None  # pyright: ignore
+    if not isinstance(value, kind):
+        raise refuse(where, f"{name!r} must be a {kind.__name__}, and is {value!r:.80}")
+    return value
 
 
 def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
