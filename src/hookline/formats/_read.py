@@ -46,7 +46,8 @@ def list_at(data: Any, name: str, where: str) -> list[Any]:
 
 
 def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
-    value: Any = data.get(name) if isinstance(data, Mapping) else None  # pyright: ignore
+    given: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    value: Any = given.get(name)
     if not isinstance(value, kind):
         raise refuse(where, f"{name!r} must be a {kind.__name__}, and is {value!r:.80}")
     return value
