@@ -1948,7 +1948,6 @@ async def test_a_chat_on_a_conversation_plays_again_from_every_step():
         same_end(await live(later, whole.journal[:length], conversation=before()), whole)
 
 
-@pytest.mark.xfail(strict=False, reason="question: a conversation that has the messages")
 async def test_a_chat_plays_again_on_the_conversation_that_it_wrote_to():
     """Each message is committed once and only once, also where the store has it already."""
     for play in (plain, every_point, waits):

@@ -11,7 +11,6 @@ from functools import partial
 from inspect import isawaitable
 from math import inf
 from time import perf_counter
-from types import NoneType
 from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from hookline._bus import HookBus, View, watcher
@@ -26,6 +25,7 @@ from hookline._chat import (
     SystemText,
     Task,
     cleaned,
+    new_chat,
 )
 from hookline._conversation import Conversation
 from hookline._errors import UsageError
@@ -252,14 +252,6 @@ class Agent(Generic[DepsT]):
         if not options.keys() <= _OPTIONS:
             unknown = ", ".join(sorted(options.keys() - _OPTIONS))
             raise TypeError(f"there is no option {unknown}; there are {', '.join(_OPTIONS)}")
-        conversation = options.get("conversation")
-        if isinstance(conversation, str) and self._store is None:
-            raise UsageError(
-                f"conversation={conversation!r} names a stored conversation and the agent has no "
-                "store: pass a Conversation, or give the agent store=MemoryStore()"
-            )
-        if not isinstance(conversation, (Conversation, str, NoneType)):
-            raise UsageError(f"conversation={conversation!r} must be a Conversation or its id")
         release = options.get("release", "live")
         if release not in ("live", "response"):
             raise UsageError(f"release={release!r} must be 'live' or 'response'")
@@ -267,8 +259,7 @@ class Agent(Generic[DepsT]):
             chat_id=self._config.runtime.new_id(),
             view=self._view(options.get("hooks")),
             message=None if answers is not None else as_message(input),
-            conversation=conversation,
-            store=self._store,
+            conversation=self._conversation(options.get("conversation")),
             deps=options.get("deps"),
             settings=options.get("settings"),
             approver=options.get("approver", self._approver),
@@ -276,6 +267,19 @@ class Agent(Generic[DepsT]):
             answers=None if answers is None else dict(answers),
             state=options.get("state"),
         )
+
+    def _conversation(self, given: Any) -> Conversation | None:
+        """The conversation that was passed, or the one that an id names in the store."""
+        if isinstance(given, str):
+            if self._store is None:
+                raise UsageError(
+                    f"conversation={given!r} names a stored conversation and the agent has no "
+                    "store: pass a Conversation, or give the agent store=MemoryStore()"
+                )
+            return Conversation.at(self._store, given)
+        if given is None or isinstance(given, Conversation):
+            return given
+        raise UsageError(f"conversation={given!r} must be a Conversation or its id")
 
     def _view(self, hooks: HooksArgument | None) -> View:
         if hooks is None:
@@ -348,7 +352,7 @@ def as_message(input: Any) -> UserMessage:
 
 
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
-    return Owner(Chat(config, task, buffer), buffer)
+    return Owner(new_chat(config, task, buffer), buffer)
 
 
 def _stays(hook: Hook) -> bool:
