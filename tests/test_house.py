@@ -32,7 +32,7 @@ PLAN = (
     ("_chat",),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
     ("_steps", "_reopen", "_ending", "_loop"),
-    ("_owner", "_stream", "_resolve", "_agent"),
+    ("_owner", "_stream", "_update", "_resolve", "_agent"),
 )
 INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.

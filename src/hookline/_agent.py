@@ -32,9 +32,9 @@ from hookline._errors import UsageError
 from hookline._events import ChatEvent
 from hookline._json import clean_text
 from hookline._log import log_throw
-from hookline._messages import File, Image, Text, UserMessage, UserPart
+from hookline._messages import File, Image, Message, Text, UserMessage, UserPart
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
-from hookline._outcomes import Decision, Response
+from hookline._outcomes import Decision, MessageChanges, Response
 from hookline._outlet import Buffer
 from hookline._owner import Owner
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
@@ -48,6 +48,7 @@ from hookline._stream import ChatStream
 from hookline._subscribe import Overflow, Subscription
 from hookline._tools import AnyTool, Tool, ToolLike
 from hookline._typed import AddHook, HookDecorator
+from hookline._update import update_message
 
 E = TypeVar("E")
 Input: TypeAlias = str | UserMessage | Sequence[UserPart]
@@ -245,6 +246,21 @@ class Agent(Generic[DepsT]):
     ) -> ChatStream:
         """`resume`, as a stream."""
         return self._stream(self._task(None, {**options, "conversation": conversation}, answers))
+
+    async def update_message(
+        self,
+        conversation: Conversation | str,
+        message_id: str,
+        changes: MessageChanges,
+        **options: Unpack[ChatOptions[DepsT]],
+    ) -> Message:
+        """Change a message of a conversation, through its hooks, and give it as it is now.
+
+        Raises UsageError, with nothing changed, when there is no such message or the changes do
+        not fit it, and ConversationBusyError while a chat runs.
+        """
+        task = self._task("-", {**options, "conversation": conversation})
+        return await update_message(new_chat(self._config, task, None), message_id, changes)
 
     def _task(
         self, input: Any, options: Any, answers: Mapping[str, Decision] | None = None

@@ -52,6 +52,7 @@ from hookline._outcomes import (
     Ask,
     Continue,
     Decision,
+    MessageChanges,
     Outcome,
     Response,
     Stop,
@@ -529,6 +530,28 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
 
     request: ApprovalRequest
     decision: Decision | None
+
+
+@row(
+    "preMessageUpdate",
+    "interceptor",
+    {MessageChanges: "changes"},
+    throws="nothing is written; the same exception reaches the caller",
+    note="no chat runs meanwhile; role, id and calls stay",
+)
+class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
+    """Before a message that stands in history is changed."""
+
+    message: Message
+    changes: MessageChanges
+
+
+@row("onMessageUpdate", "observer", throws="the change stands; the exception reaches the caller")
+class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
+    """After it was changed: `message` is what stands there now."""
+
+    message: Message
+    changes: MessageChanges
 
 
 @row("onScopeRegister", "observer", throws=IGNORED, note="outside a chat: there is no `run`")

@@ -46,8 +46,7 @@ def list_at(data: Any, name: str, where: str) -> list[Any]:
 
 
 def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
-    given: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-    value: Any = given.get(name)
+    value: Any = data.get(name) if hasattr(data, "get") else None
     if not isinstance(value, kind):
         raise refuse(where, f"{name!r} must be a {kind.__name__}, and is {value!r:.80}")
     return value
