@@ -45,6 +45,7 @@ APPEND: Final = MESSAGE.insert().from_select(
         C.id == _parameter("id_", C.id),
         C.owner == _parameter("owner_", C.owner),
         C.revision == _parameter("revision_", C.revision),
+        _parameter("seq_", M.seq) == NEXT,
     )
     .with_for_update(read=True),  # PostgreSQL: nobody takes the lease in between
 )
