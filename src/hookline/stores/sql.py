@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
-from hookline.errors import ConversationBusyError, UsageError
+from hookline.errors import ConversationBusyError, StoreError, UsageError
 from hookline.storage import Change, ConversationInfo, Stored, check_id
 from hookline.stores._database import Database
 from hookline.stores._rows import (
@@ -84,6 +84,7 @@ class SQLStore:
         self._databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database]
         self._databases = WeakKeyDictionary()
         self._seen: dict[str, tuple[str, int, float]] = {}
+        self._ended: set[str] = set()  # chats whose leases could not be released
         insert: Any
         if self._sqlite:
             from sqlalchemy.dialects.sqlite import insert
@@ -159,7 +160,7 @@ class SQLStore:
             messages=messages_of(conversation_id, rows),
             meta=meta_of(conversation_id, found.meta),
             pending=pending_of(conversation_id, found.pending),
-            owner=found.owner if found.alive else None,
+            owner=found.owner if found.alive and found.owner not in self._ended else None,
         )
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
@@ -242,7 +243,9 @@ class SQLStore:
                 held = (await connection.execute(holder)).one_or_none()
                 if held is None:
                     continue  # it was deleted in between
-                if not self._is_dead(conversation_id, held):
+                if held.owner in self._ended:
+                    self._ended.discard(held.owner)
+                elif not self._is_dead(conversation_id, held):
                     raise ConversationBusyError(conversation_id, held.owner)
                 free = CONVERSATION.update().where(
                     C.id == conversation_id, C.owner == held.owner, C.beat == held.beat
@@ -293,7 +296,11 @@ class SQLStore:
         async def work(connection: AsyncConnection, again: bool) -> None:
             await connection.execute(freed)
 
-        await self._database.run("write", work)
+        try:
+            await self._database.run("write", work)
+        except StoreError:
+            self._ended.add(owner)  # here, at least, nobody has to wait for the lease to run out
+            raise
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────
 
