@@ -256,7 +256,7 @@ async def test_a_database_locked_for_a_moment_is_waited_for(file: Path, talk: st
 async def test_locked_in_mid_chat_the_result_of_a_tool_is_not_lost(
     file: Path, talk: str, sqlite: SQLStore
 ) -> None:
-    """A tool has run and its result cannot be written: the chat fails, and it does not run again."""
+    """A tool has run, its result cannot be written: the chat fails, and it does not run again."""
     runs = 0
     other = sqlite3.connect(file, isolation_level=None)
 
