@@ -320,18 +320,20 @@ class Conversation:
 
     async def write(self, message: Message) -> Cut:
         """Write a message to the store, then append it."""
-        cut: Cut = None
         if not self.ahead:
-            cut = await self.flush(message)
+            return await self.flush(message)
         self.commit(message)
-        return cut
+        return None
 
     async def flush(self, *more: Message) -> Cut:
-        """Write what the store does not have, and these messages."""
+        """Write what the store does not have, and these messages, which are then appended."""
         assert self.ledger is not None
-        messages = (*self._unwritten, *more)
-        cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
-        self._fresh = False
+        async with self.ledger.turn:
+            messages = (*self._unwritten, *more)
+            cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
+            self._fresh = False
+            self._items += more
+            self._snapshot = None
         return cut
 
     async def change(self, message: Message) -> Cut:

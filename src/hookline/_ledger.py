@@ -51,13 +51,13 @@ class Ledger:
 
     __slots__ = (
         "_heart",
-        "_lock",
         "_meta",
         "_pending",
         "count",
         "id",
         "owner",
         "store",
+        "turn",
         "unsettled",
         "version",
     )
@@ -72,7 +72,7 @@ class Ledger:
         self._meta = b"{}"
         self._pending: PendingStep | None = None
         self._heart: asyncio.Task[None] | None = None
-        self._lock: asyncio.Lock
+        self.turn: asyncio.Lock  # of those that write
 
     def note(self, stored: Stored) -> None:
         """This is what stands there."""
@@ -95,7 +95,7 @@ class Ledger:
         """
         version, cut = await finished(self.store.acquire(self.id, owner))
         self.owner = owner
-        self._lock = asyncio.Lock()  # of the loop in which this chat runs
+        self.turn = asyncio.Lock()  # of the loop in which this chat runs
         if cut is not None:
             raise cut
         if self.store.lease is not None:
@@ -163,28 +163,30 @@ class Ledger:
         pending: PendingStep | None,
         fresh: bool,
     ) -> Cut:
-        """Write these messages, and what else has changed; nothing where nothing has."""
-        async with self._lock:
-            encoded = _encoded(meta)
-            changed = encoded != self._meta
-            waits = pending != self._pending
-            if not (messages or fresh or changed or waits):
-                return None
-            change = Change(
-                owner=self.owner or "",
-                expected=self.version,
-                place=0 if fresh else self.count,
-                messages=messages,
-                meta=meta if changed else msgspec.UNSET,
-                pending=pending if waits else msgspec.UNSET,
-                fresh=fresh,
-            )
-            version, cut = await finished(self.store.append(self.id, change))
-            self.version = version
-            self.count = change.place + len(messages)
-            self._meta = encoded
-            self._pending = pending
-            return cut
+        """Write these messages, and what else has changed; nothing where nothing has.
+
+        Whoever writes holds the turn.
+        """
+        encoded = _encoded(meta)
+        changed = encoded != self._meta
+        waits = pending != self._pending
+        if not (messages or fresh or changed or waits):
+            return None
+        change = Change(
+            owner=self.owner or "",
+            expected=self.version,
+            place=0 if fresh else self.count,
+            messages=messages,
+            meta=meta if changed else msgspec.UNSET,
+            pending=pending if waits else msgspec.UNSET,
+            fresh=fresh,
+        )
+        version, cut = await finished(self.store.append(self.id, change))
+        self.version = version
+        self.count = change.place + len(messages)
+        self._meta = encoded
+        self._pending = pending
+        return cut
 
     async def update(self, message: Message) -> Cut:
         """Put this message in the place of the one with its id."""

@@ -50,6 +50,7 @@ class Database:
         self.sqlite = url.get_backend_name() == "sqlite"
         self._name = url.render_as_string(hide_password=True)
         self._reconnect = 0.0 if self.sqlite else reconnect
+        self._away = 0.0  # since when the server cannot be reached
         self._busy_timeout = busy_timeout
         self._ready = False
         self._lock = asyncio.Lock()  # of the one that writes, and of making ready
@@ -81,17 +82,20 @@ class Database:
         """
         again = False
         pause = 0.02
-        until = 0.0
         while True:
             try:
                 if not self._ready:
                     await self._make_ready()
-                return await self._once(how, work, again)
+                value = await self._once(how, work, again)
+                self._away = 0.0
+                return value
             except (SQLAlchemyError, OSError, EOFError) as exc:
+                if not _is_away(exc):
+                    raise self._explained(exc) from exc
                 now = asyncio.get_running_loop().time()
-                until = until or now + self._reconnect
-                if now >= until or not _is_away(exc):
-                    raise self._explained(exc, again) from exc
+                self._away = self._away or now  # all that is asked for meanwhile waits no longer
+                if now >= self._away + self._reconnect:
+                    raise self._explained(exc) from exc
             again = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
@@ -149,7 +153,7 @@ class Database:
                     raise
                 await asyncio.sleep(0.02)
 
-    def _explained(self, exc: Exception, again: bool) -> StoreError:
+    def _explained(self, exc: Exception) -> StoreError:
         cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
         text = " ".join(str(cause).split())[:300] or type(cause).__name__
         lowered = text.lower()
