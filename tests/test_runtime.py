@@ -26,6 +26,7 @@ from hookline import (
     Deny,
     Image,
     LocalRuntime,
+    MessageChanges,
     ModelResponse,
     Run,
     Scope,
@@ -2032,7 +2033,24 @@ def scopes_in_a_chat(runtime, note):
     return agent, ask()
 
 
+def changed_afterwards(runtime, note):
+    """A message is changed when the chat is over."""
+    agent = Agent(Model(note, ["Done."]), runtime=runtime)
+    for point in ("preMessageUpdate", "onMessageUpdate"):
+        agent.add_hook(point, watched(note, point))
+
+    async def begin(agent, conversation):
+        response = await agent.chat("Go.", conversation=conversation)
+        changes = MessageChanges(text="Stop.")
+        await agent.update_message(conversation, conversation.messages[0].id, changes)
+        return response
+
+    return agent, begin
+
+
 PLAYED = {
+    "preMessageUpdate": changed_afterwards,
+    "onMessageUpdate": changed_afterwards,
     "onChatAbort": aborted_by_a_tool,
     "onChatError": too_many_steps,
     "onScopeRegister": scopes_in_a_chat,

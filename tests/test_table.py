@@ -296,6 +296,7 @@ IN_A_CHAT = [
     head
     for head in TABLE.values()
     if head.name not in ("aroundChat", "onScopeRegister", "onScopeUnregister")
+    and not head.name.endswith("MessageUpdate")
 ]
 
 

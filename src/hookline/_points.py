@@ -73,6 +73,7 @@ KEEP: Final = "(keep)"  # the value is collected and the chain goes on
 
 ENDS_CHAT: Final = "ends the chat; `onChatError`; the same exception reaches the caller"
 IGNORED: Final = "logged and ignored"
+NO_CHAT: Final = "runs again: a change is no part of a chat"
 
 
 class Head(Data, frozen=True, kw_only=True):
@@ -537,6 +538,7 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {MessageChanges: "changes"},
     throws="nothing is written; the same exception reaches the caller",
+    replay=NO_CHAT,
     note="no chat runs meanwhile; role, id and calls stay",
 )
 class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
@@ -546,7 +548,12 @@ class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
     changes: MessageChanges
 
 
-@row("onMessageUpdate", "observer", throws="the change stands; the exception reaches the caller")
+@row(
+    "onMessageUpdate",
+    "observer",
+    throws="the change stands; the same exception reaches the caller",
+    replay=NO_CHAT,
+)
 class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
     """After it was changed: `message` is what stands there now."""
 

@@ -45,11 +45,10 @@ SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
 PRE_STOP: Final = "stop/{}"  # preStop
 OUTCOME: Final = "{}/outcome/{}"  # onChatDone, onChatAbort, onChatError, one each
 END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
-UPDATE: Final = "update/{}"  # preMessageUpdate, the write, onMessageUpdate; by message id
 
 KEYS: Final = (
     START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
-    RESULT, PENDING, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT, UPDATE,
+    RESULT, PENDING, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
 )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """A message that stands in history is changed: its hooks, the write, its observers.
 
 It is done as if by a chat, with an id and a run of its own, and while no other runs on the
-conversation: so what a model reads never changes under a step.
+conversation: so what a model reads never changes under a step. It is no part of any chat, and so
+of no replay.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ from hookline._messages import (
 )
 from hookline._outcomes import MessageChanges
 from hookline._points import OnMessageUpdate, PreMessageUpdate
-from hookline._runtime import UPDATE, Json
 
-_MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 _USER = (Text, Image, File)
 _MODEL = (Text, Reasoning, ToolCall)
 
@@ -51,9 +50,7 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
                 f"conversation {conversation.id!r} has no message with the id {message_id!r}"
             )
         changed(message, changes)
-        return await chat.runtime.step(
-            (UPDATE, message_id), _update, _MESSAGE, chat, message, changes
-        )
+        return await _update(chat, message, changes)
     finally:
         if conversation.ledger is not None:
             await conversation.leave()
