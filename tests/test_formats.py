@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -255,10 +256,8 @@ def test_writing_and_reading_gives_the_same(history: list[Message], system: str 
 def test_whatever_is_given_is_read_or_refused(data: Any) -> None:
     messages = data if isinstance(data, list) else [data]
     for read in (lambda: from_openai(messages), lambda: from_anthropic({"messages": messages})):
-        try:
+        with contextlib.suppress(UsageError):
             read()
-        except UsageError as exc:
-            assert str(exc)
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────
