@@ -184,17 +184,31 @@ class Conversation:
         """
         if store is not None:
             check_id(self.id)
-            self.ledger = Ledger(store, self.id)
-        if self.ledger is None:
+            there = await store.load(self.id)
+            if there is not None:
+                raise ConversationConflictError(self.id, 0, there.version)
+        elif self.ledger is None:
             raise UsageError(f"conversation {self.id!r} is in no store: save(store) puts it there")
         owner = f"save.{token_hex(10)}"
         self.acquire(owner)
+        before = self.ledger
         try:
-            await self.take(owner, _ignore)
+            if store is not None:
+                self.ledger = Ledger(store, self.id)
+            await self._save(owner)
+        except BaseException:
+            self.ledger = before
+            raise
+        finally:
+            self.release(owner)
+
+    async def _save(self, owner: str) -> None:
+        await self.take(owner, _ignore)
+        try:
             cut = await self.flush()
         finally:
-            await self.leave()
-            self.release(owner)
+            assert self.ledger is not None
+            await self.ledger.leave()
         if cut is not None:
             raise cut
 
@@ -304,12 +318,16 @@ class Conversation:
         assert self.ledger is not None
         known, meta = self.ledger.version, self.meta
         changed = self._fresh or self._unwritten or self.ledger.differs(meta, self._standing)
-        stored = await self.ledger.take(chat_id, lost)
-        if stored is None:
-            return
-        if stored.version != known and changed:
-            raise ConversationConflictError(self.id, known, stored.version)
-        self._adopt(stored, chat_id)
+        try:
+            stored = await self.ledger.take(chat_id, lost)
+            if stored is None:
+                return
+            if stored.version != known and changed:
+                raise ConversationConflictError(self.id, known, stored.version)
+            self._adopt(stored, chat_id)
+        except BaseException:
+            await self.ledger.leave()  # and nothing is written
+            raise
         if stored.version == known:
             self.meta = meta
 

@@ -140,6 +140,7 @@ class MemoryStore:
                     waits=entry.pending is not None and bool(entry.pending.waiting),
                 )
                 for id, entry in self._entries.items()
+                if entry.version  # a chat that wrote nothing leaves nothing to list
             ]
         found.sort(key=lambda info: (-info.updated, info.id))
         return tuple(found[offset : offset + limit])

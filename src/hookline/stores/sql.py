@@ -173,6 +173,7 @@ class SQLStore:
         )
         query = (
             sa.select(C.id, count.label("count"), C.meta, C.created, C.updated, C.waits)
+            .where(sa.or_(C.revision != 0, count > 0))  # a chat that wrote nothing leaves a row
             .order_by(C.updated.desc(), C.id)
             .limit(limit)
             .offset(offset)
