@@ -135,7 +135,8 @@ def test_importing_hookline_loads_no_extra() -> None:
     code = (
         "import sys, hookline\n"
         "extras = 'aiostream aiosqlite anthropic asyncpg google openai opentelemetry pydantic'\n"
-        "extras += ' sqlalchemy starlette uvicorn hookline.streams hookline.testing'\n"
+        "extras += ' sqlalchemy starlette uvicorn hookline.formats hookline.stores'\n"
+        "extras += ' hookline.streams hookline.testing'\n"
         "print([name for name in extras.split() if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from hookline import (
     Agent,
+    Approve,
     AssistantMessage,
     Conversation,
     File,
@@ -25,12 +27,13 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import (
+    ApprovalError,
     ConversationBusyError,
     ConversationConflictError,
     HistoryError,
     UsageError,
 )
-from hookline.events import Status
+from hookline.events import MessageAdded, Status
 from hookline.storage import Change, Stored
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
@@ -609,3 +612,75 @@ async def test_nothing_is_held_while_a_model_thinks(database: str) -> None:
             *[agent.chat("hi", conversation=f"{base}-{n}") for n in range(10)]
         )
     assert [answer.text for answer in answers] == ["ok"] * 10
+
+
+async def test_every_message_is_told_of_also_when_a_chat_is_aborted(database: str) -> None:
+    """A full buffer, a slow reader, an abort at each event: told, stored and kept are the same."""
+
+    async def busy(run: Run, q: str = "") -> str:
+        """Report a lot."""
+        for number in range(8):
+            await run.status("busy", number)
+        return "done"
+
+    turns = (["a b c", call("busy"), call("busy")], "Done.")
+    async with SQLStore(database) as store:
+        for stop in range(0, 36, 2):
+            id = new_id()
+            agent = Agent(ScriptedModel(*turns), tools=[busy], store=store)
+            told: list[str] = []
+            async with agent.chat_stream("go", conversation=id) as stream:
+                count = 0
+                async for event in stream:
+                    count += 1
+                    if isinstance(event, MessageAdded):
+                        told.append(event.message.id)
+                    if count == stop:
+                        stream.abort("enough")
+            assert told == [message.id for message in (await store.open(id)).messages]
+
+
+async def test_what_cannot_be_taken_is_left_as_it_is(store: Any) -> None:
+    """A conflict, a broken history: nothing is written, and the conversation is free."""
+    id = new_id()
+    await write(store, id, user("a", "m1"), a_call("c1"), user("b", "m3"), meta={"k": 1})
+    before = await store.load(id)
+    with pytest.raises(HistoryError):
+        await Agent(ScriptedModel("ok"), store=store).chat("b", conversation=id)
+    assert await store.load(id) == before
+    mine = Conversation(id=id)
+    with pytest.raises(ConversationConflictError):
+        await mine.save(store)
+    assert await store.load(id) == before
+    assert mine.ledger is None  # it is kept nowhere, as before
+    await Agent(ScriptedModel("ok")).chat("on", conversation=mine)
+    assert await store.load(id) == before
+
+
+async def test_a_chat_that_wrote_nothing_leaves_nothing_to_list(store: Any) -> None:
+    id = new_id()
+    with pytest.raises(ApprovalError):
+        await Agent(ScriptedModel("ok"), store=store).resume(id, {"x": Approve()})
+    assert id not in [info.id for info in await store.list(limit=1000)]
+    assert texts(await store.open(id)) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_stream_that_is_dropped_frees_its_conversation(store: Any, no_leaks: None) -> None:
+    id = new_id()
+    agent = Agent(ScriptedModel("one two three", "ok", delay=0.01), store=store)
+
+    async def begin() -> None:
+        stream = agent.chat_stream("go", conversation=id)
+        await anext(stream)
+
+    await begin()
+    gc.collect()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                response = await agent.chat("on", conversation=id)
+                break
+            except ConversationBusyError:  # until the dropped one has ended
+                await asyncio.sleep(0.01)
+    assert response.text in ("ok", "one two three")

@@ -54,6 +54,8 @@ class Database:
         self._busy_timeout = busy_timeout
         self._ready = False
         self._lock = asyncio.Lock()  # of the one that writes, and of making ready
+        if not self.sqlite:  # a server that says nothing is away, too
+            options.setdefault("connect_args", {"timeout": 10, "command_timeout": 30})
         self.engine: AsyncEngine = create_async_engine(
             url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
         )
@@ -80,7 +82,7 @@ class Database:
 
         Raises StoreError, with what can be done about it.
         """
-        again = False
+        again = uncertain = False
         pause = 0.02
         while True:
             try:
@@ -91,11 +93,12 @@ class Database:
                 return value
             except (SQLAlchemyError, OSError, EOFError) as exc:
                 if not _is_away(exc):
-                    raise self._explained(exc) from exc
+                    raise self._explained(exc, uncertain) from exc
+                uncertain |= how != "read" and not isinstance(exc, ConnectionError)
                 now = asyncio.get_running_loop().time()
                 self._away = self._away or now  # all that is asked for meanwhile waits no longer
                 if now >= self._away + self._reconnect:
-                    raise self._explained(exc) from exc
+                    raise self._explained(exc, uncertain) from exc
             again = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
@@ -153,15 +156,14 @@ class Database:
                     raise
                 await asyncio.sleep(0.02)
 
-    def _explained(self, exc: Exception) -> StoreError:
+    def _explained(self, exc: Exception, uncertain: bool) -> StoreError:
         cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
         text = " ".join(str(cause).split())[:300] or type(cause).__name__
         lowered = text.lower()
         hint = next((hint for sign, hint in _HINTS if sign in lowered), None)
         if hint is None and _is_away(exc):
-            hint = (
-                f"the server was away for {self._reconnect:g} s: look whether it runs. "
-                "It is uncertain whether the last change was written"
+            hint = f"the server was away for {self._reconnect:g} s: look whether it runs" + (
+                ". It is uncertain whether the last change was written" * uncertain
             )
         return StoreError(f"{self._name}: {hint or 'it refused'} ({text})")
 
@@ -202,4 +204,4 @@ def _is_away(exc: BaseException) -> bool:
     if isinstance(exc, DBAPIError):
         state = str(getattr(exc.orig, "sqlstate", None) or "")
         return exc.connection_invalidated or state.startswith(_AWAY)
-    return isinstance(exc, (OSError, EOFError)) and not isinstance(exc, TimeoutError)
+    return isinstance(exc, (OSError, EOFError))

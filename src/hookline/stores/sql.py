@@ -114,7 +114,7 @@ class SQLStore:
         loop = asyncio.get_running_loop()
         found = self._databases.get(loop)
         if found is None:
-            found = Database(self._url, self._engine, **self._settings)
+            found = Database(self._url, dict(self._engine), **self._settings)
             self._databases[loop] = found
         return found
 
