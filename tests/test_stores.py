@@ -537,6 +537,11 @@ def test_a_url_that_is_none_is_refused(url: str, says: str) -> None:
         Agent(ScriptedModel("x"), store=url)
 
 
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(UsageError, match="is no store"):
+        Agent(ScriptedModel("x"), store=object())  # type: ignore[arg-type]
+
+
 def test_options_that_cannot_be_are_refused(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
     with pytest.raises(UsageError, match="lease"):

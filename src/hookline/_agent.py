@@ -110,7 +110,7 @@ class Agent(Generic[DepsT]):
         self.scopes = Scopes(self._scope_hooks)
         self._approver = approver
         self._made_store = isinstance(store, str)
-        self._store = resolve_store(store) if isinstance(store, str) else store
+        self._store = _store_of(store)
         self._config = Config(
             name=name,
             model=model,
@@ -369,6 +369,17 @@ def as_message(input: Any) -> UserMessage:
 
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
     return Owner(new_chat(config, task, buffer), buffer)
+
+
+def _store_of(given: Any) -> Store | None:
+    if isinstance(given, str):
+        return resolve_store(given)
+    if given is None or isinstance(given, Store):
+        return given
+    raise UsageError(
+        f"store={given!r} is no store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', or "
+        "what has the methods of hookline.storage.Store"
+    )
 
 
 def _stays(hook: Hook) -> bool:

@@ -8,20 +8,20 @@ and its chat writes each message there first. One that is not pays nothing for s
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from secrets import token_hex
 from typing import Any
 
 import msgspec
 
 from hookline._errors import ConversationBusyError, ConversationConflictError, UsageError
-from hookline._history import check_history, in_call_order, interrupted, open_calls
+from hookline._history import check_history, in_call_order
 from hookline._ledger import Cut, Ledger, Lost
 from hookline._log import log_throw
-from hookline._messages import AssistantMessage, Data, History, Message, ToolMessage
+from hookline._messages import AssistantMessage, Data, History, Message
 from hookline._outcomes import ApprovalRequest
 from hookline._store import PendingStep as PendingStep
-from hookline._store import Store, Stored, check_id
+from hookline._store import Store, Stored, check_id, is_of, left_behind, made_by
 
 FORMAT = 1  # of the JSON of a conversation
 
@@ -225,7 +225,7 @@ class Conversation:
             self._set(
                 stored.messages, None if step is None or step.claimed else step, open_end=True
             )
-        elif chat_id is not None and _is_of(chat_id, stored.messages, step):
+        elif chat_id is not None and is_of(chat_id, stored.messages, step):
             self._claim = step if step is not None and step.claimed else None
             self._set(stored.messages, None if self._claim else step, open_end=True)
             self._rewind(chat_id)
@@ -242,7 +242,7 @@ class Conversation:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._chat_id = chat_id
         if self._items or self._claim is not None:
-            if _is_of(chat_id, self._items, self._claim):
+            if is_of(chat_id, self._items, self._claim):
                 self._rewind(chat_id)
             else:
                 self._claim = None
@@ -262,7 +262,7 @@ class Conversation:
         What was written is kept aside, and is not written again when the chat comes to it.
         """
         items = self._items
-        begin = next((i for i, m in enumerate(items) if _made_by(chat_id, m)), len(items))
+        begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
         step = self._pending
         if self._claim is not None and self._claim.claimed == chat_id:
             step = self._claim.replace(claimed=None, answered=())
@@ -389,35 +389,3 @@ _exported: msgspec.json.Decoder[Exported] = msgspec.json.Decoder(Exported)
 
 def _ignore(exc: BaseException) -> None:
     """Nobody runs who would have to be told."""
-
-
-def _made_by(chat_id: str, message: Message) -> bool:
-    return message.id.startswith(chat_id) and message.id[len(chat_id) : len(chat_id) + 1] == "."
-
-
-def _is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -> bool:
-    """Whether an earlier life of this chat has written what stands last."""
-    if step is not None and step.claimed == chat_id:
-        return True
-    return bool(messages) and _made_by(chat_id, messages[-1])
-
-
-def left_behind(
-    messages: Sequence[Message], step: PendingStep | None
-) -> tuple[PendingStep | None, tuple[ToolMessage, ...]]:
-    """What a chat that died has left: the questions still open, and results that were lost.
-
-    A call that was begun, or whose approval was taken, may have run: it does not run again.
-    """
-    if step is not None and step.claimed is None:
-        return step, ()
-    calls = open_calls(messages)
-    waiting = [] if step is None else [each for each in step.waiting if each.call in calls]
-    asked = [each.call.id for each in waiting]
-    lost = [call for call in calls if call.id not in asked]
-    more = tuple(  # with the same ids whoever writes them
-        [interrupted(call, f"interrupted.{len(messages) + n}") for n, call in enumerate(lost)]
-    )
-    if step is None or not waiting:
-        return None, more
-    return step.replace(requests=tuple(waiting), claimed=None, answered=()), more

@@ -7,12 +7,14 @@ what another has written meanwhile is never overwritten. Everything here is data
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import UNSET, UnsetType
 
 from hookline._errors import UsageError
-from hookline._messages import Data, Message
+from hookline._history import interrupted, open_calls
+from hookline._messages import Data, Message, ToolMessage
 from hookline._model import Settings
 from hookline._outcomes import ApprovalRequest, Stop
 
@@ -83,6 +85,7 @@ class Change(Data, frozen=True, kw_only=True):
     fresh: bool = False
 
 
+@runtime_checkable
 class Store(Protocol):
     """Where conversations named by an id are kept.
 
@@ -149,3 +152,39 @@ def check_id(conversation_id: str) -> None:
         raise UsageError("a conversation id must not be longer than 255 characters")
     if not conversation_id.isprintable():
         raise UsageError(f"a conversation id must be printable: {conversation_id!r} is not")
+
+
+# ── what is found when a conversation is opened ─────────────────────────────────────────────
+
+
+def made_by(chat_id: str, message: Message) -> bool:
+    """Whether this chat has written the message."""
+    return message.id.startswith(chat_id) and message.id[len(chat_id) : len(chat_id) + 1] == "."
+
+
+def is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -> bool:
+    """Whether an earlier life of this chat has written what stands last."""
+    if step is not None and step.claimed == chat_id:
+        return True
+    return bool(messages) and made_by(chat_id, messages[-1])
+
+
+def left_behind(
+    messages: Sequence[Message], step: PendingStep | None
+) -> tuple[PendingStep | None, tuple[ToolMessage, ...]]:
+    """What a chat that died has left: the questions still open, and results that were lost.
+
+    A call that was begun, or whose approval was taken, may have run: it does not run again.
+    """
+    if step is not None and step.claimed is None:
+        return step, ()
+    calls = open_calls(messages)
+    waiting = [] if step is None else [each for each in step.waiting if each.call in calls]
+    asked = [each.call.id for each in waiting]
+    lost = [call for call in calls if call.id not in asked]
+    more = tuple(  # with the same ids whoever writes them
+        [interrupted(call, f"interrupted.{len(messages) + n}") for n, call in enumerate(lost)]
+    )
+    if step is None or not waiting:
+        return None, more
+    return step.replace(requests=tuple(waiting), claimed=None, answered=()), more
