@@ -16,7 +16,7 @@ import msgspec
 from hookline._assembly import Assembly, kept
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import ALONE, Conduct, Watch, intercept, notify
-from hookline._conversation import Conversation, PendingStep
+from hookline._conversation import Conversation
 from hookline._deadline import Deadlines
 from hookline._errors import UsageError
 from hookline._events import (
@@ -52,6 +52,7 @@ from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._scopes import Scopes
+from hookline._store import PendingStep
 from hookline._tools import AnyTool
 
 Release = Literal["live", "response"]

@@ -20,8 +20,7 @@ from hookline._ledger import Cut, Ledger, Lost
 from hookline._log import log_throw
 from hookline._messages import AssistantMessage, Data, History, Message
 from hookline._outcomes import ApprovalRequest
-from hookline._store import PendingStep as PendingStep
-from hookline._store import Store, Stored, check_id, is_of, left_behind, made_by
+from hookline._store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
 
 FORMAT = 1  # of the JSON of a conversation
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from hookline._approval import act_on
 from hookline._chat import Chat
-from hookline._conversation import PendingStep
 from hookline._dispatch import STOPPED, Step, open_step
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Deny
 from hookline._request import Opening, known_tools, lookup
 from hookline._steps import StepEnd, finish_step
+from hookline._store import PendingStep
 
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEnd]:

@@ -20,12 +20,12 @@ from sqlalchemy.exc import ArgumentError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
-from hookline.errors import ConversationBusyError, StoreError, UsageError
+from hookline.errors import ConversationBusyError, UsageError
 from hookline.storage import Change, ConversationInfo, Stored, check_id
 from hookline.stores._database import Database
+from hookline.stores._leases import Leases
 from hookline.stores._rows import (
     APPEND,
-    NEXT,
     conflict,
     lock,
     messages_of,
@@ -43,7 +43,6 @@ _DRIVERS: Final = {
     "postgres": "postgresql+asyncpg",
     "postgresql": "postgresql+asyncpg",
 }
-_SEEN: Final = 1000  # leases of others that are remembered
 
 
 class SQLStore:
@@ -78,24 +77,21 @@ class SQLStore:
             "synchronous": synchronous,
             "reconnect": reconnect,
         }
-        self._lease = lease
         self._clock = clock
         self._sqlite = self._url.get_backend_name() == "sqlite"
         self._databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database]
         self._databases = WeakKeyDictionary()
-        self._seen: dict[str, tuple[str, int, float]] = {}
-        self._ended: set[str] = set()  # chats whose leases could not be released
         insert: Any
         if self._sqlite:
             from sqlalchemy.dialects.sqlite import insert
         else:
             from sqlalchemy.dialects.postgresql import insert
-        self._insert = insert
+        self._leases = Leases(lease, self._now, insert)
 
     @property
     def lease(self) -> float | None:
         """Seconds after which a lease that was not renewed may be taken over."""
-        return self._lease
+        return self._leases.seconds
 
     async def __aenter__(self) -> SQLStore:
         return self
@@ -160,7 +156,7 @@ class SQLStore:
             messages=messages_of(conversation_id, rows),
             meta=meta_of(conversation_id, found.meta),
             pending=pending_of(conversation_id, found.pending),
-            owner=found.owner if found.alive and found.owner not in self._ended else None,
+            owner=self._leases.owner(found),
         )
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
@@ -214,94 +210,15 @@ class SQLStore:
     async def acquire(self, conversation_id: str, owner: str) -> int:
         """Give the lease to this chat, and tell the version."""
         check_id(conversation_id)
-        now = self._now()
-        values = {
-            "id": conversation_id,
-            "revision": 0,
-            "meta": "{}",
-            "waits": 0,
-            "beat": 0,
-            "created": now,
-            "updated": now,
-            **self._owned(owner),
-        }
-        mine = {**self._owned(owner), "beat": C.beat + 1, "updated": now}
-        insert = self._insert(CONVERSATION).values(values)
-        take = insert.on_conflict_do_update(
-            index_elements=[C.id],
-            set_=mine,
-            where=sa.or_(C.owner.is_(None), C.owner == owner, C.expires <= now),
-        ).returning(C.revision)
-        holder = sa.select(C.owner, C.beat, C.lease).where(C.id == conversation_id)
-
-        async def work(connection: AsyncConnection, again: bool) -> int:
-            while True:
-                revision = (await connection.execute(take)).scalar_one_or_none()
-                if revision is not None:
-                    self._seen.pop(conversation_id, None)
-                    count = await connection.execute(sa.select(NEXT), {"id_": conversation_id})
-                    return int(revision + count.scalar_one())
-                held = (await connection.execute(holder)).one_or_none()
-                if held is None:
-                    continue  # it was deleted in between
-                if held.owner in self._ended:
-                    self._ended.discard(held.owner)
-                elif not self._is_dead(conversation_id, held):
-                    raise ConversationBusyError(conversation_id, held.owner)
-                free = CONVERSATION.update().where(
-                    C.id == conversation_id, C.owner == held.owner, C.beat == held.beat
-                )
-                await connection.execute(free.values(owner=None))
-
-        return await self._database.run("write", work)
-
-    def _owned(self, owner: str) -> dict[str, Any]:
-        return {"owner": owner, "lease": self._lease, "expires": self._now() + self._lease}
-
-    def _is_dead(self, conversation_id: str, held: Any) -> bool:
-        """Whether a lease that has not expired was watched for its whole length without a sign.
-
-        So that a clock which was set back does not lock a dead chat's conversation for long.
-        """
-        now = time.monotonic()
-        owner, beat, since = self._seen.get(conversation_id, ("", 0, 0.0))
-        if (owner, beat) == (held.owner, held.beat):
-            return bool(now - since > held.lease)
-        while len(self._seen) >= _SEEN:
-            self._seen.pop(next(iter(self._seen)))
-        self._seen[conversation_id] = (held.owner, held.beat, now)
-        return False
+        return await self._leases.acquire(self._database, conversation_id, owner)
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
         """The owner lives; False when the lease is another's now."""
-        renewal = (
-            CONVERSATION.update()
-            .where(C.id == conversation_id, C.owner == owner)
-            .values(beat=C.beat + 1, expires=self._now() + self._lease)
-        )
-
-        async def work(connection: AsyncConnection, again: bool) -> bool:
-            done = await connection.execute(renewal)
-            return int(done.rowcount) == 1
-
-        return await self._database.run("write", work)
+        return await self._leases.renew(self._database, conversation_id, owner)
 
     async def release(self, conversation_id: str, owner: str) -> None:
         """Free it, if that chat has it."""
-        freed = (
-            CONVERSATION.update()
-            .where(C.id == conversation_id, C.owner == owner)
-            .values(owner=None, expires=None, updated=self._now())
-        )
-
-        async def work(connection: AsyncConnection, again: bool) -> None:
-            await connection.execute(freed)
-
-        try:
-            await self._database.run("write", work)
-        except StoreError:
-            self._ended.add(owner)  # here, at least, nobody has to wait for the lease to run out
-            raise
+        await self._leases.release(self._database, conversation_id, owner)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────
 
