@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from os import path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -48,6 +49,8 @@ class Database:
         reconnect: float,
     ) -> None:
         self.sqlite = url.get_backend_name() == "sqlite"
+        file = (url.database or "") if self.sqlite else ""
+        self._directory = "" if file.startswith("file:") else path.dirname(file)
         self._name = url.render_as_string(hide_password=True)
         self._reconnect = 0.0 if self.sqlite else reconnect
         self._away = 0.0  # since when the server cannot be reached
@@ -65,11 +68,15 @@ class Database:
 
             @event.listens_for(self.engine.sync_engine, "connect")
             def prepare(connection: Any, record: Any) -> None:
-                cursor = connection.cursor()
-                cursor.execute(f"PRAGMA busy_timeout={timeout}")
-                cursor.execute(f"PRAGMA synchronous={synchronous}")
-                cursor.execute("PRAGMA foreign_keys=ON")
-                cursor.close()
+                try:
+                    cursor = connection.cursor()
+                    cursor.execute(f"PRAGMA busy_timeout={timeout}")
+                    cursor.execute(f"PRAGMA synchronous={synchronous}")
+                    cursor.execute("PRAGMA foreign_keys=ON")
+                    cursor.close()
+                except BaseException:
+                    connection.close()  # nobody else would
+                    raise
 
     async def close(self) -> None:
         """Close all connections."""
@@ -125,6 +132,10 @@ class Database:
         async with self._lock:
             if self._ready:
                 return
+            if self._directory and not await asyncio.to_thread(path.isdir, self._directory):
+                raise StoreError(
+                    f"{self._name}: there is no directory {self._directory!r}: make it"
+                )
             async with self.engine.connect() as connection:
                 if self.sqlite:
                     await self._to_wal(connection)
