@@ -18,7 +18,17 @@ from typing import Any
 
 import pytest
 
-from hookline import Agent, Approve, Ask, Conversation, Deny, MemoryStore, Text, UserMessage
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    LocalRuntime,
+    MemoryStore,
+    Text,
+    UserMessage,
+)
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,
@@ -756,3 +766,86 @@ async def test_no_server_is_told_with_where(talk: str) -> None:
             await store.open(talk)
     assert "127.0.0.1" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+# ── what only a store of somebody's own would do ────────────────────────────────────────────
+
+
+class Unrenewable(MemoryStore):
+    """A store whose leases run, and that cannot be reached to renew them."""
+
+    lease = 0.06
+    renewals = 0
+
+    async def renew(self, conversation_id: str, owner: str) -> bool:
+        self.renewals += 1
+        raise StoreError("away")
+
+
+async def test_a_lease_that_cannot_be_renewed_is_tried_for_then_the_chat_stops(
+    talk: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Endless:
+        async def stream(self, request: Any) -> Any:
+            await asyncio.Event().wait()
+            yield
+
+    store = Unrenewable()
+    with pytest.raises(StoreError, match="away"):
+        await Agent(Endless(), store=store).chat("go", conversation=talk)
+    assert store.renewals >= 2  # not given up at the first
+    assert "was not renewed" in caplog.text
+    assert (await store.load(talk)).owner is None  # type: ignore[union-attr]
+
+
+class Named(LocalRuntime):
+    """A durable runtime that begins a chat of this id again."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def new_id(self) -> str:
+        return self.name
+
+
+async def test_a_second_life_of_a_resumed_chat_has_its_answers(store: Any, talk: str) -> None:
+    """Its first life had claimed them and died: they are its own, and nobody else's."""
+    ran: list[str] = []
+    agent = asking(store, ran, [call("delete", path="a"), call("delete", path="b")])
+    first, second = (await agent.chat("go", conversation=talk)).pending
+    stored = await store.load(talk)
+    await store.acquire(talk, "resumed")
+    claimed = stored.pending.replace(claimed="resumed", answered=(first.id,))
+    change = Change(
+        owner="resumed", expected=stored.version, place=len(stored.messages), pending=claimed
+    )
+    await store.append(talk, change)
+
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return f"{path} is gone"
+
+    again = Agent(ScriptedModel("Done."), tools=[delete], store=store, runtime=Named("resumed"))
+    response = await again.resume(talk, {first.id: Approve()})
+    assert ran == ["a"]
+    assert [request.call for request in response.pending] == [second.call]
+    response = await asking(store, ran, "Done.").resume(talk, {response.pending[0].id: Approve()})
+    assert (response.text, ran) == ("Done.", ["a", "b"])
+
+
+async def test_what_an_earlier_life_wrote_and_a_later_does_not_reach_stays(talk: str) -> None:
+    store = MemoryStore()
+    await Agent(ScriptedModel("one"), store=store, runtime=Named("chat")).chat(
+        "go", conversation=talk
+    )
+    opened = await store.open(talk)
+
+    def fail(ctx: Any) -> None:
+        raise LookupError("no")
+
+    second = Agent(ScriptedModel("two"), store=store, runtime=Named("chat"))
+    second.add_hook("onChatStart", fail)
+    with pytest.raises(LookupError):
+        await second.chat("go", conversation=opened)
+    assert texts(opened) == texts(await store.open(talk)) == ["go", "one"]
