@@ -28,7 +28,8 @@ async def main(url: str, talk: str, file: str, what: str, *rest: str) -> None:
         return f"{path} is gone"
 
     turns: list[Any] = [call("delete", path="a.txt")] if what == "ask" else []
-    async with SQLStore(url, lease=0.3) as store:
+    dies = what == "die" or rest[0] in ("before", "after")
+    async with SQLStore(url, lease=0.3 if dies else 30) as store:
         agent = Agent(ScriptedModel(*turns, "done"), tools=[delete], store=store)
         agent.add_hook("preToolCall", lambda ctx: Ask("Delete it?"))
         if what == "ask":

@@ -87,7 +87,7 @@ async def chat_on(url: str, id: str, label: str, directory: Path) -> None:
 
 async def look_at(url: str, id: str, label: str, directory: Path) -> None:
     """The child that comes after: it loads, checks, and takes the next turn."""
-    async with SQLStore(url, lease=LEASE) as store:
+    async with SQLStore(url) as store:
         talk = await Conversation.open(store, id)
         ids = [message.id for message in talk.messages]
         assert len(set(ids)) == len(ids), "a message stands twice"

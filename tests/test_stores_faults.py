@@ -327,16 +327,16 @@ async def test_a_clock_that_jumps_back_does_not_lock_a_dead_chats_conversation(
     async with SQLStore(f"sqlite:///{file}", clock=clock, lease=0.2) as store:
         await store.acquire(talk, "dead")
         clock.now -= 7200
+        begin = time.monotonic()
         with pytest.raises(ConversationBusyError):
             await store.acquire(talk, "heir")
-        begin = time.monotonic()
         while True:
             try:
                 await store.acquire(talk, "heir")
                 break
             except ConversationBusyError:
                 await asyncio.sleep(0.01)
-        assert time.monotonic() - begin >= 0.15  # no sooner
+        assert time.monotonic() - begin >= 0.2  # no sooner
 
 
 async def test_a_clock_that_jumps_back_takes_nothing_from_the_living(file: Path, talk: str) -> None:
@@ -363,12 +363,12 @@ async def test_messages_stay_in_order_whatever_the_clock_says(file: Path, talk: 
 
 async def test_a_long_chat_keeps_its_lease(database: str, talk: str) -> None:
     """Its lease is renewed while a model thinks for several lengths of it."""
-    async with SQLStore(database, lease=0.15) as store:
+    async with SQLStore(database, lease=0.6) as store:
 
         class Slow:
             async def stream(self, request: Any) -> Any:
                 for _ in range(12):
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.12)
                     with pytest.raises(ConversationBusyError):
                         await store.acquire(talk, "heir")
                 async for chunk in ScriptedModel("ok").stream(request):
@@ -774,7 +774,7 @@ async def test_no_server_is_told_with_where(talk: str) -> None:
 class Unrenewable(MemoryStore):
     """A store whose leases run, and that cannot be reached to renew them."""
 
-    lease = 0.06
+    lease = 0.6
     renewals = 0
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
