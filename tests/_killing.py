@@ -27,7 +27,7 @@ from hookline.testing import call
 
 LEASE = 0.1
 CONVERSATIONS = 5
-LONGEST = 0.08  # seconds of chatting before the shot: several chats long
+WARM = 4  # chats by which is measured how long one takes here and now
 
 
 class Model:
@@ -62,7 +62,7 @@ def note(path: Path, line: str) -> None:
     os.close(file)
 
 
-async def chat_on(url: str, id: str, label: str, directory: Path) -> None:
+async def chat_on(url: str, id: str, label: str, directory: Path, chats: int = 10_000) -> None:
     """The child that is shot: it tells which messages are written and which tools begin."""
     store = SQLStore(url, lease=LEASE)
 
@@ -81,7 +81,7 @@ async def chat_on(url: str, id: str, label: str, directory: Path) -> None:
     agent.add_hook("aroundToolCall", began)
     await store.load(id)  # the connection stands
     os.write(1, b"go\n")
-    for number in range(1000):
+    for number in range(chats):
         await agent.chat(f"{label} {number}", conversation=id)
 
 
@@ -136,15 +136,27 @@ def _fork(work: Any) -> tuple[int, int]:
         os._exit(code)
 
 
+def _chat_takes(url: str, prefix: str, directory: Path) -> float:
+    """Seconds that a chat takes, whatever else the machine does."""
+    pid, pipe = _fork(partial(chat_on, url, f"{prefix}-warm", "warm", directory, WARM))
+    assert os.read(pipe, 3) == b"go\n"
+    begin = time.perf_counter()
+    _, status = os.waitpid(pid, 0)
+    os.close(pipe)
+    assert status == 0
+    return (time.perf_counter() - begin) / WARM
+
+
 def main(url: str, rounds: int, seed: int, directory: Path) -> None:
     chance = random.Random(seed)
     killed = 0
     prefix = f"kill-{os.getpid()}"
+    longest = 2 * _chat_takes(url, prefix, directory)
     for number in range(rounds):
         id, label = f"{prefix}-{number % CONVERSATIONS}", f"r{number}"
         pid, pipe = _fork(partial(chat_on, url, id, label, directory))
         assert os.read(pipe, 3) == b"go\n"
-        time.sleep(chance.uniform(0, LONGEST))
+        time.sleep(chance.uniform(0, longest))
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         os.close(pipe)
