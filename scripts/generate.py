@@ -37,7 +37,15 @@ from hookline._model import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline._outcomes import Ask, Continue, Response, Stop, ToolError, ToolResult
+from hookline._outcomes import (
+    Ask,
+    Continue,
+    MessageChanges,
+    Response,
+    Stop,
+    ToolError,
+    ToolResult,
+)
 from hookline._registration import Disposer, HookDef
 from hookline._run import D, DepsT
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hookline import Agent, Approve, Ask, Response, Run, Scope, tool
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    MessageChanges,
+    Response,
+    Run,
+    Scope,
+    tool,
+)
 from hookline.testing import ScriptedModel, call
 
 
@@ -65,10 +75,16 @@ def _abort(ctx: Any) -> None:
 
 
 async def play(point: str, agent: Any, **options: Any) -> Response:
-    """The chat of that agent; for the points of scopes one comes and goes before it."""
+    """The chat of that agent; for the points of scopes one comes and goes before it,
+    and for those of updates a message is changed after it."""
     if point in ("onScopeRegister", "onScopeUnregister"):
         agent.scopes.register(Scope("later"))()
-    return await agent.chat("Add 1 and 2.", **options)
+    if point not in ("preMessageUpdate", "onMessageUpdate"):
+        return await agent.chat("Add 1 and 2.", **options)
+    talk = options.setdefault("conversation", Conversation())
+    response: Response = await agent.chat("Add 1 and 2.", **options)
+    await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="Add 1 and 3."))
+    return response
 
 
 async def fire(point: str, hook: Callable[..., Any], **options: Any) -> Response:

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 
 from hookline import (
     Agent,
+    Approve,
+    Ask,
     AssistantMessage,
     Conversation,
     Limits,
+    LocalRuntime,
     MemoryStore,
     Message,
     Repair,
@@ -29,6 +32,7 @@ from hookline import (
     repair_history,
     tool,
 )
+from hookline._runtime import LOCAL
 from hookline.errors import (
     ChatAbortedError,
     ConversationBusyError,
@@ -36,6 +40,7 @@ from hookline.errors import (
     UsageError,
 )
 from hookline.events import ChatStarted
+from hookline.storage import Change
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -195,7 +200,7 @@ async def test_meta_is_kept_with_the_conversation() -> None:
     conversation = await store.open("c1")
     assert conversation.meta == {}
     conversation.meta["title"] = "greetings"
-    await agent.chat("hi", conversation="c1")
+    await agent.chat("hi", conversation=conversation)
     assert (await store.open("c1")).meta == {"title": "greetings"}
     assert Conversation(meta={"k": 1}).meta == {"k": 1}
 
@@ -224,7 +229,7 @@ async def test_two_agents_may_share_a_store() -> None:
     await Agent(ScriptedModel("one"), store=store).chat("a", conversation="c1")
     await Agent(second, store=store).chat("b", conversation="c1")
     assert [m.text for m in second.last_request.messages] == ["a", "one", "b"]
-    assert store.list() == ("c1",)
+    assert [info.id for info in await store.list()] == ["c1"]
 
 
 async def test_a_store_gives_a_new_conversation_for_a_new_id() -> None:
@@ -236,9 +241,9 @@ async def test_a_store_forgets_a_conversation() -> None:
     store = MemoryStore()
     agent = Agent(ScriptedModel("one", "two"), store=store)
     await agent.chat("a", conversation="c1")
-    assert store.delete("c1") is True
-    assert store.delete("c1") is False
-    assert store.list() == ()
+    assert await store.delete("c1") is True
+    assert await store.delete("c1") is False
+    assert await store.list() == ()
     await agent.chat("b", conversation="c1")
     assert texts(await store.open("c1")) == ["b", "two"]
 
@@ -836,3 +841,117 @@ def test_however_a_chat_ends_its_history_is_valid_and_free(
         await next_chat(conversation)
 
     asyncio.run(chat())
+
+
+# ── as JSON ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_conversation_is_exported_and_imported_as_json() -> None:
+    agent = Agent(ScriptedModel(["Look.", call("look", q="x")], "Done.", "More."), tools=[look])
+    talk = Conversation(meta={"title": "é", "n": [1, None]})
+    await agent.chat("hi \x00 \u2028 😀", conversation=talk)
+    again = Conversation.from_json(talk.to_json())
+    assert (again.id, again.messages, again.meta) == (talk.id, talk.messages, talk.meta)
+    assert again.to_json() == talk.to_json()
+    await agent.chat("on", conversation=again)
+    assert texts(again)[-2:] == ["on", "More."]
+    assert Conversation.from_json(talk.to_json().decode(), id="copy").id == "copy"
+
+
+async def test_what_waits_is_exported_too() -> None:
+    ran: list[str] = []
+
+    async def delete(path: str) -> str:
+        ran.append(path)
+        return "gone"
+
+    agent: Agent[Any] = Agent(ScriptedModel(call("delete", path="a"), "Done."), tools=[delete])
+    agent.add_hook("preToolCall", lambda ctx: Ask("sure?"))
+    talk = Conversation()
+    (request,) = (await agent.chat("go", conversation=talk)).pending
+    again = Conversation.from_json(talk.to_json())
+    assert again.pending == (request,)
+    assert (await agent.resume(again, {request.id: Approve()})).text == "Done."
+    assert ran == ["a"]
+
+
+async def test_an_export_from_the_middle_of_a_step_is_closed_on_import() -> None:
+    exports: list[bytes] = []
+    talk = Conversation()
+
+    async def peek(q: str) -> str:
+        exports.append(talk.to_json())
+        return "peeked"
+
+    await Agent(ScriptedModel(call("peek", q="x"), "Done."), tools=[peek]).chat(
+        "go", conversation=talk
+    )
+    again = Conversation.from_json(exports[0])
+    lost = again.messages[-1]
+    assert isinstance(lost, ToolMessage)
+    assert (lost.outcome, "may have run" in lost.text) == ("aborted", True)
+    await Agent(ScriptedModel("ok")).chat("on", conversation=again)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("", "no conversation in JSON"),
+        ("{", "no conversation in JSON"),
+        ("[]", "no conversation in JSON"),
+        ('{"id": "c", "messages": []}', "hookline"),
+        ('{"hookline": 2, "id": "c", "messages": []}', "format 2"),
+        ('{"hookline": 1, "id": "c", "messages": [{"role": "oracle"}]}', "oracle"),
+    ],
+)
+def test_what_is_no_exported_conversation_is_refused(data: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Conversation.from_json(data)
+
+
+def test_an_import_with_a_broken_history_is_refused() -> None:
+    data = msgspec.json.decode(Conversation([user("a", "m")]).to_json())
+    data["messages"] *= 2
+    with pytest.raises(HistoryError, match="twice"):
+        Conversation.from_json(msgspec.json.encode(data))
+
+
+async def test_a_conversation_in_no_store_is_not_saved() -> None:
+    with pytest.raises(UsageError, match="save\\(store\\)"):
+        await Conversation().save()
+
+
+# ── an earlier life of the same chat ────────────────────────────────────────────────────────
+
+
+class SameId(LocalRuntime):
+    """A durable runtime that begins the same chat again."""
+
+    def new_id(self) -> str:
+        return "the-chat"
+
+
+def looking(runtime: Any = LOCAL, **options: Any) -> Agent[Any]:
+    model = ScriptedModel(call("look", q="x"), "Done.")
+    return Agent(model, tools=[look], runtime=runtime, **options)
+
+
+@pytest.mark.parametrize("lived", range(5))
+async def test_a_second_life_on_a_store_writes_nothing_twice(lived: int) -> None:
+    """The first life died after some messages; the second does it all again, under the same id."""
+    store = MemoryStore()
+    await Agent(ScriptedModel("before")).chat("old", conversation=await store.open("c"))
+    whole = Conversation((await store.open("c")).messages)
+    await looking(SameId()).chat("go", conversation=whole)
+    version = await store.acquire("c", "the-chat")
+    for place in range(2, 2 + lived):
+        message = whole.messages[place]
+        change = Change(owner="the-chat", expected=version, place=place, messages=(message,))
+        version = await store.append("c", change)
+    told: list[str] = []
+    second = looking(SameId(), store=store)
+    second.add_hook("onMessage", lambda ctx: told.append(ctx.message.role))
+    assert (await second.chat("go", conversation="c")).text == "Done."
+    assert (await store.open("c")).messages == whole.messages
+    assert told == ["user", "assistant", "tool", "assistant"]
+    await looking(store=store).chat("on", conversation="c")

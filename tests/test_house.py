@@ -27,18 +27,21 @@ PLAN = (
     ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
     ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
     ("_run", "_tools", "_outcomes", "_runtime", "_events"),
-    ("_model", "_output", "_scopes", "_assembly", "_chunks", "_conversation"),
+    (
+        *("_model", "_output", "_scopes", "_assembly", "_chunks"),
+        *("_store", "_ledger", "_conversation", "_memory"),
+    ),
     ("_points", "_registration", "_plugins", "_typed", "_chain", "_bus", "_call", "_outlet"),
     ("_chat",),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
     ("_steps", "_reopen", "_ending", "_loop"),
-    ("_owner", "_stream", "_resolve", "_agent"),
+    ("_owner", "_stream", "_update", "_resolve", "_agent"),
 )
 INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.
-FACE = ("__init__", "errors", "events", "models", "points", "runtimes")
+FACE = ("__init__", "errors", "events", "models", "points", "runtimes", "storage")
 # The doors stand on the face and on neighbours of their own package.
-DOORS = ("discovery", "hooks", "providers", "streams", "testing")
+DOORS = ("discovery", "formats", "hooks", "providers", "stores", "streams", "testing")
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [
@@ -137,6 +140,7 @@ def test_importing_hookline_loads_no_extra() -> None:
         "extras = 'aiostream aiosqlite anthropic asyncpg google openai opentelemetry pydantic'\n"
         "extras += ' sqlalchemy starlette uvicorn hookline.streams hookline.testing'\n"
         "extras += ' hookline.discovery hookline.hooks hookline.providers'\n"
+        "extras += ' hookline.formats hookline.stores'\n"
         "print([name for name in extras.split() if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -51,8 +51,8 @@ from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
-SCOPE_POINTS = {"onScopeRegister", "onScopeUnregister"}  # they fire outside of chats
-POINTS = [name for name in TABLE if name not in SCOPE_POINTS]
+OUTSIDE = {"onScopeRegister", "onScopeUnregister", "preMessageUpdate", "onMessageUpdate"}
+POINTS = [name for name in TABLE if name not in OUTSIDE]  # those fire outside of chats
 
 
 def bug(title: str) -> pytest.MarkDecorator:

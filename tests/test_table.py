@@ -66,6 +66,8 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "onChatEnd": ("observer", "outcome response error usage duration", "", ""),
     "onStatus": ("observer", "type data call", "", ""),
     "onApproval": ("observer", "request decision", "", ""),
+    "preMessageUpdate": ("interceptor", "message changes", "MessageChanges", ""),
+    "onMessageUpdate": ("observer", "message changes", "", ""),
     "onScopeRegister": ("observer", "scope", "", ""),
     "onScopeUnregister": ("observer", "scope", "", ""),
     "onHook": ("observer", "point hook outcome duration", "", ""),
@@ -294,6 +296,7 @@ IN_A_CHAT = [
     head
     for head in TABLE.values()
     if head.name not in ("aroundChat", "onScopeRegister", "onScopeUnregister")
+    and not head.name.endswith("MessageUpdate")
 ]
 
 

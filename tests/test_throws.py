@@ -47,7 +47,8 @@ IGNORED = (
 )  # fmt: skip
 ALONE = ("aroundChat",)  # before proceed: reaches the caller alone
 LATE = ("onChatDone",)
-ENDS = tuple(name for name in TABLE if name not in (*IGNORED, *ALONE, *LATE))
+UPDATES = ("preMessageUpdate", "onMessageUpdate")  # outside of chats: tests/test_updates.py
+ENDS = tuple(name for name in TABLE if name not in (*IGNORED, *ALONE, *LATE, *UPDATES))
 
 
 class Boom(Exception):

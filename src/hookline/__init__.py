@@ -9,8 +9,9 @@ adapters) and `hookline.errors`.
 from hookline._agent import Agent, define_hook
 from hookline._bus import HookBus, NullBus
 from hookline._chat import Limits
-from hookline._conversation import Conversation, MemoryStore, PendingStep, Store
+from hookline._conversation import Conversation
 from hookline._history import Repair, check_history, repair_history
+from hookline._memory import MemoryStore
 from hookline._messages import (
     AssistantMessage,
     File,
@@ -32,6 +33,7 @@ from hookline._outcomes import (
     Ask,
     Continue,
     Deny,
+    MessageChanges,
     Response,
     Stop,
     ToolError,
@@ -44,6 +46,7 @@ from hookline._registration import Disposer, HookDef, HookInfo
 from hookline._run import Run
 from hookline._runtime import LocalRuntime, Runtime
 from hookline._scopes import Scope
+from hookline._store import PendingStep, Store
 from hookline._stream import ChatStream
 from hookline._subscribe import Subscription
 from hookline._tools import Tool, tool
@@ -72,6 +75,7 @@ __all__ = [
     "LocalRuntime",
     "MemoryStore",
     "Message",
+    "MessageChanges",
     "Model",
     "ModelRequest",
     "ModelResponse",

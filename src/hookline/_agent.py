@@ -11,8 +11,7 @@ from functools import partial
 from inspect import isawaitable
 from math import inf
 from time import perf_counter
-from types import NoneType
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import ALONE, Alone, call, fault
@@ -28,14 +27,14 @@ from hookline._chat import (
     cleaned,
     new_chat,
 )
-from hookline._conversation import Conversation, Store
+from hookline._conversation import Conversation
 from hookline._errors import ToolDenied, UsageError
 from hookline._events import ChatEvent
 from hookline._json import clean_text
 from hookline._log import log_throw
-from hookline._messages import File, Image, Text, UserMessage, UserPart
+from hookline._messages import File, Image, Message, Text, UserMessage, UserPart
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
-from hookline._outcomes import Decision, Response
+from hookline._outcomes import Decision, MessageChanges, Response
 from hookline._outlet import Buffer
 from hookline._output import form_of
 from hookline._owner import Owner
@@ -52,14 +51,16 @@ from hookline._registration import (
     definitions,
     expand,
 )
-from hookline._resolve import resolve_model
+from hookline._resolve import resolve_model, resolve_store
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
+from hookline._store import Store
 from hookline._stream import ChatStream
 from hookline._subscribe import Overflow, Subscription
 from hookline._tools import AnyTool, Tool, ToolLike
 from hookline._typed import AddHook, DefineHook, HookDecorator
+from hookline._update import update_message
 
 define_hook = cast("DefineHook", define)
 E = TypeVar("E")
@@ -107,7 +108,7 @@ class Agent(Generic[DepsT]):
         max_continuations: int = 3,
         parallel_tools: bool = True,
         approver: Approver | None = None,
-        store: Store | None = None,
+        store: Store | str | None = None,
         bus: HookBus[DepsT] | None = None,
         runtime: Runtime = LOCAL,
     ) -> None:
@@ -124,7 +125,8 @@ class Agent(Generic[DepsT]):
         self.bus: HookBus[DepsT] = bus if bus is not None else HookBus()
         self.scopes = Scopes(self._scope_hooks)
         self._approver = approver
-        self._store = store
+        self._made_store = isinstance(store, str)
+        self._store = _store_of(store)
         self._config = Config(
             name=name,
             model=model,
@@ -146,6 +148,23 @@ class Agent(Generic[DepsT]):
             self.scopes.register(Scope("agent", tools=own))
         for scope in scopes:
             self.scopes.register(scope)
+
+    @property
+    def store(self) -> Store | None:
+        """Where conversations named by an id are kept."""
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close what this agent has opened itself: the store that was given to it as a URL."""
+        if self._made_store:
+            closing: Any = self._store
+            await closing.aclose()
 
     # ── hooks ───────────────────────────────────────────────────────────────────────────────
 
@@ -355,6 +374,21 @@ class Agent(Generic[DepsT]):
         chosen: Any = {**options, "conversation": conversation}
         return self._stream(self._task(None, output, chosen, answers))
 
+    async def update_message(
+        self,
+        conversation: Conversation | str,
+        message_id: str,
+        changes: MessageChanges,
+        **options: Unpack[ChatOptions[DepsT]],
+    ) -> Message:
+        """Change a message of a conversation, through its hooks, and give it as it is now.
+
+        Raises UsageError, with nothing changed, when there is no such message or the changes do
+        not fit it, and ConversationBusyError while a chat runs.
+        """
+        task = self._task("-", None, {**options, "conversation": conversation})
+        return await update_message(new_chat(self._config, task, None), message_id, changes)
+
     def _task(
         self,
         input: Any,
@@ -365,14 +399,6 @@ class Agent(Generic[DepsT]):
         if not options.keys() <= _OPTIONS:
             unknown = ", ".join(sorted(options.keys() - _OPTIONS))
             raise TypeError(f"there is no option {unknown}; there are {', '.join(_OPTIONS)}")
-        conversation = options.get("conversation")
-        if isinstance(conversation, str) and self._store is None:
-            raise UsageError(
-                f"conversation={conversation!r} names a stored conversation and the agent has no "
-                "store: pass a Conversation, or give the agent store=MemoryStore()"
-            )
-        if not isinstance(conversation, (Conversation, str, NoneType)):
-            raise UsageError(f"conversation={conversation!r} must be a Conversation or its id")
         release = options.get("release", "live")
         if release not in ("live", "response"):
             raise UsageError(f"release={release!r} must be 'live' or 'response'")
@@ -380,8 +406,7 @@ class Agent(Generic[DepsT]):
             chat_id=self._config.runtime.new_id(),
             view=self._view(options.get("hooks")),
             message=None if answers is not None else as_message(input),
-            conversation=conversation,
-            store=self._store,
+            conversation=self._conversation(options.get("conversation")),
             deps=options.get("deps"),
             settings=options.get("settings"),
             approver=options.get("approver", self._approver),
@@ -390,6 +415,19 @@ class Agent(Generic[DepsT]):
             state=options.get("state"),
             output=None if output is None else form_of(output),
         )
+
+    def _conversation(self, given: Any) -> Conversation | None:
+        """The conversation that was passed, or the one that an id names in the store."""
+        if isinstance(given, str):
+            if self._store is None:
+                raise UsageError(
+                    f"conversation={given!r} names a stored conversation and the agent has no "
+                    "store: pass a Conversation, or give the agent store=MemoryStore()"
+                )
+            return Conversation.at(self._store, given)
+        if given is None or isinstance(given, Conversation):
+            return given
+        raise UsageError(f"conversation={given!r} must be a Conversation or its id")
 
     def _view(self, hooks: HooksArgument | None) -> View:
         if hooks is None:
@@ -472,6 +510,17 @@ def as_message(input: Any) -> UserMessage:
 
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
     return Owner(new_chat(config, task, buffer), buffer)
+
+
+def _store_of(given: Any) -> Store | None:
+    if isinstance(given, str):
+        return resolve_store(given)
+    if given is None or isinstance(given, Store):
+        return given
+    raise UsageError(
+        f"store={given!r} is no store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', or "
+        "what has the methods of hookline.storage.Store"
+    )
 
 
 def _stays(hook: Hook) -> bool:

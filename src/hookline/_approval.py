@@ -20,7 +20,7 @@ import msgspec
 from hookline._call import Call
 from hookline._chain import notify
 from hookline._chat import Chat
-from hookline._conversation import Conversation, PendingStep
+from hookline._conversation import Conversation
 from hookline._deadline import Expired
 from hookline._errors import ApprovalError, DisabledToolError, UnknownToolError
 from hookline._events import ApprovalRequested
@@ -29,6 +29,7 @@ from hookline._messages import ToolCall
 from hookline._outcomes import ApprovalRequest, Approve, Ask, Decision, Deny, ToolError
 from hookline._points import OnApproval
 from hookline._runtime import ANSWER, ANSWERED, ASKED, NOTHING
+from hookline._store import PendingStep
 
 
 def digest_of(call: ToolCall) -> str:

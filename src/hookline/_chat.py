@@ -16,7 +16,7 @@ import msgspec
 from hookline._assembly import Assembly, kept
 from hookline._bus import HookBus, View, watcher
 from hookline._chain import ALONE, Conduct, Watch, intercept, notify
-from hookline._conversation import Conversation, PendingStep, Store
+from hookline._conversation import Conversation
 from hookline._deadline import Deadlines
 from hookline._errors import UsageError
 from hookline._events import (
@@ -53,6 +53,7 @@ from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._scopes import Scopes
+from hookline._store import PendingStep
 from hookline._tools import AnyTool
 
 Release = Literal["live", "response"]
@@ -101,8 +102,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     chat_id: str
     view: View
     message: UserMessage | None
-    conversation: Conversation | str | None = None
-    store: Store | None = None
+    conversation: Conversation | None = None
     deps: Any = None
     settings: Settings | None = None
     approver: Approver | None = None
@@ -151,6 +151,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     messages: list[Message] = []  # committed by this chat, as the next three
     written: int = 0
     writes: int = 0  # by a step that ran, not replayed
+    untold: Message | None = None  # written, and its event is not out
     asked: int = 0  # answers given by a step that ran
     usage: Usage = NO_USAGE
     iteration: int = 0
@@ -238,6 +239,12 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
             self.broken = True
             self.fatal = exc
 
+    def lost(self, exc: BaseException) -> None:
+        """The conversation is another's now: nothing more of this chat may run."""
+        self.fail(exc)
+        if self.interrupt is not None:
+            self.interrupt()
+
     def check(self) -> None:
         """Stop here if the chat was aborted or has failed."""
         if self.broken:
@@ -311,7 +318,10 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         if not message.id:
             message = message.replace(id=self.next_id())
         view = self.view
-        if view.preMessage:
+        conversation = self.conversation
+        if conversation.ahead:  # an earlier life has written it; what stands there counts
+            message = conversation.ahead[0]
+        elif view.preMessage:
             ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
             ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
             message = cleaned(ctx.message)
@@ -324,13 +334,27 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
             if not parts:
                 return message
         outlet = self.outlet
-        if len(outlet.items) >= SIZE:
-            await outlet.room()
-        self._append(message)
+        if conversation.ledger is not None:
+            await self._write_through(message)
+        else:
+            if len(outlet.items) >= SIZE:
+                await outlet.room()
+            self._append(message)
         outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, message=message))
         if view.onMessage:
             await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
         return message
+
+    async def _write_through(self, message: Message) -> None:
+        """The store first, then the history; then wait for room to tell of it."""
+        cut = await self.conversation.write(message)
+        self._enter(message)
+        self.untold = message  # if we are cut off here, the ending tells
+        if cut is not None:
+            raise cut
+        if len(self.outlet.items) >= SIZE:
+            await self.outlet.room()
+        self.untold = None
 
     def write_plain(self, message: Message) -> None:
         """Write a message past the hooks: for what must stand when they fail."""
@@ -344,8 +368,14 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         return f"{self.chat_id}.{len(self.messages)}"
 
     def _append(self, message: Message) -> None:
+        if type(message) is not AssistantMessage or message.parts:
+            self.conversation.commit(message)
+        self._enter(message)
+
+    def _enter(self, message: Message) -> None:
+        """The message is in the conversation: it is this chat's, and is partial no more."""
         if type(message) is AssistantMessage:
-            self.assembly = None  # the answer is in history: nothing of it is partial any more
+            self.assembly = None
             self.shown = False
             if not message.parts:
                 return
@@ -353,7 +383,6 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
             for part in message.parts:
                 if type(part) is ToolCall:
                     taken.add(part.id)
-        self.conversation.commit(message)
         self.messages.append(message)
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
@@ -437,7 +466,6 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
 def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
     """A chat that has not begun."""
     parent: Chat | None = task.parent
-    given = task.conversation
     if parent is None:
         deadlines = Deadlines()
         outlet = Outlet(config.bus, deadlines, buffer or NOBODY)
@@ -454,8 +482,8 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
         deps=task.deps,
         live=task.release == "live",
         parent_chat_id=None if parent is None else parent.chat_id,
-        keeps=given is not None,
-        conversation=given if isinstance(given, Conversation) else Conversation(id="-"),
+        keeps=task.conversation is not None,
+        conversation=task.conversation or Conversation(id="-"),
         deadlines=deadlines,
         outlet=outlet,
         state={} if task.state is None else task.state,

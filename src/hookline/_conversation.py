@@ -1,7 +1,8 @@
 """Conversations: messages kept across chats, at most one of which runs at a time.
 
-Messages are only appended; `reset` and `restore` begin a new list, so that views and tuples handed
-out before stay what they were. Loading one from a store is the store's business.
+Messages are only appended; `reset`, `restore` and a changed message begin a new list, so that
+views and tuples handed out before stay what they were. One that is kept in a store has a ledger,
+and its chat writes each message there first. One that is not pays nothing for stores.
 """
 
 from __future__ import annotations
@@ -9,32 +10,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any
 
-from hookline._errors import ConversationBusyError, UsageError
+import msgspec
+
+from hookline._errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._history import check_history, in_call_order
+from hookline._ledger import Cut, Ledger, Lost
+from hookline._log import log_throw
 from hookline._messages import AssistantMessage, Data, History, Message
-from hookline._model import Settings
-from hookline._outcomes import ApprovalRequest, Stop
+from hookline._outcomes import ApprovalRequest
+from hookline._store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
+
+FORMAT = 1  # of the JSON of a conversation
 
 
-class PendingStep(Data, frozen=True, kw_only=True):
-    """A step that waits for approvals: what a resumed chat needs to go on with it.
+class Exported(Data, frozen=True, kw_only=True):
+    """A conversation as JSON."""
 
-    A call of it that has neither a result nor a request has not been looked at: it must not
-    overtake a waiting one. `system`, `tools` and `settings` are what preChat made of them.
-    """
-
-    chat_id: str
-    iteration: int
-    requests: tuple[ApprovalRequest, ...]
-    offered: tuple[str, ...] = ()
-    stop: Stop | None = None
-    continuations: int = 0
-    system: str | None = None
-    tools: tuple[str, ...] | None = None
-    foreign: tuple[str, ...] = ()
-    settings: Settings | None = None
+    hookline: int
+    id: str
+    messages: tuple[Message, ...]
+    meta: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
+    pending: PendingStep | None = None
 
 
 class Conversation:
@@ -53,19 +51,24 @@ class Conversation:
     ) -> None:
         self.id = id or token_hex(10)
         self.meta: dict[str, Any] = meta if meta is not None else {}
+        self.ledger: Ledger | None = None  # what of it stands in its store, if it has one
         self._lock = threading.Lock()
         self._chat_id: str | None = None
-        self._snapshot: tuple[Message, ...] | None = None
+        self.ahead: list[Message] = []  # what an earlier life of the running chat has written
+        self._fresh = False  # begun anew since it was last written
+        self._claim: PendingStep | None = None  # the last step whose answers a chat has taken
         self._set(messages, pending)
 
-    def _set(self, messages: Iterable[Message], pending: PendingStep | None) -> None:
+    def _set(
+        self, messages: Iterable[Message], pending: PendingStep | None, *, open_end: bool = False
+    ) -> None:
         items = list(messages)
         if items:
-            check_history(items, open_end=pending is not None)
+            check_history(items, open_end=open_end or pending is not None)
         self._items = items
         self.call_ids: set[str] = set()
         self._disordered = False
-        self._snapshot = None
+        self._snapshot: tuple[Message, ...] | None = None
         self._in_order: tuple[Message, ...] | None = None
         self._pending = pending
         if items:
@@ -96,8 +99,13 @@ class Conversation:
         return self._pending
 
     @property
+    def _standing(self) -> PendingStep | None:
+        """What a store keeps of it: the step that waits, or the one that was answered last."""
+        return self._pending if self._pending is not None else self._claim
+
+    @property
     def busy(self) -> bool:
-        """Whether a chat is running on it."""
+        """Whether a chat of this process is running on it."""
         return self._chat_id is not None
 
     def reset(self) -> None:
@@ -105,11 +113,124 @@ class Conversation:
         self.restore(())
 
     def restore(self, messages: Iterable[Message], pending: PendingStep | None = None) -> None:
-        """Begin again with these messages. Raises HistoryError, or ConversationBusyError."""
+        """Begin again with these messages. Raises HistoryError, or ConversationBusyError.
+
+        In a store this is written with the next message, or by `save`.
+        """
         with self._lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._set(messages, pending)
+            self._claim = None
+            self._fresh = self.ledger is not None
+
+    # ── as JSON, and in a store ─────────────────────────────────────────────────────────────
+
+    def to_json(self) -> bytes:
+        """All of it as JSON text, which `from_json` reads."""
+        return Exported(
+            hookline=FORMAT,
+            id=self.id,
+            messages=self.messages,
+            meta=self.meta,
+            pending=self._standing,
+        ).to_json()
+
+    @classmethod
+    def from_json(cls, data: bytes | str, *, id: str | None = None) -> Conversation:
+        """A conversation from its JSON text. Raises UsageError, or HistoryError.
+
+        A step that was running when the text was made is closed: its calls may have run.
+        """
+        try:
+            read = _exported.decode(data)
+        except msgspec.DecodeError as exc:
+            raise UsageError(f"this is no conversation in JSON: {exc}") from exc
+        if read.hookline != FORMAT:
+            raise UsageError(
+                f"this conversation is in format {read.hookline}, and this hookline knows "
+                f"{FORMAT}: a newer one wrote it"
+            )
+        pending, more = left_behind(read.messages, read.pending)
+        return cls((*read.messages, *more), id=id or read.id, meta=read.meta, pending=pending)
+
+    @classmethod
+    def at(cls, store: Store, id: str) -> Conversation:
+        """The conversation of that id in a store, not read yet: its next chat does that."""
+        check_id(id)
+        found = cls(id=id)
+        found.ledger = Ledger(store, id)
+        return found
+
+    @classmethod
+    async def open(cls, store: Store, id: str) -> Conversation:
+        """The conversation of that id in a store, a new one if there is none.
+
+        A chat on it writes to the store. Raises StoreError, or HistoryError where somebody has
+        written what no provider would take.
+        """
+        found = cls.at(store, id)
+        stored = await store.load(id)
+        if stored is not None:
+            found._adopt(stored, None)
+        return found
+
+    async def save(self, store: Store | None = None) -> None:
+        """Write what is not written yet: what `meta`, `reset` and `restore` have changed.
+
+        With `store`, all of it is put into that store, where there must be none of its id, and is
+        kept there from now on. Raises ConversationConflictError, ConversationBusyError, StoreError.
+        """
+        if store is not None:
+            check_id(self.id)
+            there = await store.load(self.id)
+            if there is not None:
+                raise ConversationConflictError(self.id, 0, there.version)
+        elif self.ledger is None:
+            raise UsageError(f"conversation {self.id!r} is in no store: save(store) puts it there")
+        owner = f"save.{token_hex(10)}"
+        self.acquire(owner)
+        before = self.ledger
+        try:
+            if store is not None:
+                self.ledger = Ledger(store, self.id)
+            await self._save(owner)
+        except BaseException:
+            self.ledger = before
+            raise
+        finally:
+            self.release(owner)
+
+    async def _save(self, owner: str) -> None:
+        await self.take(owner, _ignore)
+        try:
+            cut = await self.flush()
+        finally:
+            assert self.ledger is not None
+            await self.ledger.leave()
+        if cut is not None:
+            raise cut
+
+    def _adopt(self, stored: Stored, chat_id: str | None) -> None:
+        """Become what stands in the store: for this chat, or, without one, to be read."""
+        ledger, step = self.ledger, stored.pending
+        assert ledger is not None
+        ledger.note(stored)
+        self.meta = stored.meta
+        self._fresh = False
+        self._claim = None
+        if chat_id is None and stored.owner is not None:  # a chat runs: an open step is not left
+            ledger.unsettled = True
+            self._set(
+                stored.messages, None if step is None or step.claimed else step, open_end=True
+            )
+        elif chat_id is not None and is_of(chat_id, stored.messages, step):
+            self._claim = step if step is not None and step.claimed else None
+            self._set(stored.messages, None if self._claim else step, open_end=True)
+            self._rewind(chat_id)
+        else:
+            step, more = left_behind(stored.messages, step)
+            self._set((*stored.messages, *more), step)
 
     # ── for the chat that runs on it ────────────────────────────────────────────────────────
 
@@ -119,20 +240,60 @@ class Conversation:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._chat_id = chat_id
+        if self._items or self._claim is not None:
+            if is_of(chat_id, self._items, self._claim):
+                self._rewind(chat_id)
+            else:
+                self._claim = None
 
     def release(self, chat_id: str) -> None:
         """Free it, if that chat has it."""
         if self._chat_id == chat_id:
+            if self.ahead:
+                self._items += self.ahead
+                self.ahead = []
+                self._snapshot = None
             self._chat_id = None
 
+    def _rewind(self, chat_id: str) -> None:
+        """An earlier life of this chat has written here: it goes on as if it had not.
+
+        What was written is kept aside, and is not written again when the chat comes to it.
+        """
+        items = self._items
+        begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
+        step = self._pending
+        if self._claim is not None and self._claim.claimed == chat_id:
+            step = self._claim.replace(claimed=None, answered=())
+        elif step is not None and step.chat_id == chat_id:
+            step = None
+        self._set(items[:begin], step, open_end=True)
+        self.ahead = items[begin:]
+
     def commit(self, message: Message) -> None:
-        """Append a whole message."""
+        """Append a whole message; in a store it stands already, or is written with the next."""
+        if self.ahead:
+            self.ahead.pop(0)
         self._items.append(message)
         self._snapshot = None
 
     def wait(self, pending: PendingStep | None) -> None:
         """Write down what waits for approval, or that nothing does."""
         self._pending = pending
+
+    async def claim(self, chat_id: str, answered: Iterable[str]) -> Cut:
+        """This chat has the answers to these requests: from now on they count no second time."""
+        step = self._pending
+        assert step is not None
+        self._claim = step.replace(claimed=chat_id, answered=tuple(answered))
+        self._pending = None
+        if self.ledger is None:
+            return None
+        try:
+            return await self.flush()
+        except BaseException:
+            self._pending, self._claim = step, None
+            raise
 
     def disorder(self) -> None:
         """A result was committed after one of a later call: requests need another order."""
@@ -146,37 +307,84 @@ class Conversation:
             self._in_order = in_call_order(self._items)
         return self._in_order
 
+    # ── the same, for one that is kept in a store ───────────────────────────────────────────
+
+    async def take(self, chat_id: str, lost: Lost) -> None:
+        """Take the lease, and become what others have written meanwhile.
+
+        Raises ConversationBusyError, or ConversationConflictError where both have changed.
+        """
+        assert self.ledger is not None
+        known, meta = self.ledger.version, self.meta
+        changed = self._fresh or self._unwritten or self.ledger.differs(meta, self._standing)
+        try:
+            stored = await self.ledger.take(chat_id, lost)
+            if stored is None:
+                return
+            if stored.version != known and changed:
+                raise ConversationConflictError(self.id, known, stored.version)
+            self._adopt(stored, chat_id)
+        except BaseException:
+            await self.ledger.leave()  # and nothing is written
+            raise
+        if stored.version == known:
+            self.meta = meta
+
+    @property
+    def _unwritten(self) -> tuple[Message, ...]:
+        assert self.ledger is not None
+        return tuple(self._items if self._fresh else self._items[self.ledger.count :])
+
+    async def write(self, message: Message) -> Cut:
+        """Write a message to the store, then append it."""
+        if not self.ahead:
+            return await self.flush(message)
+        self.commit(message)
+        return None
+
+    async def flush(self, *more: Message) -> Cut:
+        """Write what the store does not have, and these messages, which are then appended."""
+        assert self.ledger is not None
+        async with self.ledger.turn:
+            messages = (*self._unwritten, *more)
+            cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
+            self._fresh = False
+            self._items += more
+            self._snapshot = None
+        return cut
+
+    async def change(self, message: Message) -> Cut:
+        """Put this message in the place of the one with its id."""
+        place = next(i for i, each in enumerate(self._items) if each.id == message.id)
+        cut: Cut = None
+        if self.ledger is not None:
+            cut = await self.flush()
+            cut = await self.ledger.update(message) or cut
+        self._items = [*self._items]  # views of the old list stay what they were
+        self._items[place] = message
+        self._snapshot = self._in_order = None
+        return cut
+
+    async def leave(self) -> None:
+        """The chat is over: write what is left to write, and give the lease back."""
+        assert self.ledger is not None
+        if self.ledger.owner is None:
+            return
+        if self._claim is not None and self._pending is None:  # no question of it is left
+            asked = tuple([each.id for each in self._claim.requests])
+            self._claim = self._claim.replace(answered=asked)
+        try:
+            await self.flush()
+        except Exception as exc:
+            log_throw(f"conversation {self.id!r}: its last changes were not written", exc)
+        await self.ledger.leave()
+
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}: {len(self._items)} messages>"
 
 
-class Store(Protocol):
-    """Where conversations named by an id are kept."""
-
-    async def open(self, conversation_id: str) -> Conversation:
-        """The conversation of that id, a new one if there is none."""
-        ...
+_exported: msgspec.json.Decoder[Exported] = msgspec.json.Decoder(Exported)
 
 
-class MemoryStore:
-    """Conversations in this process, for as long as the store lives."""
-
-    def __init__(self) -> None:
-        self._conversations: dict[str, Conversation] = {}
-
-    async def open(self, conversation_id: str) -> Conversation:
-        """The conversation of that id, a new one if there is none."""
-        if not conversation_id:
-            raise UsageError("a conversation id must not be empty")
-        found = self._conversations.get(conversation_id)
-        if found is None:
-            found = self._conversations[conversation_id] = Conversation(id=conversation_id)
-        return found
-
-    def list(self) -> tuple[str, ...]:
-        """The ids of all conversations."""
-        return tuple(self._conversations)
-
-    def delete(self, conversation_id: str) -> bool:
-        """Forget a conversation; False when there is none of that id."""
-        return self._conversations.pop(conversation_id, None) is not None
+def _ignore(exc: BaseException) -> None:
+    """Nobody runs who would have to be told."""

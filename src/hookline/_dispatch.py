@@ -20,7 +20,6 @@ from hookline._approval import decide, prepare, put
 from hookline._call import Call, Verdict
 from hookline._chain import intercept
 from hookline._chat import Chat
-from hookline._conversation import PendingStep
 from hookline._errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
 from hookline._handler import RAN, admit, run_handler
@@ -33,6 +32,7 @@ from hookline._points import PreToolCall
 from hookline._request import foreign_names, lookup
 from hookline._results import WITHHELD, settle
 from hookline._runtime import CALL, RUN, Json
+from hookline._store import PendingStep
 from hookline._values import as_data, bounded, message_for, worded
 
 _VERDICT: Json[Verdict] = Json(Verdict)

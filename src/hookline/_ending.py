@@ -17,6 +17,7 @@ from hookline._chain import call, excuse, fault
 from hookline._chat import Chat
 from hookline._dispatch import Step, open_step
 from hookline._errors import ChatAbortedError
+from hookline._events import MessageAdded
 from hookline._log import log_throw
 from hookline._messages import AssistantMessage, ToolCall, ToolMessage
 from hookline._outcomes import Response
@@ -69,6 +70,9 @@ def is_close(act: Act) -> bool:
 async def _close(chat: Chat) -> None:
     """Keep what there is of the step that was broken off."""
     try:
+        if chat.untold is not None:
+            message, chat.untold = chat.untold, None
+            await chat.publish(MessageAdded, message=message)
         await _keep_partial(chat)
         step = _open_step(chat)
         if step is not None:

@@ -31,6 +31,7 @@
     │   ├── IdleTimeoutError         a connection on which nothing came for too long
     │   └── MalformedStreamError     an answer that is cut off, or is not the service's format
     ├── OutputError              the answer does not fit the `output=` type, also not the second one
+    ├── StoreError               where conversations are kept: it cannot be read or written
     ├── MaxStepsError            the hard limit of model calls
     ├── ChatAbortedError         the chat was aborted; has `reason` and `partial`
     ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
@@ -125,15 +126,21 @@ class ConversationBusyError(UsageError):
 
 
 class ConversationConflictError(UsageError):
-    """The stored conversation has messages that this one has not seen."""
+    """Somebody else has written to the stored conversation, or has taken it over.
 
-    def __init__(self, conversation_id: str, expected: int, found: int) -> None:
+    `expected` and `found` are versions: each thing written to a conversation counts one up.
+    """
+
+    def __init__(self, conversation_id: str, expected: int, found: int | None) -> None:
         self.conversation_id = conversation_id
         self.expected = expected
         self.found = found
+        now = "is gone" if found is None else f"is at version {found}"
+        if found == expected:
+            now = "has been taken over by another chat"
         super().__init__(
-            f"conversation {conversation_id!r} was expected to have {expected} messages and has "
-            f"{found}: somebody else wrote to it; load it again"
+            f"conversation {conversation_id!r} was expected at version {expected} and {now}: "
+            "somebody else wrote to it, and nothing of this was written; open it again"
         )
 
 
@@ -330,6 +337,13 @@ class OutputError(HooklineError):
         self.issues = tuple(issues)
         self.text = text
         super().__init__(f"the answer does not fit output={type_name}: " + "; ".join(self.issues))
+
+
+class StoreError(HooklineError):
+    """A store cannot be read or written; its text says why, and what can be done.
+
+    What was to be written was not, unless the text says that this is uncertain.
+    """
 
 
 class MaxStepsError(HooklineError):

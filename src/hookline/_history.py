@@ -128,10 +128,23 @@ def _single_calls(index: int, message: AssistantMessage, actions: list[str]) -> 
     return message.replace(parts=tuple(parts))
 
 
-def interrupted(call: ToolCall) -> ToolMessage:
+def interrupted(call: ToolCall, id: str = "") -> ToolMessage:
     """The result of a call whose real one is lost."""
     text = '{"error":{"type":"Interrupted","message":"' + INTERRUPTED + '"}}'
-    return ToolMessage(call_id=call.id, name=call.name, text=text, outcome="aborted")
+    return ToolMessage(id=id, call_id=call.id, name=call.name, text=text, outcome="aborted")
+
+
+def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls of the last step that have no result."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answered.add(message.call_id)
+        elif isinstance(message, AssistantMessage):
+            return [call for call in message.calls if call.id not in answered]
+        else:
+            break
+    return []
 
 
 def in_call_order(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -54,12 +54,11 @@ class Keeper(Protocol):
 
 async def run(chat: Chat, keeper: Keeper) -> Response:
     """One chat. What is raised before aroundChat has proceeded reaches the caller alone."""
-    named = chat.task.conversation
-    if isinstance(named, str):
-        assert chat.task.store is not None
-        chat.conversation = await chat.task.store.open(named)
-    chat.conversation.acquire(chat.chat_id)
+    conversation = chat.conversation
+    conversation.acquire(chat.chat_id)
     try:
+        if conversation.ledger is not None:
+            await conversation.take(chat.chat_id, chat.lost)
         _check_message(chat, chat.task.message)
         if chat.task.answers is not None:
             check_answers(chat.conversation, chat.task.answers, chat.runtime.now())
@@ -68,7 +67,9 @@ async def run(chat: Chat, keeper: Keeper) -> Response:
             return await _proceed(chat, keeper, chat.task.message)
         return await _wrapped(chat, keeper, wrappers)
     finally:
-        chat.conversation.release(chat.chat_id)
+        if conversation.ledger is not None:
+            await conversation.leave()
+        conversation.release(chat.chat_id)
         chat.deadlines.close()
 
 

@@ -18,8 +18,10 @@ from hookline._messages import (
     FinishReason,
     MediaPart,
     Message,
+    ModelPart,
     ToolCall,
     Usage,
+    UserPart,
 )
 
 # ── what hooks may say ──────────────────────────────────────────────────────────────────────
@@ -116,6 +118,16 @@ def _attributes(error: ToolError) -> dict[str, Any]:
 
 
 CallResult: TypeAlias = ToolResult | ToolError
+
+
+class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="changes"):
+    """What is changed in a message that stands in history: its text, or all its parts.
+
+    Role, id and calls stay. A tool's message has text alone.
+    """
+
+    text: str | None = None
+    parts: tuple[UserPart | ModelPart, ...] | None = None
 
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────

@@ -276,6 +276,8 @@ class Owner:
             chat.ending = end(chat)
         if chat.ending:
             await self._end(chat.ending)
+        if chat.conversation.ledger is not None:
+            await chat.conversation.leave()
         chat.conversation.release(chat.chat_id)
         chat.deadlines.close()
         await self._publish_last()

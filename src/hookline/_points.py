@@ -52,6 +52,7 @@ from hookline._outcomes import (
     Ask,
     Continue,
     Decision,
+    MessageChanges,
     Outcome,
     Response,
     Stop,
@@ -72,6 +73,7 @@ KEEP: Final = "(keep)"  # the value is collected and the chain goes on
 
 ENDS_CHAT: Final = "ends the chat; `onChatError`; the same exception reaches the caller"
 IGNORED: Final = "logged and ignored"
+NO_CHAT: Final = "runs again: a change is no part of a chat"
 
 
 class Head(Data, frozen=True, kw_only=True):
@@ -529,6 +531,34 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
 
     request: ApprovalRequest
     decision: Decision | None
+
+
+@row(
+    "preMessageUpdate",
+    "interceptor",
+    {MessageChanges: "changes"},
+    throws="nothing is written; the same exception reaches the caller",
+    replay=NO_CHAT,
+    note="no chat runs meanwhile; role, id and calls stay",
+)
+class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
+    """Before a message that stands in history is changed."""
+
+    message: Message
+    changes: MessageChanges
+
+
+@row(
+    "onMessageUpdate",
+    "observer",
+    throws="the change stands; the same exception reaches the caller",
+    replay=NO_CHAT,
+)
+class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
+    """After it was changed: `message` is what stands there now."""
+
+    message: Message
+    changes: MessageChanges
 
 
 @row("onScopeRegister", "observer", throws=IGNORED, note="outside a chat: there is no `run`")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hookline._approval import act_on
 from hookline._chat import Chat
-from hookline._conversation import PendingStep
 from hookline._dispatch import STOPPED, Step, open_step
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Deny
 from hookline._request import Opening, known_tools, lookup
 from hookline._steps import StepEnd, finish_step
+from hookline._store import PendingStep
 
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEnd]:
@@ -19,9 +21,9 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEn
     begin = Opening(system=pending.system, tools=tools, settings=pending.settings)
     chat.continuations = pending.continuations
     chat.steps = pending.iteration + 1
-    step = _reopen(chat, pending)
-    chat.conversation.wait(None)  # an answer counts once, whatever happens now
     answers = chat.task.answers or {}
+    await _claim(chat, answers)
+    step = _reopen(chat, pending)
     for call in step.calls:
         if call.request is not None and call.request.id in answers:
             await act_on(chat, step.iteration, call, answers[call.request.id])
@@ -38,8 +40,8 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEn
 
 async def deny_step(chat: Chat, pending: PendingStep) -> None:
     """A new chat on the conversation: what waited is denied."""
+    await _claim(chat, [request.id for request in pending.requests])
     step = _reopen(chat, pending)
-    chat.conversation.wait(None)
     for call in step.calls:
         if call.request is not None:
             deny = Deny("the user went on without answering")
@@ -49,6 +51,13 @@ async def deny_step(chat: Chat, pending: PendingStep) -> None:
             call.final = True
     await step.run()
     chat.iteration = 0  # that step was an earlier chat's: this one's own begin now
+
+
+async def _claim(chat: Chat, answered: Iterable[str]) -> None:
+    """An answer counts once, whatever happens now: written down before anything runs."""
+    cut = await chat.conversation.claim(chat.chat_id, answered)
+    if cut is not None:
+        raise cut
 
 
 def _asked(chat: Chat) -> AssistantMessage:

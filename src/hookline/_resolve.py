@@ -1,7 +1,8 @@
-"""The table of doors by name: "openai:gpt-…" becomes a model. Doors are imported when named.
+"""The table of doors by name: "openai:gpt-…" becomes a model, "sqlite:///chats.db" a store.
 
-A distribution of somebody else's adds a prefix of its own by an entry point of the group
-`hookline.models`, whose name is the prefix and whose object is called with what follows it.
+Doors are imported when they are named. A distribution of somebody else's adds a prefix for models
+by an entry point of the group `hookline.models`, whose name is the prefix and whose object is
+called with what follows it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from hookline._errors import UsageError
 from hookline._model import Model
+from hookline._store import Store
 
 GROUP: Final = "hookline.models"
 MODELS: Final = {
@@ -56,3 +58,31 @@ def _known() -> str:
 
     names = [*MODELS, *sorted({each.name for each in entry_points(group=GROUP)} - set(MODELS))]
     return ", ".join(f"{each}:…" for each in names)
+
+
+# ── stores ──────────────────────────────────────────────────────────────────────────────────
+
+STORES: Final = {
+    "sqlite": ("sqlite", "hookline.stores.sql", "SQLStore"),
+    "postgresql": ("postgres", "hookline.stores.sql", "SQLStore"),
+    "postgres": ("postgres", "hookline.stores.sql", "SQLStore"),
+}
+
+
+def resolve_store(url: str) -> Store:
+    """The store of that URL; raises UsageError where no store has it, or a package is missing."""
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme not in STORES:
+        known = ", ".join(f"{each}:…" for each in STORES)
+        raise UsageError(f"store={url!r}: there is no store of that name; there are {known}")
+    extra, module, name = STORES[scheme]
+    try:
+        make: Any = getattr(import_module(module), name)
+    except ModuleNotFoundError as exc:
+        if str(exc.name).startswith("hookline"):
+            raise
+        raise UsageError(
+            f'store={url!r} needs {exc.name}: pip install "hookline[{extra}]"'
+        ) from exc
+    store: Store = make(url)
+    return store

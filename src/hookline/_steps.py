@@ -8,7 +8,6 @@ from hookline._answer import RESPONSE_JSON, ask_model, play, recall
 from hookline._assembly import kept, unique_calls
 from hookline._chain import intercept
 from hookline._chat import Chat, cleaned
-from hookline._conversation import PendingStep
 from hookline._dispatch import Step, open_step
 from hookline._events import StepFinished, StepStarted
 from hookline._history import check_history
@@ -27,6 +26,7 @@ from hookline._request import (
     system_text,
 )
 from hookline._runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
+from hookline._store import PendingStep
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
 GO: Final = "go"  # the model is asked again
@@ -192,7 +192,12 @@ async def _suspend(chat: Chat, step: Step, begin: Opening) -> None:
 
 
 async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
-    chat.conversation.wait(pending)
+    conversation = chat.conversation
+    conversation.wait(pending)
+    if conversation.ledger is not None:
+        cut = await conversation.flush()
+        if cut is not None:
+            raise cut
     return pending
 
 

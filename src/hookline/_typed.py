@@ -19,7 +19,15 @@ from hookline._model import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline._outcomes import Ask, Continue, Response, Stop, ToolError, ToolResult
+from hookline._outcomes import (
+    Ask,
+    Continue,
+    MessageChanges,
+    Response,
+    Stop,
+    ToolError,
+    ToolResult,
+)
 from hookline._proceed import Proceed
 from hookline._registration import Disposer, HookDef
 from hookline._run import D, DepsT
@@ -316,6 +324,30 @@ class AddHook(Protocol[D]):
         self,
         point: Literal["onApproval"] | type[p.OnApproval[Any]],
         hook: Callable[[p.OnApproval[D]], object],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Disposer: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preMessageUpdate"] | type[p.PreMessageUpdate[Any]],
+        hook: Callable[[p.PreMessageUpdate[D]], Maybe[MessageChanges]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Disposer: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onMessageUpdate"] | type[p.OnMessageUpdate[Any]],
+        hook: Callable[[p.OnMessageUpdate[D]], object],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -644,6 +676,28 @@ class HookDecorator(Protocol[DepsT]):
         on_error: OnError = "raise",
         inherit: bool = False,
     ) -> ObserverDecorator[p.OnApproval[DepsT]]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preMessageUpdate"] | type[p.PreMessageUpdate[Any]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> InterceptorDecorator[p.PreMessageUpdate[DepsT], MessageChanges]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onMessageUpdate"] | type[p.OnMessageUpdate[Any]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> ObserverDecorator[p.OnMessageUpdate[DepsT]]: ...
     @overload
     def __call__(
         self,
@@ -1016,6 +1070,34 @@ class DefineHook(Protocol):
         self,
         point: Literal["onApproval"] | type[p.OnApproval[Any]],
         hook: Callable[[p.OnApproval[Any]], object],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> HookDef: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preMessageUpdate"] | type[p.PreMessageUpdate[Any]],
+        hook: Callable[[p.PreMessageUpdate[Any]], Maybe[MessageChanges]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> HookDef: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onMessageUpdate"] | type[p.OnMessageUpdate[Any]],
+        hook: Callable[[p.OnMessageUpdate[Any]], object],
         *,
         id: str | None = None,
         required: bool = False,

@@ -18,6 +18,7 @@ from typing import Any
 
 from . import (
     chats,
+    store,
     subscribers,
     w1_stream,
     w2_tools,
@@ -40,6 +41,7 @@ WORKLOADS: Sequence[Workload] = (
     w8_steps,
     chats,
     subscribers,
+    store,
 )
 
 Old = dict[tuple[str, str], dict[str, Any]]

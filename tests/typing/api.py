@@ -21,6 +21,7 @@ from hookline import (
     HookDef,
     Interceptor,
     Message,
+    MessageChanges,
     Model,
     ModelRequest,
     ModelResponse,
@@ -74,6 +75,7 @@ from hookline.points import (
     OnDelta,
     OnHook,
     OnMessage,
+    OnMessageUpdate,
     OnResponse,
     OnScopeRegister,
     OnScopeUnregister,
@@ -83,6 +85,7 @@ from hookline.points import (
     OnToolCallResult,
     PreChat,
     PreMessage,
+    PreMessageUpdate,
     PreRequest,
     PreStop,
     PreToolCall,
@@ -731,6 +734,58 @@ def on_approval_by_name(ctx: OnApproval[Deps]) -> None: ...
 
 @agent.hook(OnApproval, priority=1, on_error="log")
 async def on_approval_by_class(ctx: OnApproval[Deps]) -> None: ...
+
+
+# preMessageUpdate
+
+
+def pre_message_update(ctx: PreMessageUpdate[Deps]) -> MessageChanges | None:
+    return ctx.changes if ctx.run.deps.name else None
+
+
+async def pre_message_update_later(ctx: PreMessageUpdate[Deps]) -> MessageChanges | None:
+    return ctx.changes
+
+
+agent.add_hook("preMessageUpdate", pre_message_update)
+agent.add_hook("preMessageUpdate", pre_message_update_later, timeout=1)
+agent.add_hook("preMessageUpdate", lambda ctx: ctx.changes)
+agent.add_hook(PreMessageUpdate, pre_message_update)
+agent.add_hook(PreMessageUpdate, pre_message_update_later)
+
+
+@agent.hook("preMessageUpdate")
+def pre_message_update_by_name(ctx: PreMessageUpdate[Deps]) -> MessageChanges | None:
+    return ctx.changes
+
+
+@agent.hook(PreMessageUpdate, priority=1, on_error="log")
+async def pre_message_update_by_class(ctx: PreMessageUpdate[Deps]) -> MessageChanges | None:
+    return ctx.changes
+
+
+# onMessageUpdate
+
+
+def on_message_update(ctx: OnMessageUpdate[Deps]) -> None: ...
+
+
+async def on_message_update_later(ctx: OnMessageUpdate[Deps]) -> None: ...
+
+
+agent.add_hook("onMessageUpdate", on_message_update)
+agent.add_hook("onMessageUpdate", on_message_update_later, timeout=1)
+agent.add_hook("onMessageUpdate", lambda ctx: on_message_update(ctx))
+agent.add_hook(OnMessageUpdate, on_message_update)
+agent.add_hook(OnMessageUpdate, on_message_update_later)
+
+
+@agent.hook("onMessageUpdate")
+def on_message_update_by_name(ctx: OnMessageUpdate[Deps]) -> None: ...
+
+
+@agent.hook(OnMessageUpdate, priority=1, on_error="log")
+async def on_message_update_by_class(ctx: OnMessageUpdate[Deps]) -> None: ...
 
 
 # onScopeRegister
@@ -1545,6 +1600,19 @@ agent.add_hook(OnApproval, on_approval_deps)  # type: ignore[arg-type]  # pyrigh
 
 @agent.hook("onApproval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 def on_approval_context_decorated(ctx: OnMessage[Deps]) -> None: ...
+
+
+# preMessageUpdate
+
+agent.add_hook("preMessageUpdate", on_message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreMessageUpdate, on_message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preMessageUpdate", lambda ctx: ctx.message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+# onMessageUpdate
+
+agent.add_hook("onMessageUpdate", on_message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(OnMessageUpdate, on_message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 # onScopeRegister

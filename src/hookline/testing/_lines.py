@@ -150,6 +150,8 @@ _CONTEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
     "onChatEnd": lambda ctx: ctx.outcome,
     "onStatus": lambda ctx: f"{ctx.type} {show(ctx.data)}",
     "onApproval": lambda ctx: f"{ctx.request.call.name} {_decision(ctx.decision)}",
+    "preMessageUpdate": lambda ctx: message_line(ctx.message),
+    "onMessageUpdate": lambda ctx: message_line(ctx.message),
     "onScopeRegister": lambda ctx: ctx.scope.label,
     "onScopeUnregister": lambda ctx: ctx.scope.label,
     "onHook": lambda ctx: f"{ctx.point} {ctx.hook} {ctx.outcome}",

@@ -1,0 +1,184 @@
+"""Anthropic's messages: `{"system": ..., "messages": [{"role": ..., "content": ...}, ...]}`.
+
+Results of calls stand in a user's message there, before what the user says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Text,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.formats._read import (
+    Imported,
+    blocks,
+    call_of,
+    decoded,
+    encoded,
+    field,
+    list_at,
+    object_at,
+    refuse,
+)
+
+_META: Final = "anthropic"  # where signatures are kept in the meta of a Reasoning part
+_WENT_WELL: Final = ("ok", "answered")
+
+
+def from_anthropic(body: Mapping[str, Any]) -> Imported:
+    """Read a history: a dict with `messages` and perhaps `system`, as a request has them.
+
+    Raises UsageError, which names the message and what is wrong with it.
+    """
+    found: list[Message] = []
+    names: dict[str, str] = {}  # of the tools that calls name, by call id
+    for index, message in enumerate(list_at(body, "messages", "the history")):
+        where = f"message {index}"
+        role = field(message, "role", str, where)
+        parts = blocks(message.get("content"), where)
+        if role == "assistant":
+            answer = AssistantMessage(parts=tuple([_model_part(part, at) for at, part in parts]))
+            names.update({call.id: call.name for call in answer.calls})
+            if answer.parts:
+                found.append(answer)
+        elif role == "user":
+            found += _from_user(parts, names)
+        else:
+            raise refuse(where, f"there is no role {role!r}")
+    system = [field(part, "text", str, at) for at, part in blocks(body.get("system"), "system")]
+    return Imported(messages=tuple(found), system="\n\n".join(system) or None)
+
+
+def _from_user(parts: list[tuple[str, dict[str, Any]]], names: dict[str, str]) -> list[Message]:
+    results: list[Message] = []
+    said: list[Text | Image | File] = []
+    for at, part in parts:
+        if part["type"] != "tool_result":
+            said.append(_user_part(part, at))
+            continue
+        call_id = field(part, "tool_use_id", str, at)
+        inside = [_user_part(each, place) for place, each in blocks(part.get("content"), at)]
+        results.append(
+            ToolMessage(
+                call_id=call_id,
+                name=names.get(call_id, "unknown"),
+                text="".join([each.text for each in inside if isinstance(each, Text)]),
+                outcome="error" if part.get("is_error") else "ok",
+                media=tuple([each for each in inside if not isinstance(each, Text)]),
+            )
+        )
+    return [*results, UserMessage(parts=tuple(said))] if said else results
+
+
+def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
+    kind = part["type"]
+    if kind == "text":
+        return Text(field(part, "text", str, where))
+    if kind not in ("image", "document"):
+        raise refuse(where, f"a part of type {kind!r} has no place in a hookline message")
+    source = object_at(part, "source", where)
+    media_type = source.get("media_type")
+    data: bytes | None = None
+    url: str | None = None
+    if source.get("type") == "base64":
+        data = decoded(field(source, "data", str, where), where)
+    elif source.get("type") == "url":
+        url = field(source, "url", str, where)
+    else:
+        raise refuse(where, f"a source of type {source.get('type')!r} cannot be kept")
+    if kind == "image":
+        return Image(media_type=media_type or "image/png", data=data, url=url)
+    name = part.get("title")
+    return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
+
+
+def _model_part(part: dict[str, Any], where: str) -> Any:
+    kind = part["type"]
+    if kind == "text":
+        return Text(field(part, "text", str, where))
+    if kind == "thinking":
+        signature = part.get("signature")
+        meta = {_META: {"signature": signature}} if signature else None
+        return Reasoning(field(part, "thinking", str, where), meta)
+    if kind == "redacted_thinking":
+        return Reasoning("", {_META: {"data": field(part, "data", str, where)}})
+    if kind == "tool_use":
+        id, name = field(part, "id", str, where), field(part, "name", str, where)
+        return call_of(id, name, object_at(part, "input", where))
+    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message")
+
+
+def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> dict[str, Any]:
+    """Write a history as `{"messages": [...]}`, with `system` where there is one.
+
+    Reasoning without Anthropic's signature is left out, since it would be refused there.
+    """
+    out: list[dict[str, Any]] = []
+    for index, message in enumerate(messages):
+        where = f"message {index}"
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        if isinstance(message, UserMessage):
+            content = [_written(part, where) for part in message.parts]
+        elif isinstance(message, ToolMessage):
+            content = [_result(message, where)]
+        else:
+            content = _answer(message)
+        if out and out[-1]["role"] == role:  # results, and what the user says after them
+            out[-1]["content"] += content
+        elif content:
+            out.append({"role": role, "content": content})
+    return {"system": system, "messages": out} if system else {"messages": out}
+
+
+def _result(message: ToolMessage, where: str) -> dict[str, Any]:
+    content = [Text(message.text), *message.media] if message.text else message.media
+    result: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": message.call_id,
+        "content": [_written(part, where) for part in content],
+    }
+    if message.outcome not in _WENT_WELL:
+        result["is_error"] = True
+    return result
+
+
+def _written(part: Text | Image | File, where: str) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if part.data is not None:
+        source = {"type": "base64", "media_type": part.media_type, "data": encoded(part.data)}
+    elif part.url is not None:
+        source = {"type": "url", "url": part.url}
+    else:
+        raise refuse(where, f"this {type(part).__name__} has neither data nor url")
+    if isinstance(part, Image):
+        return {"type": "image", "source": source}
+    out: dict[str, Any] = {"type": "document", "source": source}
+    return {**out, "title": part.name} if part.name else out
+
+
+def _answer(message: AssistantMessage) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            out.append({"type": "text", "text": part.text})
+        elif isinstance(part, Reasoning):
+            own: dict[str, Any] = (part.meta or {}).get(_META) or {}
+            if own.get("data"):
+                out.append({"type": "redacted_thinking", "data": own["data"]})
+            elif own.get("signature"):
+                signed = {"thinking": part.text, "signature": own["signature"]}
+                out.append({"type": "thinking", **signed})
+        else:
+            call = {"id": part.id, "name": part.name, "input": dict(part.arguments)}
+            out.append({"type": "tool_use", **call})
+    return out

@@ -1,0 +1,145 @@
+"""OpenAI's chat completions: `[{"role": ..., "content": ...}, ...]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.formats._read import (
+    Imported,
+    blocks,
+    call_of,
+    field,
+    from_url,
+    object_at,
+    refuse,
+    to_url,
+)
+
+_SYSTEM: Final = ("system", "developer")
+
+
+def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
+    """Read a history. Raises UsageError, which names the message and what is wrong with it."""
+    found: list[Message] = []
+    system: list[str] = []
+    names: dict[str, str] = {}  # of the tools that calls name, by call id
+    for index, message in enumerate(messages):
+        where = f"message {index}"
+        role = field(message, "role", str, where)
+        if role in _SYSTEM:
+            if found:
+                raise refuse(where, "a system message must stand before all others")
+            system.append(_text(message.get("content"), where))
+        elif role == "user":
+            parts = [_user_part(part, at) for at, part in blocks(message.get("content"), where)]
+            found.append(UserMessage(parts=tuple(parts)))
+        elif role == "assistant":
+            answer = _assistant(message, where)
+            names.update({call.id: call.name for call in answer.calls})
+            if answer.parts:
+                found.append(answer)
+        elif role == "tool":
+            call_id = field(message, "tool_call_id", str, where)
+            text = _text(message.get("content"), where)
+            name = names.get(call_id, str(message.get("name") or "unknown"))
+            found.append(ToolMessage(call_id=call_id, name=name, text=text))
+        else:
+            raise refuse(where, f"there is no role {role!r}")
+    return Imported(messages=tuple(found), system="\n\n".join(system) or None)
+
+
+def _text(content: Any, where: str) -> str:
+    texts: list[str] = []
+    for at, part in blocks(content, where):
+        if part["type"] not in ("text", "refusal"):
+            raise refuse(at, f"only text can stand here, and this is {part['type']!r}")
+        texts.append(field(part, part["type"], str, at))
+    return "".join(texts)
+
+
+def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
+    kind = part["type"]
+    if kind == "text":
+        return Text(field(part, "text", str, where))
+    if kind == "image_url":
+        source = object_at(part, "image_url", where)
+        media_type, data, url = from_url(field(source, "url", str, where), where)
+        return Image(media_type=media_type or "image/png", data=data, url=url)
+    if kind == "file" and "file_data" in object_at(part, "file", where):
+        source = part["file"]
+        media_type, data, url = from_url(field(source, "file_data", str, where), where)
+        name = source.get("filename")
+        return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
+    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message")
+
+
+def _assistant(message: Mapping[str, Any], where: str) -> AssistantMessage:
+    text = _text(message.get("content") or message.get("refusal"), where)
+    parts: list[Any] = [Text(text)] if text.strip() else []
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        at = f"{where}, call {index}"
+        function = object_at(call, "function", at)
+        name = field(function, "name", str, at)
+        parts.append(call_of(field(call, "id", str, at), name, function.get("arguments")))
+    return AssistantMessage(parts=tuple(parts))
+
+
+def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list[dict[str, Any]]:
+    """Write a history. Reasoning is left out, since this format has no place for it."""
+    out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    for index, message in enumerate(messages):
+        where = f"message {index}"
+        if isinstance(message, UserMessage):
+            out.append({"role": "user", "content": _content(message.parts, where)})
+        elif isinstance(message, ToolMessage):
+            if message.media:
+                raise refuse(where, "a tool's result can have no images or files in this format")
+            out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
+        else:
+            out.append(_written(message))
+    return out
+
+
+def _content(parts: Iterable[Text | Image | File], where: str) -> Any:
+    out: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Text):
+            out.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image):
+            out.append({"type": "image_url", "image_url": {"url": to_url(part, where)}})
+        else:
+            file = {"file_data": to_url(part, where)}
+            out.append({"type": "file", "file": {**file, "filename": part.name or "file"}})
+    if len(out) == 1 and out[0]["type"] == "text":
+        return out[0]["text"]
+    return out
+
+
+def _written(message: AssistantMessage) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {
+                "name": call.name,
+                "arguments": msgspec.json.encode(call.arguments).decode(),
+            },
+        }
+        for call in message.calls
+    ]
+    if calls:
+        out["tool_calls"] = calls
+    return out

@@ -1,0 +1,112 @@
+"""What the readers and writers of both formats share."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from hookline import File, Image, Message, ToolCall
+from hookline.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """A history that was read: `Conversation(found.messages)`, `Agent(system=found.system)`."""
+
+    messages: tuple[Message, ...]
+    system: str | None = None
+
+
+def refuse(where: str, problem: str) -> UsageError:
+    """The error for what cannot be read; nothing of it was taken."""
+    return UsageError(f"{where}: {problem}")
+
+
+def field(data: Any, name: str, kind: type[T], where: str) -> T:
+    """A field that must be there, of this type."""
+    found: T = _field(data, name, kind, where)
+    return found
+
+
+def object_at(data: Any, name: str, where: str) -> dict[str, Any]:
+    """A field that must be there and be an object."""
+    found: dict[str, Any] = _field(data, name, dict, where)
+    return found
+
+
+def list_at(data: Any, name: str, where: str) -> list[Any]:
+    """A field that must be there and be a list."""
+    found: list[Any] = _field(data, name, list, where)
+    return found
+
+
+def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
+    value: Any = data.get(name) if hasattr(data, "get") else None
+    if not isinstance(value, kind):
+        raise refuse(where, f"{name!r} must be a {kind.__name__}, and is {value!r:.80}")
+    return value
+
+
+def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
+    """Content as blocks: a string is one of text. Each has its place, for errors, and its dict."""
+    if isinstance(content, str):
+        return [(where, {"type": "text", "text": content})] if content else []
+    if content is None:
+        return []
+    if not isinstance(content, (list, tuple)):
+        raise refuse(where, f"content must be a string or a list, and is {content!r:.80}")
+    found: list[tuple[str, dict[str, Any]]] = []
+    for index, block in enumerate(content):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        at = f"{where}, part {index}"
+        field(block, "type", str, at)
+        found.append((at, block))  # pyright: ignore[reportUnknownArgumentType]
+    return found
+
+
+def call_of(id: str, name: str, arguments: Any) -> ToolCall:
+    """A call; arguments that are no JSON object are kept aside as text, as in a chat."""
+    if isinstance(arguments, Mapping):
+        return ToolCall(id=id, name=name, arguments=dict(arguments))  # pyright: ignore
+    try:
+        decoded: Any = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        decoded = None
+    if isinstance(decoded, dict):
+        return ToolCall(id=id, name=name, arguments=decoded)  # pyright: ignore
+    return ToolCall(id=id, name=name, raw=str(arguments))
+
+
+def encoded(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def decoded(text: str, where: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (NotBase64, ValueError) as exc:
+        raise refuse(where, f"its data is no base64: {exc}") from exc
+
+
+def from_url(url: str, where: str) -> tuple[str, bytes | None, str | None]:
+    """Media type, data and URL of a URL, which may hold the data itself."""
+    if not url.startswith("data:"):
+        return "", None, url
+    head, comma, body = url[5:].partition(",")
+    media_type, _, rest = head.partition(";")
+    if not comma or rest != "base64":
+        raise refuse(where, "a data URL must hold base64")
+    return media_type, decoded(body, where), None
+
+
+def to_url(part: Image | File, where: str) -> str:
+    """The URL of a part; one of its bytes where it has no other."""
+    if part.data is not None:
+        return f"data:{part.media_type};base64,{encoded(part.data)}"
+    if part.url is not None:
+        return part.url
+    raise refuse(where, f"this {type(part).__name__} has neither data nor url")

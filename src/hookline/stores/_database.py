@@ -1,0 +1,218 @@
+"""A database as one event loop uses it: its connections, and what its errors mean.
+
+SQLite: WAL, a busy timeout, and one writer at a time. PostgreSQL: a
+pool, and a lost connection is looked for again for a while, since a server may be restarted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from os import path
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from hookline.errors import StoreError
+from hookline.stores._schema import LATEST, LOCK, MIGRATIONS, SCHEMA
+
+T = TypeVar("T")
+How: TypeAlias = Literal["read", "write", "transaction"]
+Work: TypeAlias = Callable[[AsyncConnection, bool], Awaitable[T]]
+
+# What PostgreSQL says while it stops, starts, or has dropped a connection (SQLSTATE classes).
+_AWAY: Final = ("08", "57P")
+_HINTS: Final = (
+    ("readonly", "the file is read-only: give this process the right to write it"),
+    ("database is locked", "another program holds the file locked: end it, or raise busy_timeout="),
+    ("disk is full", "the disk is full: make room, and what was not written can be written again"),
+    ("disk i/o", "the disk cannot be read or written: look at its space and its state"),
+    ("unable to open", "the file cannot be opened: look at its directory and the rights to it"),
+    ("malformed", "the file is damaged: restore it from a copy"),
+    ("not a database", "the file is no SQLite database: look at the path in the URL"),
+)
+
+
+class Database:
+    """The connections of one event loop to one database."""
+
+    def __init__(
+        self,
+        url: sa.URL,
+        options: dict[str, Any],
+        *,
+        busy_timeout: float,
+        synchronous: str,
+        reconnect: float,
+    ) -> None:
+        self.sqlite = url.get_backend_name() == "sqlite"
+        file = (url.database or "") if self.sqlite else ""
+        self._directory = "" if file.startswith("file:") else path.dirname(file)
+        self._name = url.render_as_string(hide_password=True)
+        self._reconnect = 0.0 if self.sqlite else reconnect
+        self._away = 0.0  # since when the server cannot be reached
+        self._busy_timeout = busy_timeout
+        self._ready = False
+        self._lock = asyncio.Lock()  # of the one that writes, and of making ready
+        if not self.sqlite:  # a server that says nothing is away, too
+            options.setdefault("connect_args", {"timeout": 10, "command_timeout": 30})
+        self.engine: AsyncEngine = create_async_engine(
+            url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
+        )
+        self._transacted = self.engine.execution_options(isolation_level="READ COMMITTED")
+        if self.sqlite:
+            timeout = int(busy_timeout * 1000)
+
+            @event.listens_for(self.engine.sync_engine, "connect")
+            def prepare(connection: Any, record: Any) -> None:
+                try:
+                    cursor = connection.cursor()
+                    cursor.execute(f"PRAGMA busy_timeout={timeout}")
+                    cursor.execute(f"PRAGMA synchronous={synchronous}")
+                    cursor.execute("PRAGMA foreign_keys=ON")
+                    cursor.close()
+                except BaseException:
+                    connection.close()  # nobody else would
+                    raise
+
+    async def close(self) -> None:
+        """Close all connections."""
+        async with self._lock:
+            await self.engine.dispose()
+            self._ready = False
+
+    async def run(self, how: How, work: Work[T]) -> T:
+        """Do this with a connection; `work` is told whether an earlier try may have succeeded.
+
+        Raises StoreError, with what can be done about it.
+        """
+        again = uncertain = False
+        pause = 0.02
+        while True:
+            try:
+                if not self._ready:
+                    await self._make_ready()
+                value = await self._once(how, work, again)
+                self._away = 0.0
+                return value
+            except (SQLAlchemyError, OSError, EOFError) as exc:
+                if not _is_away(exc):
+                    raise self._explained(exc, uncertain) from exc
+                uncertain |= how != "read" and not isinstance(exc, ConnectionError)
+                now = asyncio.get_running_loop().time()
+                self._away = self._away or now  # all that is asked for meanwhile waits no longer
+                if now >= self._away + self._reconnect:
+                    raise self._explained(exc, uncertain) from exc
+            again = True
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.5)
+
+    async def _once(self, how: How, work: Work[T], again: bool) -> T:
+        if how == "read" or (not self.sqlite and how == "write"):
+            async with self.engine.connect() as connection:
+                return await work(connection, again)
+        if not self.sqlite:
+            async with self._transacted.begin() as connection:
+                return await work(connection, again)
+        async with self._lock, self.engine.connect() as connection:
+            try:
+                if how == "write":
+                    return await work(connection, again)
+                return await _in_transaction(connection, work, again)
+            except BaseException:
+                await connection.invalidate()  # whatever it was in the middle of is undone
+                raise
+
+    # ── the schema ──────────────────────────────────────────────────────────────────────────
+
+    async def _make_ready(self) -> None:
+        async with self._lock:
+            if self._ready:
+                return
+            if self._directory and not await asyncio.to_thread(path.isdir, self._directory):
+                raise StoreError(
+                    f"{self._name}: there is no directory {self._directory!r}: make it"
+                )
+            async with self.engine.connect() as connection:
+                if self.sqlite:
+                    await self._to_wal(connection)
+                version = await _version(connection)
+            if version < LATEST:
+                if self.sqlite:
+                    async with self.engine.connect() as connection:
+                        await _in_transaction(connection, _migrate, False)
+                else:
+                    async with self._transacted.begin() as connection:
+                        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+                        await _migrate(connection, False)
+            elif version > LATEST:
+                raise StoreError(
+                    f"{self._name} has schema {version}, and this hookline knows {LATEST}: a newer "
+                    "one made it. Install that one; nothing was read or written"
+                )
+            self._ready = True
+
+    async def _to_wal(self, connection: AsyncConnection) -> None:
+        """The switch is refused at once, and not after a wait, while others use the file."""
+        until = asyncio.get_running_loop().time() + self._busy_timeout
+        while (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar() != "wal":
+            try:
+                await connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            except DBAPIError as exc:
+                late = asyncio.get_running_loop().time() > until
+                if late or "locked" not in str(exc):
+                    raise
+                await asyncio.sleep(0.02)
+
+    def _explained(self, exc: Exception, uncertain: bool) -> StoreError:
+        cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+        text = " ".join(str(cause).split())[:300] or type(cause).__name__
+        lowered = text.lower()
+        hint = next((hint for sign, hint in _HINTS if sign in lowered), None)
+        if hint is None and _is_away(exc):
+            hint = f"the server was away for {self._reconnect:g} s: look whether it runs" + (
+                ". It is uncertain whether the last change was written" * uncertain
+            )
+        return StoreError(f"{self._name}: {hint or 'it refused'} ({text})")
+
+
+async def _in_transaction(connection: AsyncConnection, work: Work[T], again: bool) -> T:
+    """SQLite: a transaction that writes is begun as one, or two could wait for each other."""
+    await connection.exec_driver_sql("BEGIN IMMEDIATE")
+    value = await work(connection, again)
+    await connection.exec_driver_sql("COMMIT")
+    return value
+
+
+async def _version(connection: AsyncConnection) -> int:
+    def has_table(sync: sa.Connection) -> bool:
+        return sa.inspect(sync).has_table(SCHEMA.name)
+
+    if not await connection.run_sync(has_table):
+        return 0
+    found = (await connection.execute(sa.select(SCHEMA.c.version))).scalar()
+    return int(found or 0)
+
+
+async def _migrate(connection: AsyncConnection, again: bool) -> None:
+    """The migrations that this database lacks; another process may have been here first."""
+    version = await _version(connection)
+    if version == 0:
+        await connection.exec_driver_sql("CREATE TABLE hookline_schema (version BIGINT NOT NULL)")
+        await connection.execute(SCHEMA.insert().values(version=0))
+    for number, statements in enumerate(MIGRATIONS, start=1):
+        if number > version:
+            for statement in statements:
+                await connection.exec_driver_sql(statement)
+            await connection.execute(SCHEMA.update().values(version=number))
+
+
+def _is_away(exc: BaseException) -> bool:
+    """Whether the server could not be reached, or has dropped the connection."""
+    if isinstance(exc, DBAPIError):
+        state = str(getattr(exc.orig, "sqlstate", None) or "")
+        return exc.connection_invalidated or state.startswith(_AWAY)
+    return isinstance(exc, (OSError, EOFError))

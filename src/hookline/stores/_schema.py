@@ -1,0 +1,78 @@
+"""The tables, and how a database comes to have them.
+
+One schema for both dialects. A migration is numbered, frozen once it was released, written in SQL
+that SQLite and PostgreSQL both read, and runs in one transaction with its number. A message is
+never changed in shape: it is the JSON of a message as the core defines it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+_META: Final = sa.MetaData()
+
+# `revision` and the number of messages together are the version. `beat` counts renewals of the
+# lease; `lease` is how long one lasts, in seconds; `pending` is a PendingStep as JSON.
+CONVERSATION: Final = sa.Table(
+    "hookline_conversation",
+    _META,
+    sa.Column("id", sa.String(255), primary_key=True),
+    sa.Column("revision", sa.BigInteger),
+    sa.Column("meta", sa.Text),
+    sa.Column("pending", sa.Text),
+    sa.Column("waits", sa.Integer),
+    sa.Column("owner", sa.Text),
+    sa.Column("beat", sa.BigInteger),
+    sa.Column("lease", sa.Double),
+    sa.Column("expires", sa.Double),
+    sa.Column("created", sa.Double),
+    sa.Column("updated", sa.Double),
+)
+
+MESSAGE: Final = sa.Table(
+    "hookline_message",
+    _META,
+    sa.Column("conversation_id", sa.String(255), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("id", sa.Text),
+    sa.Column("role", sa.Text),
+    sa.Column("body", sa.Text),
+    sa.Column("created", sa.Double),
+)
+
+SCHEMA: Final = sa.Table("hookline_schema", _META, sa.Column("version", sa.BigInteger))
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (  # 1
+        """CREATE TABLE hookline_conversation (
+            id VARCHAR(255) NOT NULL PRIMARY KEY,
+            revision BIGINT NOT NULL,
+            meta TEXT NOT NULL,
+            pending TEXT,
+            waits INTEGER NOT NULL,
+            owner TEXT,
+            beat BIGINT NOT NULL,
+            lease DOUBLE PRECISION,
+            expires DOUBLE PRECISION,
+            created DOUBLE PRECISION NOT NULL,
+            updated DOUBLE PRECISION NOT NULL
+        )""",
+        """CREATE TABLE hookline_message (
+            conversation_id VARCHAR(255) NOT NULL
+                REFERENCES hookline_conversation (id) ON DELETE CASCADE,
+            seq BIGINT NOT NULL,
+            id TEXT,
+            role TEXT NOT NULL,
+            body TEXT NOT NULL,
+            created DOUBLE PRECISION NOT NULL,
+            PRIMARY KEY (conversation_id, seq),
+            UNIQUE (conversation_id, id)
+        )""",
+        "CREATE INDEX hookline_conversation_updated ON hookline_conversation (updated)",
+        "CREATE INDEX hookline_conversation_waits ON hookline_conversation (waits)",
+    ),
+)
+LATEST: Final = len(MIGRATIONS)
+LOCK: Final = 0x686F6F6B  # of PostgreSQL, while one process migrates

@@ -1,0 +1,329 @@
+"""`SQLStore`: conversations in SQLite or PostgreSQL, by URL.
+
+A message is one INSERT that itself checks the lease and the revision, and whose place is its
+primary key: it is written once, in order, by the chat that holds the lease, or not at all. Nothing
+is held between two calls: no connection and no transaction spans what a model takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookline import ApprovalRequest, Conversation, Message
+from hookline.errors import ConversationBusyError, UsageError
+from hookline.storage import Change, ConversationInfo, Stored, check_id
+from hookline.stores._database import Database
+from hookline.stores._leases import Leases
+from hookline.stores._rows import (
+    APPEND,
+    conflict,
+    lock,
+    messages_of,
+    meta_of,
+    pending_of,
+    row_of,
+    was_written,
+    write,
+)
+from hookline.stores._schema import CONVERSATION, MESSAGE
+
+C, M = CONVERSATION.c, MESSAGE.c
+_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+}
+
+
+class SQLStore:
+    """Conversations in a database: `sqlite:///chats.db` or `postgresql://user@host/name`.
+
+    `lease`: seconds after which a dead process's conversation is free. `busy_timeout`: seconds that
+    SQLite waits for another program's lock. `synchronous`: of SQLite; with "NORMAL" what is written
+    outlives the process, and a loss of power may cost the last messages; "FULL" waits for the disk
+    each time. `reconnect`: seconds that a PostgreSQL server may be
+    away. What else is given goes to SQLAlchemy's `create_async_engine` (`pool_size=20`).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        lease: float = 30.0,
+        busy_timeout: float = 5.0,
+        synchronous: Literal["FULL", "NORMAL"] = "NORMAL",
+        reconnect: float = 10.0,
+        clock: Callable[[], float] = time.time,
+        **engine: Any,
+    ) -> None:
+        if lease <= 0:
+            raise UsageError(f"lease={lease!r} must be more than 0 seconds")
+        if synchronous not in ("FULL", "NORMAL"):
+            raise UsageError(f"synchronous={synchronous!r} must be 'FULL' or 'NORMAL'")
+        self._url = _parsed(url)
+        self._engine = engine
+        self._settings: dict[str, Any] = {
+            "busy_timeout": busy_timeout,
+            "synchronous": synchronous,
+            "reconnect": reconnect,
+        }
+        self._clock = clock
+        self._sqlite = self._url.get_backend_name() == "sqlite"
+        self._databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database]
+        self._databases = WeakKeyDictionary()
+        insert: Any
+        if self._sqlite:
+            from sqlalchemy.dialects.sqlite import insert
+        else:
+            from sqlalchemy.dialects.postgresql import insert
+        self._leases = Leases(lease, self._now, insert)
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds after which a lease that was not renewed may be taken over."""
+        return self._leases.seconds
+
+    async def __aenter__(self) -> SQLStore:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop; the store may be used again."""
+        database = self._databases.pop(asyncio.get_running_loop(), None)
+        if database is not None:
+            await database.close()
+
+    @property
+    def _database(self) -> Database:
+        loop = asyncio.get_running_loop()
+        found = self._databases.get(loop)
+        if found is None:
+            found = Database(self._url, dict(self._engine), **self._settings)
+            self._databases[loop] = found
+        return found
+
+    def _now(self) -> Any:
+        """The time as SQL: of PostgreSQL's one clock, or of this machine."""
+        if self._sqlite:
+            return sa.literal(self._clock(), C.expires.type)
+        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), C.expires.type)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, conversation_id: str) -> Conversation:
+        """The conversation of that id, a new one if there is none."""
+        return await Conversation.open(self, conversation_id)
+
+    async def load(self, conversation_id: str) -> Stored | None:
+        """What stands there."""
+
+        async def work(connection: AsyncConnection, again: bool) -> Any:
+            alive = sa.and_(C.owner.is_not(None), C.expires > self._now()).label("alive")
+            head = sa.select(CONVERSATION, alive).where(C.id == conversation_id)
+            body = (
+                sa.select(M.seq, M.body, C.revision)
+                .join(CONVERSATION, C.id == M.conversation_id)
+                .where(M.conversation_id == conversation_id)
+                .order_by(M.seq)
+            )
+            while True:
+                found = (await connection.execute(head)).one_or_none()
+                if found is None:
+                    return None
+                rows = (await connection.execute(body)).all()
+                if not rows or rows[0].revision == found.revision:
+                    return found, rows
+
+        read = await self._database.run("read", work)
+        if read is None:
+            return None
+        found, rows = read
+        return Stored(
+            id=conversation_id,
+            version=found.revision + len(rows),
+            messages=messages_of(conversation_id, rows),
+            meta=meta_of(conversation_id, found.meta),
+            pending=pending_of(conversation_id, found.pending),
+            owner=self._leases.owner(found),
+        )
+
+    async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
+        """The conversations, the last changed first."""
+        count = (
+            sa.select(sa.func.count())
+            .select_from(MESSAGE)
+            .where(M.conversation_id == C.id)
+            .scalar_subquery()
+        )
+        query = (
+            sa.select(C.id, count.label("count"), C.meta, C.created, C.updated, C.waits)
+            .where(sa.or_(C.revision != 0, count > 0))  # a chat that wrote nothing leaves a row
+            .order_by(C.updated.desc(), C.id)
+            .limit(limit)
+            .offset(offset)
+        )
+
+        async def work(connection: AsyncConnection, again: bool) -> Any:
+            return (await connection.execute(query)).all()
+
+        return tuple(
+            [
+                ConversationInfo(
+                    id=row[0],
+                    messages=row[1],
+                    meta=meta_of(row[0], row[2]),
+                    created=row[3],
+                    updated=row[4],
+                    waits=bool(row[5]),
+                )
+                for row in await self._database.run("read", work)
+            ]
+        )
+
+    async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
+        """What waits for an approval, in one conversation or in all."""
+        query = sa.select(C.id, C.pending).where(C.waits == 1).order_by(C.id)
+        if conversation_id is not None:
+            query = query.where(C.id == conversation_id)
+
+        async def work(connection: AsyncConnection, again: bool) -> Any:
+            return (await connection.execute(query)).all()
+
+        rows = await self._database.run("read", work)
+        steps = [pending_of(id, pending) for id, pending in rows]
+        return tuple([each for step in steps if step is not None for each in step.waiting])
+
+    # ── the lease ───────────────────────────────────────────────────────────────────────────
+
+    async def acquire(self, conversation_id: str, owner: str) -> int:
+        """Give the lease to this chat, and tell the version."""
+        check_id(conversation_id)
+        return await self._leases.acquire(self._database, conversation_id, owner)
+
+    async def renew(self, conversation_id: str, owner: str) -> bool:
+        """The owner lives; False when the lease is another's now."""
+        return await self._leases.renew(self._database, conversation_id, owner)
+
+    async def release(self, conversation_id: str, owner: str) -> None:
+        """Free it, if that chat has it."""
+        await self._leases.release(self._database, conversation_id, owner)
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────
+
+    async def append(self, conversation_id: str, change: Change) -> int:
+        """Write this, all or nothing, and tell the new version."""
+        plain = change.meta is msgspec.UNSET and change.pending is msgspec.UNSET
+        if plain and not change.fresh and len(change.messages) == 1:
+            return await self._append_one(conversation_id, change)
+        owner, expected = change.owner, change.expected
+
+        async def work(connection: AsyncConnection, again: bool) -> int:
+            count = await lock(connection, conversation_id, owner, expected)
+            if count is not None:
+                await write(connection, conversation_id, change, count, self._clock())
+            elif not (
+                again and await was_written(connection, conversation_id, owner, expected + 1)
+            ):
+                raise await conflict(connection, conversation_id, expected)
+            return expected + 1
+
+        return await self._database.run("transaction", work)
+
+    async def _append_one(self, conversation_id: str, change: Change) -> int:
+        """What almost every write is: one message, one statement."""
+        owner, expected = change.owner, change.expected
+        values = {
+            **row_of(conversation_id, change.place, change.messages[0], self._clock()),
+            "owner_": owner,
+            "revision_": expected - change.place,
+        }
+
+        async def work(connection: AsyncConnection, again: bool) -> int:
+            try:
+                written = (await connection.execute(APPEND, values)).rowcount == 1
+            except IntegrityError:  # somebody stands in its place, or has its id
+                written = False
+            if not written and not (
+                again and await was_written(connection, conversation_id, owner, expected + 1)
+            ):
+                raise await conflict(connection, conversation_id, expected)
+            return expected + 1
+
+        return await self._database.run("write", work)
+
+    async def update(
+        self, conversation_id: str, message: Message, *, owner: str, expected: int
+    ) -> int:
+        """Put this message in the place of the one with its id, and tell the new version."""
+        put = (
+            MESSAGE.update()
+            .where(M.conversation_id == conversation_id, M.id == message.id)
+            .values(body=message.to_json().decode())
+        )
+        count_up = CONVERSATION.update().where(C.id == conversation_id)
+
+        async def work(connection: AsyncConnection, again: bool) -> int:
+            if await lock(connection, conversation_id, owner, expected) is None:
+                if again and await was_written(connection, conversation_id, owner, expected + 1):
+                    return expected + 1
+                raise await conflict(connection, conversation_id, expected)
+            if (await connection.execute(put)).rowcount != 1:
+                raise UsageError(
+                    f"conversation {conversation_id!r} has no message {message.id!r} to update"
+                )
+            await connection.execute(count_up.values(revision=C.revision + 1))
+            return expected + 1
+
+        return await self._database.run("transaction", work)
+
+    async def delete(self, conversation_id: str) -> bool:
+        """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        now = self._now()
+
+        async def work(connection: AsyncConnection, again: bool) -> bool:
+            held = sa.select(C.owner, (C.expires > now).label("alive"))
+            query = held.where(C.id == conversation_id).with_for_update()
+            found = (await connection.execute(query)).one_or_none()
+            if found is None:
+                return again  # gone by the try before
+            if found.owner is not None and found.alive:
+                raise ConversationBusyError(conversation_id, found.owner)
+            await connection.execute(MESSAGE.delete().where(M.conversation_id == conversation_id))
+            await connection.execute(CONVERSATION.delete().where(C.id == conversation_id))
+            return True
+
+        return await self._database.run("transaction", work)
+
+
+def _parsed(url: str) -> sa.URL:
+    """The URL with our drivers; raises UsageError, and names the pip line where one is missing."""
+    try:
+        parsed = sa.make_url(url)
+    except ArgumentError as exc:
+        raise UsageError(f"{url!r} is no URL of a database, such as sqlite:///chats.db") from exc
+    backend = parsed.drivername.partition("+")[0]
+    driver = _DRIVERS.get(backend)
+    if driver is None:
+        raise UsageError(
+            f"store={url!r}: conversations are kept in SQLite (sqlite:///chats.db) or PostgreSQL "
+            f"(postgresql://user@host/name), not in {backend!r}"
+        )
+    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise UsageError(f"store={url!r} names no file; store=MemoryStore() needs none")
+    module = driver.partition("+")[2]
+    if find_spec(module) is None:
+        extra = "sqlite" if backend == "sqlite" else "postgres"
+        raise UsageError(f'store={url!r} needs {module}: pip install "hookline[{extra}]"')
+    return parsed.set(drivername=driver)

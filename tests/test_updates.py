@@ -1,0 +1,200 @@
+"""Messages that are changed afterwards: their hooks, what fits, and what stands there then."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from hookline import (
+    Agent,
+    AssistantMessage,
+    Conversation,
+    Image,
+    MessageChanges,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+)
+from hookline.errors import ConversationBusyError, HookReturnError, UsageError
+from hookline.testing import ScriptedModel, call
+
+
+async def look(q: str = "") -> str:
+    """Look it up."""
+    return f"found {q}"
+
+
+def agent_of(*turns: Any, **options: Any) -> Agent[Any]:
+    return Agent(ScriptedModel(*turns), tools=[look], **options)
+
+
+async def chatted(store: Any, agent: Agent[Any]) -> Conversation:
+    """A conversation of four messages: user, a call, its result, an answer."""
+    talk: Conversation = await store.open(f"talk-{uuid.uuid4().hex[:12]}")
+    await agent.chat("hello", conversation=talk)
+    return talk
+
+
+TURNS = (["I look.", call("look", q="x")], "Done.", "Again.")
+
+
+async def test_stored_and_live_message_are_the_same_afterwards(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    before, view = talk.messages, talk.history
+    for place, text in ((0, "good day"), (1, "I search."), (2, "nothing"), (3, "Finished.")):
+        message = before[place]
+        new = await agent.update_message(talk, message.id, MessageChanges(text=text))
+        assert new == message.replace(text=text)
+        assert talk.messages[place] == new
+        assert (await store.open(talk.id)).messages == talk.messages
+    assert talk.messages[1].calls == before[1].calls  # type: ignore[union-attr]
+    assert tuple(view) == before  # what was handed out before stays what it was
+    await agent.chat("on", conversation=talk)
+    model: Any = agent._config.model
+    assert [m.text for m in model.last_request.messages] == [
+        "good day", "I search.", "nothing", "Finished.", "on",
+    ]  # fmt: skip
+
+
+async def test_by_id_the_stored_message_is_changed(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    await agent.update_message(talk.id, talk.messages[0].id, MessageChanges(text="changed"))
+    assert (await store.open(talk.id)).messages[0].text == "changed"
+    assert talk.messages[0].text == "hello"  # it has not looked
+    await agent.chat("on", conversation=talk)
+    assert talk.messages[0].text == "changed"
+
+
+async def test_hooks_change_what_is_changed_and_see_what_was(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    seen: list[Any] = []
+
+    @agent.hook("preMessageUpdate")
+    def upper(ctx: Any) -> MessageChanges:
+        seen.append((ctx.message.text, ctx.changes.text, ctx.run.conversation_id, ctx.run.deps))
+        return ctx.changes.replace(text=ctx.changes.text.upper())
+
+    @agent.hook("onMessageUpdate")
+    async def after(ctx: Any) -> None:
+        stored = await store.load(talk.id)
+        seen.append((ctx.message.text, ctx.changes.text, stored.messages[0].text))
+
+    changes = MessageChanges(text="bye")
+    new = await agent.update_message(talk, talk.messages[0].id, changes, deps="mine")
+    assert new.text == "BYE"
+    assert seen == [("hello", "bye", talk.id, "mine"), ("BYE", "BYE", "BYE")]
+
+
+async def test_a_hook_that_throws_before_changes_nothing(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    boom = LookupError("no")
+
+    def refuse(ctx: Any) -> None:
+        raise boom
+
+    remove = agent.add_hook("preMessageUpdate", refuse, name="guard")
+    before = await store.load(talk.id)
+    with pytest.raises(LookupError) as caught:
+        await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="x"))
+    assert caught.value is boom
+    assert "guard" in "".join(boom.__notes__)
+    assert await store.load(talk.id) == before
+    assert talk.messages[0].text == "hello"
+    remove()
+    agent.add_hook("preMessageUpdate", lambda ctx: "x", name="wrong")  # type: ignore[arg-type, return-value]
+    with pytest.raises(HookReturnError, match="MessageChanges"):
+        await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="x"))
+    assert await store.load(talk.id) == before
+    await agent.chat("on", conversation=talk)  # it is free
+
+
+async def test_a_hook_that_throws_afterwards_does_not_undo_it(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+
+    def fail(ctx: Any) -> None:
+        raise LookupError("late")
+
+    agent.add_hook("onMessageUpdate", fail)
+    with pytest.raises(LookupError):
+        await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="x"))
+    assert talk.messages[0].text == "x"
+    assert (await store.load(talk.id)).messages[0].text == "x"
+
+
+async def test_parts_are_changed_where_they_fit() -> None:
+    agent = agent_of(*TURNS)
+    talk = Conversation()
+    await agent.chat("hello", conversation=talk)
+    user, asked, _, _ = talk.messages
+    picture = Image(url="https://example.com/a.png")
+    await agent.update_message(talk, user.id, MessageChanges(parts=(Text("see"), picture)))
+    assert talk.messages[0].parts == (Text("see"), picture)  # type: ignore[union-attr]
+    assert isinstance(asked, AssistantMessage)
+    parts = (Reasoning("hm"), *asked.calls)
+    await agent.update_message(talk, asked.id, MessageChanges(parts=parts))
+    assert talk.messages[1].parts == parts  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "says"),
+    [
+        (0, MessageChanges(parts=(Reasoning("hm"),)), "Reasoning does not belong"),
+        (1, MessageChanges(parts=(Image(url="u"),)), "Image does not belong"),
+        (1, MessageChanges(parts=(Text("no call"),)), "calls of a message cannot be changed"),
+        (1, MessageChanges(parts=(ToolCall(id="other", name="look"),)), "calls of a message"),
+        (2, MessageChanges(parts=(Text("x"),)), "text alone"),
+        (3, MessageChanges(text=""), "leave nothing"),
+        (3, MessageChanges(parts=()), "leave nothing"),
+    ],
+)
+async def test_what_does_not_fit_the_message_is_refused(
+    place: int, changes: MessageChanges, says: str
+) -> None:
+    agent = agent_of(*TURNS)
+    talk = Conversation()
+    await agent.chat("hello", conversation=talk)
+    before = talk.messages
+    with pytest.raises(UsageError, match=says):
+        await agent.update_message(talk, before[place].id, changes)
+    assert talk.messages == before
+
+
+async def test_a_message_that_is_not_there_is_refused() -> None:
+    agent = agent_of("ok")
+    talk = Conversation([ToolMessage(call_id="c", name="n", text="t")][:0])
+    await agent.chat("hello", conversation=talk)
+    for id in ("none", ""):
+        with pytest.raises(UsageError, match="no message"):
+            await agent.update_message(talk, id, MessageChanges(text="x"))
+
+
+async def test_no_message_is_changed_under_a_chat() -> None:
+    agent = agent_of("ok")
+    talk = Conversation()
+    refused: list[bool] = []
+
+    async def hook(ctx: Any) -> None:
+        with pytest.raises(ConversationBusyError):
+            await agent.update_message(talk, ctx.message.id, MessageChanges(text="x"))
+        refused.append(True)
+
+    agent.add_hook("onMessage", hook)
+    await agent.chat("hello", conversation=talk)
+    assert refused == [True, True]
+    assert talk.messages[0].text == "hello"
+
+
+async def test_nothing_is_written_where_nothing_changes(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    version = (await store.load(talk.id)).version
+    await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="hello"))
+    assert (await store.load(talk.id)).version == version
