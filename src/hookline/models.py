@@ -13,6 +13,7 @@ from hookline._model import (
     ReasoningChunk,
     Settings,
     TextChunk,
+    Timing,
     ToolCallChunk,
     model_name,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "ReasoningChunk",
     "Settings",
     "TextChunk",
+    "Timing",
     "ToolCallChunk",
     "model_name",
 ]
