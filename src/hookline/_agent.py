@@ -14,7 +14,7 @@ from time import perf_counter
 from types import NoneType
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from hookline._bus import HookBus, View, watcher
+from hookline._bus import HookBus, NullBus, View, watcher
 from hookline._chain import ALONE, Alone, call, fault
 from hookline._chat import (
     DEFAULT_LIMITS,
@@ -39,6 +39,7 @@ from hookline._outlet import Buffer
 from hookline._owner import Owner
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._registration import Hook, HookDef, HookInfo, HooksArgument, expand
+from hookline._resolve import DEFAULT_TELEMETRY, HookSource
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
@@ -94,6 +95,7 @@ class Agent(Generic[DepsT]):
         store: Store | None = None,
         bus: HookBus[DepsT] | None = None,
         runtime: Runtime = LOCAL,
+        telemetry: HookSource | None = DEFAULT_TELEMETRY,
     ) -> None:
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
@@ -107,6 +109,8 @@ class Agent(Generic[DepsT]):
         self.scopes = Scopes(self._scope_hooks)
         self._approver = approver
         self._store = store
+        self._telemetry = None if isinstance(self.bus, NullBus) else telemetry
+        self._traced: tuple[HookBus[Any], View] | None = None
         self._config = Config(
             name=name,
             model=model,
@@ -257,16 +261,25 @@ class Agent(Generic[DepsT]):
             state=options.get("state"),
         )
 
+    def _tracing(self) -> HookBus[Any] | None:
+        """The hooks that telemetry brings into a chat which begins now."""
+        return None if self._telemetry is None else self._telemetry.bus_for_chat()
+
     def _view(self, hooks: HooksArgument | None) -> View:
+        tracing = self._tracing()
         if hooks is None:
-            return self.bus.view
+            if tracing is None:
+                return self.bus.view
+            if self._traced is None or self._traced[0] is not tracing:
+                self._traced = tracing, View((self.bus, None), (tracing, None))
+            return self._traced[1]
         known = {**self._known, **_definitions(hooks)}
         own = self.bus.sibling()
         stays = {hook.definition for hook in self.bus.all_hooks() if hook.required}
         for hook in expand(hooks, known, origin="chat"):
             if hook.definition is None or hook.definition not in stays:
                 own.enter(hook)
-        return View((self.bus, _stays), (own, None))
+        return View((self.bus, _stays), (own, None), *_also(tracing))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(partial(_owner, self._config, task), task.chat_id)
@@ -289,7 +302,7 @@ class Agent(Generic[DepsT]):
             assert isinstance(parent, Chat)
             task = Task(
                 chat_id=self._config.runtime.new_id(),
-                view=_inherited(parent.view, self.bus),
+                view=_inherited(parent.view, self.bus, self._tracing()),
                 message=as_message(input),
                 conversation=None,
                 deps=parent.deps,
@@ -340,10 +353,14 @@ def _inherits(hook: Hook) -> bool:
     return hook.inherit
 
 
-def _inherited(parent: View, bus: HookBus[Any]) -> View:
+def _inherited(parent: View, bus: HookBus[Any], tracing: HookBus[Any] | None) -> View:
     """A sub-agent's hooks: the parent's that are inherited, then its own."""
     sources = [(source, _both(keep)) for source, keep in parent.sources]
-    return View(*sources, (bus, None))
+    return View(*sources, (bus, None), *_also(tracing))
+
+
+def _also(tracing: HookBus[Any] | None) -> list[tuple[HookBus[Any], None]]:
+    return [] if tracing is None else [(tracing, None)]
 
 
 def _both(keep: Callable[[Hook], bool] | None) -> Callable[[Hook], bool]:

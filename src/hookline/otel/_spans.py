@@ -1,0 +1,82 @@
+"""An operation: one span that is open, the context in which it is current, and its one end.
+
+A span is made current by `attach`, around an await that never yields to a stranger. It is never
+detached by token: what closes a forgotten coroutine may do so in another context, where a token is
+no good. Instead the former context is put back, and only where this operation is still the
+innermost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from time import time_ns
+from typing import Any, Final, Protocol
+
+from opentelemetry.context import Context, attach, get_current
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+
+from hookline import HookBus
+from hookline.otel._names import ERROR_TYPE
+
+_inside: ContextVar[Operation | None] = ContextVar("hookline_otel_operation", default=None)
+_ERROR: Final = StatusCode.ERROR
+
+
+def innermost() -> Operation | None:
+    """The operation that this code runs in."""
+    return _inside.get()
+
+
+class Maker(Protocol):
+    """With what an operation is made: a tracer, and the bus of the hooks that trace with it."""
+
+    tracer: Tracer
+    bus: HookBus[Any]
+
+
+class Operation:
+    """One span; its attributes but the first ones are written at its end, all at once."""
+
+    __slots__ = (
+        "_around", "_before", "attributes", "bus", "context", "ended", "owner", "span", "start",
+    )  # fmt: skip
+
+    def __init__(
+        self, maker: Maker, name: str, kind: SpanKind, attributes: Mapping[str, Any], owner: object
+    ) -> None:
+        self.owner = owner
+        self.bus = maker.bus
+        self.start = time_ns()
+        self.ended = False
+        self.attributes: dict[str, Any] = {}
+        self._before: Context = get_current()
+        self._around = _inside.get()
+        self.span: Span = maker.tracer.start_span(
+            name, context=self._before, kind=kind, attributes=attributes, start_time=self.start
+        )
+        self.context = set_span_in_context(self.span, self._before)
+        attach(self.context)
+        _inside.set(self)
+
+    def leave(self) -> None:
+        """It is not current any more."""
+        if _inside.get() is self:
+            attach(self._before)
+            _inside.set(self._around)
+
+    def end(self, at: int, error: str | None = None, text: str | None = None) -> float:
+        """End the span; gives the seconds that it took. Whoever comes second changes nothing."""
+        seconds = max(at - self.start, 0) / 1e9
+        if self.ended:
+            return seconds
+        self.ended = True
+        span = self.span
+        if span.is_recording():
+            if error is not None:
+                self.attributes[ERROR_TYPE] = error
+                span.set_status(Status(_ERROR, text))
+            if self.attributes:
+                span.set_attributes(self.attributes)
+        span.end(at)
+        return seconds

@@ -1,0 +1,299 @@
+"""The hooks: where in a chat which span begins, is current, and ends.
+
+`aroundChat` holds the agent's span, `aroundRequest` that of a model call, `aroundToolCall` that of
+a tool. The outermost wrapper of a model call holds the span, so that it covers all attempts; the
+innermost one sees each attempt. `onHook` tells what other hooks did. Nothing here changes what
+passes, and what fails here is reported and never reaches the chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import time_ns
+from typing import Any, Final
+
+from opentelemetry.trace import SpanKind
+
+from hookline import (
+    ModelRequest,
+    ModelResponse,
+    Proceed,
+    Response,
+    ToolCall,
+    ToolError,
+    ToolResult,
+    UserMessage,
+)
+from hookline.errors import ChatAbortedError
+from hookline.otel import _names as names
+from hookline.otel._calls import Kit, ModelCall, ToolWork, hook_labels, text_of, usage_of
+from hookline.otel._content import as_json
+from hookline.otel._report import report
+from hookline.otel._spans import Operation, innermost
+from hookline.otel._trace import Trace
+from hookline.points import (
+    AroundChat,
+    AroundRequest,
+    AroundToolCall,
+    OnChatAbort,
+    OnChatEnd,
+    OnHook,
+)
+
+NAME: Final = "hookline.otel"
+OUTERMOST: Final = 1_000_000
+INNERMOST: Final = -1_000_000
+
+
+class Tracing:
+    """The hooks of one pair of providers, on a bus of their own."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._chats: dict[str, Trace] = {}
+        add = kit.bus.add_hook
+        add("aroundChat", self._around_chat, priority=OUTERMOST, name=NAME)
+        add("aroundRequest", self._around_request, priority=OUTERMOST, name=NAME)
+        add("aroundRequest", self._around_attempt, priority=INNERMOST, name=NAME)
+        add("aroundToolCall", self._around_tool, priority=OUTERMOST, name=NAME)
+        add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
+        add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
+        add("onHook", self._on_hook, name=NAME)
+
+    # ── the chat ────────────────────────────────────────────────────────────────────────────
+
+    async def _around_chat(
+        self, ctx: AroundChat, proceed: Proceed[UserMessage, Response]
+    ) -> Response:
+        trace = self._begin_chat(ctx)
+        if trace is None:
+            return await proceed()
+        try:
+            response = await proceed()
+        except BaseException as exc:
+            self._end_chat(trace, exc)
+            raise
+        else:
+            self._end_chat(trace, None, response)
+            return response
+        finally:
+            trace.op.leave()
+
+    def _begin_chat(self, ctx: AroundChat) -> Trace | None:
+        try:
+            run = ctx.run
+            first = {
+                names.OPERATION: names.INVOKE_AGENT,
+                names.AGENT_NAME: run.agent,
+                names.CHAT_ID: run.chat_id,
+            }
+            if run.conversation_id is not None:
+                first[names.CONVERSATION] = run.conversation_id
+            name = f"{names.INVOKE_AGENT} {run.agent}"
+            op = Operation(self._kit, name, SpanKind.INTERNAL, first, self)
+            trace = self._chats[run.chat_id] = Trace(run, op)
+            if self._kit.content.spans and ctx.message is not None and op.span.is_recording():
+                said = self._kit.content.messages([ctx.message])
+                op.attributes[names.INPUT] = as_json(said)
+            return trace
+        except Exception as exc:
+            report("a chat could not be traced", exc)
+            return None
+
+    def _end_chat(
+        self, trace: Trace, exc: BaseException | None, response: Response | None = None
+    ) -> None:
+        """The chat's one end; whoever comes second changes nothing."""
+        try:
+            if self._chats.get(trace.chat_id) is trace:
+                del self._chats[trace.chat_id]
+            if trace.op.ended:
+                return
+            trace.close_open()
+            error = None if exc is None else _why(trace, exc)
+            text = None
+            if trace.op.span.is_recording():
+                text = self._tell_chat(trace, exc, response)
+            self._measure_chat(trace, trace.op.end(time_ns(), error, text), error)
+        except Exception as failure:
+            report("a chat could not be traced to its end", failure)
+
+    def _tell_chat(
+        self, trace: Trace, exc: BaseException | None, response: Response | None
+    ) -> str | None:
+        found, content = trace.op.attributes, self._kit.content
+        found[names.OUTCOME] = trace.outcome or ("done" if exc is None else "error")
+        found.update(usage_of(response.usage if response is not None else trace.usage))
+        if response is not None:
+            found[names.STEPS] = response.steps
+            if response.finish_reason is not None:
+                reason = names.FINISHED[response.finish_reason]
+                found[names.FINISH_REASONS] = (reason,)
+                if content.spans:
+                    found[names.OUTPUT] = as_json(content.said(response.text, reason))
+        return content.text(text_of(exc)) if exc is not None and content.spans else None
+
+    def _measure_chat(self, trace: Trace, seconds: float, error: str | None) -> None:
+        to, context = self._kit.instruments, trace.op.context
+        labels: dict[str, Any] = {names.AGENT_NAME: trace.agent}
+        to.agent_calls.record(trace.model_calls, labels, context)
+        to.agent_tools.record(trace.tool_calls, labels, context)
+        if trace.model is not None:
+            labels[names.REQUEST_MODEL] = trace.model
+        if error is not None:
+            labels[names.ERROR_TYPE] = error
+        to.agent_duration.record(seconds, labels, context)
+
+    def _on_abort(self, ctx: OnChatAbort) -> None:
+        trace = self._chats.get(ctx.run.chat_id)
+        if trace is not None:
+            trace.reason = ctx.reason
+            trace.outcome = "aborted"
+            trace.close_cut()
+
+    def _on_end(self, ctx: OnChatEnd) -> None:
+        trace = self._chats.get(ctx.run.chat_id)
+        if trace is None:
+            return
+        trace.outcome = ctx.outcome
+        trace.usage = ctx.usage
+        if asyncio.current_task() is not trace.task and ctx.outcome != "done":
+            # The chat's own task was aborted, and may be left behind: nothing comes after this.
+            self._end_chat(trace, ctx.error or asyncio.CancelledError())
+
+    # ── a model call ────────────────────────────────────────────────────────────────────────
+
+    async def _around_request(
+        self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        call = self._begin_request(ctx)
+        if call is None:
+            return await proceed()
+        try:
+            response = await proceed()
+        except BaseException as exc:
+            self._break_off(ctx, call, exc)
+            raise
+        else:
+            try:
+                call.answered(response)
+            except Exception as exc:
+                report("a model call could not be traced to its end", exc)
+            return response
+        finally:
+            call.op.leave()
+
+    def _begin_request(self, ctx: AroundRequest) -> ModelCall | None:
+        trace = self._chats.get(ctx.run.chat_id)
+        if trace is None:
+            return None
+        try:
+            call = ModelCall(self._kit, trace, ctx)
+            if trace.model is None:
+                trace.model = trace.op.attributes[names.REQUEST_MODEL] = call.model
+                trace.op.attributes.update(names.parameters(ctx.request.settings))
+            return call
+        except Exception as exc:
+            report("a model call could not be traced", exc)
+            return None
+
+    async def _around_attempt(
+        self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        op = innermost()
+        call = op.owner if op is not None else None
+        if not isinstance(call, ModelCall):
+            return await proceed()
+        call.attempt(ctx.request)
+        try:
+            response = await proceed()
+        except Exception as exc:
+            call.failed(exc)
+            raise
+        call.timing = response.timing
+        return response
+
+    # ── a tool call ─────────────────────────────────────────────────────────────────────────
+
+    async def _around_tool(
+        self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolError]
+    ) -> ToolResult | ToolError:
+        work = self._begin_tool(ctx)
+        if work is None:
+            return await proceed()
+        try:
+            result = await proceed()
+        except BaseException as exc:
+            self._break_off(ctx, work, exc)
+            raise
+        else:
+            try:
+                work.finished(result)
+            except Exception as exc:
+                report("a tool call could not be traced to its end", exc)
+            return result
+        finally:
+            work.op.leave()
+
+    def _begin_tool(self, ctx: AroundToolCall) -> ToolWork | None:
+        trace = self._chats.get(ctx.run.chat_id)
+        if trace is None:
+            return None
+        try:
+            return ToolWork(self._kit, trace, ctx)
+        except Exception as exc:
+            report("a tool call could not be traced", exc)
+            return None
+
+    def _break_off(
+        self, ctx: AroundRequest | AroundToolCall, work: ModelCall | ToolWork, exc: BaseException
+    ) -> None:
+        """A call was cut, or something in it raised."""
+        try:
+            trace = self._chats.get(ctx.run.chat_id)
+            if isinstance(exc, asyncio.CancelledError) and trace is not None:
+                trace.hold(work)
+            elif isinstance(exc, (asyncio.CancelledError, GeneratorExit)):
+                work.close(time_ns(), names.OTHER)
+            else:
+                work.close(time_ns(), names.error_type(exc), exc)
+        except Exception as failure:
+            report("a call could not be traced to its end", failure)
+
+    # ── other hooks ─────────────────────────────────────────────────────────────────────────
+
+    def _on_hook(self, ctx: OnHook) -> None:
+        if ctx.hook == NAME:
+            return
+        trace = self._chats.get(ctx.run.chat_id) if ctx.run is not None else None
+        if trace is not None and ctx.point == "onDelta":
+            count = trace.deltas.setdefault((ctx.hook, ctx.outcome), [0, 0.0])
+            count[0] += 1
+            count[1] += ctx.duration
+            return
+        try:
+            self._tell_hook(ctx, trace)
+        except Exception as exc:
+            report("a hook could not be traced", exc)
+
+    def _tell_hook(self, ctx: OnHook, trace: Trace | None) -> None:
+        labels = hook_labels(ctx.hook, ctx.point, ctx.outcome)
+        op = innermost()
+        if trace is not None and (op is None or op.ended):
+            op = trace.op
+        self._kit.instruments.hook_duration.record(
+            ctx.duration, labels, None if op is None else op.context
+        )
+        if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
+            return
+        op.span.add_event(names.HOOK_EVENT, {**labels, names.HOOK_DURATION: ctx.duration})
+
+
+def _why(trace: Trace, exc: BaseException) -> str:
+    """The error.type of a chat that did not end well."""
+    if isinstance(exc, ChatAbortedError):
+        reason = trace.reason if trace.reason is not None else exc.reason
+        if reason in names.LEFT:
+            return names.OTHER
+        return names.CANCELLED if reason == "cancelled" else names.error_type(exc)
+    return names.OTHER if isinstance(exc, GeneratorExit) else names.error_type(exc)
