@@ -261,13 +261,18 @@ class Agent(Generic[DepsT]):
             state=options.get("state"),
         )
 
-    def _tracing(self) -> HookBus[Any] | None:
+    def _tracing(self, *others: HookBus[Any]) -> HookBus[Any] | None:
         """The hooks that telemetry brings into a chat which begins now."""
-        return None if self._telemetry is None else self._telemetry.bus_for_chat()
+        if self._telemetry is None:
+            return None
+        beside = self.bus.used()
+        for bus in others:
+            beside += bus.used()
+        return self._telemetry.bus_for_chat(beside)
 
     def _view(self, hooks: HooksArgument | None) -> View:
-        tracing = self._tracing()
         if hooks is None:
+            tracing = self._tracing()
             if tracing is None:
                 return self.bus.view
             if self._traced is None or self._traced[0] is not tracing:
@@ -279,7 +284,7 @@ class Agent(Generic[DepsT]):
         for hook in expand(hooks, known, origin="chat"):
             if hook.definition is None or hook.definition not in stays:
                 own.enter(hook)
-        return View((self.bus, _stays), (own, None), *_also(tracing))
+        return View((self.bus, _stays), (own, None), *_also(self._tracing(own)))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(partial(_owner, self._config, task), task.chat_id)
@@ -302,7 +307,9 @@ class Agent(Generic[DepsT]):
             assert isinstance(parent, Chat)
             task = Task(
                 chat_id=self._config.runtime.new_id(),
-                view=_inherited(parent.view, self.bus, self._tracing()),
+                view=_inherited(
+                    parent.view, self.bus, self._tracing(*[bus for bus, _ in parent.view.sources])
+                ),
                 message=as_message(input),
                 conversation=None,
                 deps=parent.deps,

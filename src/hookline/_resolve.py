@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -21,8 +22,11 @@ _BY_NAME: Final = any(f"OTEL_PYTHON_{kind}_PROVIDER" in os.environ for kind in (
 class HookSource(Protocol):
     """Brings hooks of its own into chats, such as `hookline.otel.Telemetry`."""
 
-    def bus_for_chat(self) -> HookBus[Any] | None:
-        """The hooks for a chat that begins now, if any; asked once for each chat."""
+    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
+        """The hooks for a chat that begins now, if any; asked once for each chat.
+
+        `beside` are the points at which the chat has other hooks.
+        """
         ...
 
 
@@ -31,12 +35,12 @@ class DefaultTelemetry:
 
     __slots__ = ()
 
-    def bus_for_chat(self) -> HookBus[Any] | None:
+    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
         modules = sys.modules
         if not _BY_NAME and _API[0] not in modules and _API[1] not in modules:
             return None
         door = modules.get(TELEMETRY) or import_module(TELEMETRY)
-        bus: HookBus[Any] | None = door.default_bus()
+        bus: HookBus[Any] | None = door.default_bus(beside)
         return bus
 
 

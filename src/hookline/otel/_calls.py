@@ -9,7 +9,6 @@ from typing import Any, Final
 from opentelemetry.trace import SpanKind, Tracer
 
 from hookline import (
-    HookBus,
     Message,
     Model,
     ModelRequest,
@@ -24,7 +23,7 @@ from hookline.otel import _names as names
 from hookline.otel._content import Content, as_json
 from hookline.otel._events import Events
 from hookline.otel._metrics import Instruments
-from hookline.otel._spans import Operation
+from hookline.otel._spans import Operation, Source
 from hookline.otel._trace import Trace
 from hookline.points import AroundRequest, AroundToolCall
 
@@ -34,7 +33,18 @@ NO_SETTINGS: Final = Settings()
 class Kit:
     """What all calls are traced with."""
 
-    __slots__ = ("bus", "content", "details", "events", "full", "instruments", "tracer")
+    __slots__ = (
+        "content",
+        "details",
+        "events",
+        "full",
+        "instruments",
+        "metered",
+        "source",
+        "tracer",
+    )
+
+    source: Source  # of the hooks that trace with this
 
     def __init__(
         self,
@@ -43,14 +53,15 @@ class Kit:
         events: Events,
         content: Content,
         *,
+        metered: bool,
         details: bool,
         full: bool,
     ) -> None:
-        self.bus: HookBus[Any] = HookBus()  # of the hooks that trace with this
         self.tracer = tracer
         self.instruments = instruments
         self.events = events
         self.content = content
+        self.metered = metered  # whether anybody reads the instruments
         self.details = details  # whether each model call emits an event
         self.full = full  # whether each model call writes the whole history
 
@@ -110,16 +121,14 @@ class ModelCall:
         self.request: ModelRequest = request
         self.attempts = 0  # how often a model was really asked
         self.timing: Timing | None = None
-        first = dict(self._labels)
-        first[names.REQUEST_STREAM] = True
-        first[names.ITERATION] = ctx.iteration
-        if ctx.run.conversation_id is not None:
-            first[names.CONVERSATION] = ctx.run.conversation_id
-        if request.settings is not NO_SETTINGS:
+        first = {**self._labels, names.REQUEST_STREAM: True, names.ITERATION: ctx.iteration}
+        if trace.conversation is not None:
+            first[names.CONVERSATION] = trace.conversation
+        if request.settings != NO_SETTINGS:
             first.update(names.parameters(request.settings))
         name = f"{names.CHAT} {self._labels[names.REQUEST_MODEL]}"
         self.op = Operation(kit, name, SpanKind.CLIENT, first, self)
-        trace.open.add(self)
+        trace.open.append(self)
 
     @property
     def model(self) -> str:
@@ -166,15 +175,16 @@ class ModelCall:
     def _end(self, at: int, error: str | None, exc: BaseException | None) -> None:
         if self.op.ended:
             return
-        self._trace.open.discard(self)
+        self._trace.open.remove(self)
         if self.attempts != 1:
             self.op.attributes[names.ATTEMPTS] = self.attempts
-        self._tell_deltas()
-        content = self._kit.content
-        text = None
-        if content.wanted or self._kit.details:
-            text = self._write(error, exc)
-        self._measure(self.op.end(at, error, text if content.spans else None), error)
+        if self._trace.deltas:
+            self._tell_deltas()
+        kit = self._kit
+        text = self._write(error, exc) if kit.content.wanted or kit.details else None
+        seconds = self.op.end(at, error, text if kit.content.spans else None)
+        if kit.metered and self.attempts:  # where a hook answered, no model was called
+            self._measure(seconds, error)
         if self.attempts:
             self._trace.model_calls += 1
         self._trace.fresh = False
@@ -224,8 +234,6 @@ class ModelCall:
                 self.op.span.add_event(names.HOOK_EVENT, {**labels, **more})
 
     def _measure(self, seconds: float, error: str | None) -> None:
-        if not self.attempts:
-            return  # a hook answered: no model was called
         to, context, labels = self._kit.instruments, self.op.context, self._labels
         if error is not None:
             to.duration.record(seconds, {**labels, names.ERROR_TYPE: error}, context)
@@ -265,15 +273,14 @@ class ToolWork:
             names.TOOL_CALL_ID: ctx.call.id,
             names.ITERATION: ctx.run.iteration,
         }
+        if ctx.tool.description:
+            first[names.TOOL_DESCRIPTION] = ctx.tool.description
         name = f"{names.EXECUTE_TOOL} {ctx.tool.name}"
         self.op = Operation(kit, name, SpanKind.INTERNAL, first, self)
-        if self.op.span.is_recording():
-            if ctx.tool.description:
-                self.op.attributes[names.TOOL_DESCRIPTION] = ctx.tool.description
-            if kit.content.spans:
-                arguments = kit.content.data(ctx.call.arguments)
-                self.op.attributes[names.ARGUMENTS] = as_json(arguments)
-        trace.open.add(self)
+        if kit.content.spans and self.op.span.is_recording():
+            arguments = kit.content.data(ctx.call.arguments)
+            self.op.attributes[names.ARGUMENTS] = as_json(arguments)
+        trace.open.append(self)
 
     def finished(self, result: ToolResult | ToolError) -> None:
         """The tool has a result, or failed with an error that the model is told."""
@@ -297,9 +304,11 @@ class ToolWork:
     def _end(self, at: int, error: str | None, text: str | None) -> None:
         if self.op.ended:
             return
-        self._trace.open.discard(self)
+        self._trace.open.remove(self)
         self._trace.tool_calls += 1
         seconds = self.op.end(at, error, text)
+        if not self._kit.metered:
+            return
         labels = self._labels
         if error is not None:
             labels[names.ERROR_TYPE] = error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeGuard, cast
 
 import msgspec
 
@@ -90,8 +90,8 @@ class Content:
             return value if cleaned == text else cleaned
         if depth > DEPTH:
             return DEEP
-        if isinstance(value, dict):
-            return self._object(cast("dict[Any, Any]", value), room, depth)
+        if _is_object(value):
+            return self._object(value, room, depth)
         if isinstance(value, (list, tuple)):
             return self._array(cast("Sequence[Any]", value), room, depth)
         return self._cut(str(value), room)
@@ -182,6 +182,10 @@ class Content:
             }
             for tool in tools
         ]
+
+
+def _is_object(value: Any) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
 
 
 def as_json(value: Any) -> str:

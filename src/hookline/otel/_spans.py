@@ -8,7 +8,7 @@ innermost one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from time import time_ns
 from typing import Any, Final, Protocol
@@ -28,25 +28,31 @@ def innermost() -> Operation | None:
     return _inside.get()
 
 
+class Source(Protocol):
+    """Brings the hooks that trace a chat."""
+
+    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None: ...
+
+
 class Maker(Protocol):
-    """With what an operation is made: a tracer, and the bus of the hooks that trace with it."""
+    """With what an operation is made: a tracer, and what brings the hooks that trace with it."""
 
     tracer: Tracer
-    bus: HookBus[Any]
+    source: Source
 
 
 class Operation:
     """One span; its attributes but the first ones are written at its end, all at once."""
 
     __slots__ = (
-        "_around", "_before", "attributes", "bus", "context", "ended", "owner", "span", "start",
+        "_around", "_before", "attributes", "context", "ended", "owner", "source", "span", "start",
     )  # fmt: skip
 
     def __init__(
         self, maker: Maker, name: str, kind: SpanKind, attributes: Mapping[str, Any], owner: object
     ) -> None:
         self.owner = owner
-        self.bus = maker.bus
+        self.source = maker.source
         self.start = time_ns()
         self.ended = False
         self.attributes: dict[str, Any] = {}

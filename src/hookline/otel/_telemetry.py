@@ -8,6 +8,7 @@ later still counts.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any, Literal, cast
 
 from opentelemetry import metrics, trace
@@ -68,26 +69,30 @@ class Telemetry:
         self._max_text = max_text
         self._full = history == "full"
         self._seen: tuple[Any, Any] | None = None
-        self._bus: HookBus[Any] | None = None
+        self._tracing: Tracing | None = None
 
-    def bus_for_chat(self) -> HookBus[Any] | None:
-        """The hooks that trace a chat which begins now; None while nobody listens."""
+    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
+        """The hooks that trace a chat which begins now; None while nobody listens.
+
+        `beside` are the points at which the chat has other hooks.
+        """
         tracers = self._tracers or trace.get_tracer_provider()
         meters = self._meters or metrics.get_meter_provider()
         seen = self._seen
         if seen is None or seen[0] is not tracers or seen[1] is not meters:
-            self._bus = self._look(tracers, meters)
+            self._tracing = self._look(tracers, meters)
             self._seen = (tracers, meters)
-        return self._bus
+        return None if self._tracing is None else self._tracing.bus_for_chat(beside)
 
-    def _look(self, tracers: TracerProvider, meters: MeterProvider) -> HookBus[Any] | None:
+    def _look(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
         tracer = tracers.get_tracer("hookline", __version__)
         meter = meters.get_meter("hookline", __version__)
         silent = isinstance(tracers, (ProxyTracerProvider, NoOpTracerProvider))
         unmetered = type(meters).__name__ == "_ProxyMeterProvider"
         unmetered = unmetered or isinstance(meters, NoOpMeterProvider)
+        unmetered = unmetered or isinstance(meter, NoOpMeter)
         silent = silent or isinstance(tracer, NoOpTracer)
-        if silent and (unmetered or isinstance(meter, NoOpMeter)):
+        if silent and unmetered:
             return None
         if silent:
             tracer = NoOpTracer()
@@ -98,22 +103,22 @@ class Telemetry:
             Instruments(meter),
             Events(self._loggers, __version__),
             content,
+            metered=not unmetered,
             details=_emits(content.events),
             full=self._full,
         )
-        Tracing(kit)
-        return kit.bus
+        return Tracing(kit)
 
 
 _DEFAULT = Telemetry()
 
 
-def default_bus() -> HookBus[Any] | None:
+def default_bus(beside: Collection[object]) -> HookBus[Any] | None:
     """The hooks of an agent that says nothing of telemetry; in a traced chat, that chat's."""
     op = innermost()
     if op is not None and not op.ended:
-        return op.bus
-    return _DEFAULT.bus_for_chat()
+        return op.source.bus_for_chat(beside)
+    return _DEFAULT.bus_for_chat(beside)
 
 
 def _captured() -> Capture:

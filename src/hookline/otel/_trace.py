@@ -34,6 +34,7 @@ class Trace:
         "_seen",
         "agent",
         "chat_id",
+        "conversation",
         "cut",
         "deltas",
         "fresh",
@@ -53,9 +54,10 @@ class Trace:
     def __init__(self, run: Run[Any], op: Operation) -> None:
         self.chat_id = run.chat_id
         self.agent = run.agent
+        self.conversation = run.conversation_id
         self.op = op
         self.task: asyncio.Task[Any] | None = asyncio.current_task()
-        self.open: set[Work] = set()
+        self.open: list[Work] = []
         self.cut: list[tuple[Work, int]] = []
         self.fresh = True  # no model was called yet
         self.model: str | None = None

@@ -9,12 +9,14 @@ passes, and what fails here is reported and never reaches the chat.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from time import time_ns
 from typing import Any, Final
 
 from opentelemetry.trace import SpanKind
 
 from hookline import (
+    HookBus,
     ModelRequest,
     ModelResponse,
     Proceed,
@@ -46,19 +48,41 @@ INNERMOST: Final = -1_000_000
 
 
 class Tracing:
-    """The hooks of one pair of providers, on a bus of their own."""
+    """The hooks of one pair of providers, on buses of their own.
+
+    A chat gets no more of them than it can use: `onHook` tells nothing where there are no other
+    hooks, and each attempt is seen by the outermost wrapper where there is no other.
+    """
 
     def __init__(self, kit: Kit) -> None:
+        kit.source = self
         self._kit = kit
         self._chats: dict[str, Trace] = {}
-        add = kit.bus.add_hook
+        self._alone = self._bus(lone=True)
+        self._beside = self._bus(lone=True, told=True)
+        self._between = self._bus(lone=False, told=True)
+
+    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any]:
+        """The hooks for a chat that has others at these points."""
+        if not beside:
+            return self._alone
+        return self._between if "aroundRequest" in beside else self._beside
+
+    def _bus(self, *, lone: bool, told: bool = False) -> HookBus[Any]:
+        bus: HookBus[Any] = HookBus()
+        add = bus.add_hook
         add("aroundChat", self._around_chat, priority=OUTERMOST, name=NAME)
-        add("aroundRequest", self._around_request, priority=OUTERMOST, name=NAME)
-        add("aroundRequest", self._around_attempt, priority=INNERMOST, name=NAME)
+        if lone:
+            add("aroundRequest", self._around_lone_request, priority=OUTERMOST, name=NAME)
+        else:
+            add("aroundRequest", self._around_request, priority=OUTERMOST, name=NAME)
+            add("aroundRequest", self._around_attempt, priority=INNERMOST, name=NAME)
         add("aroundToolCall", self._around_tool, priority=OUTERMOST, name=NAME)
         add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
         add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
-        add("onHook", self._on_hook, name=NAME)
+        if told:
+            add("onHook", self._on_hook, name=NAME)
+        return bus
 
     # ── the chat ────────────────────────────────────────────────────────────────────────────
 
@@ -175,10 +199,29 @@ class Tracing:
             self._break_off(ctx, call, exc)
             raise
         else:
-            try:
-                call.answered(response)
-            except Exception as exc:
-                report("a model call could not be traced to its end", exc)
+            self._answered(call, response)
+            return response
+        finally:
+            call.op.leave()
+
+    async def _around_lone_request(
+        self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        """The same where no other wrapper stands between it and the model."""
+        call = self._begin_request(ctx)
+        if call is None:
+            return await proceed()
+        call.attempts = 1
+        try:
+            response = await proceed()
+        except BaseException as exc:
+            if isinstance(exc, Exception):
+                call.failed(exc)
+            self._break_off(ctx, call, exc)
+            raise
+        else:
+            call.timing = response.timing
+            self._answered(call, response)
             return response
         finally:
             call.op.leave()
@@ -196,6 +239,12 @@ class Tracing:
         except Exception as exc:
             report("a model call could not be traced", exc)
             return None
+
+    def _answered(self, call: ModelCall, response: ModelResponse) -> None:
+        try:
+            call.answered(response)
+        except Exception as exc:
+            report("a model call could not be traced to its end", exc)
 
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
