@@ -261,14 +261,11 @@ class Agent(Generic[DepsT]):
             state=options.get("state"),
         )
 
-    def _tracing(self, *others: HookBus[Any]) -> HookBus[Any] | None:
-        """The hooks that telemetry brings into a chat which begins now."""
+    def _tracing(self, beside: Iterable[object] = ()) -> HookBus[Any] | None:
+        """The hooks that telemetry brings into a chat; it has others at these points too."""
         if self._telemetry is None:
             return None
-        beside = self.bus.used()
-        for bus in others:
-            beside += bus.used()
-        return self._telemetry.bus_for_chat(beside)
+        return self._telemetry.bus_for_chat((*self.bus.used(), *beside))
 
     def _view(self, hooks: HooksArgument | None) -> View:
         if hooks is None:
@@ -284,7 +281,7 @@ class Agent(Generic[DepsT]):
         for hook in expand(hooks, known, origin="chat"):
             if hook.definition is None or hook.definition not in stays:
                 own.enter(hook)
-        return View((self.bus, _stays), (own, None), *_also(self._tracing(own)))
+        return View((self.bus, _stays), (own, None), *_also(self._tracing(own.used())))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(partial(_owner, self._config, task), task.chat_id)
@@ -308,7 +305,7 @@ class Agent(Generic[DepsT]):
             task = Task(
                 chat_id=self._config.runtime.new_id(),
                 view=_inherited(
-                    parent.view, self.bus, self._tracing(*[bus for bus, _ in parent.view.sources])
+                    parent.view, self.bus, self._tracing(_inherited_points(parent.view))
                 ),
                 message=as_message(input),
                 conversation=None,
@@ -364,6 +361,10 @@ def _inherited(parent: View, bus: HookBus[Any], tracing: HookBus[Any] | None) ->
     """A sub-agent's hooks: the parent's that are inherited, then its own."""
     sources = [(source, _both(keep)) for source, keep in parent.sources]
     return View(*sources, (bus, None), *_also(tracing))
+
+
+def _inherited_points(parent: View) -> set[object]:
+    return {hook.head.key for bus, _ in parent.sources for hook in bus.all_hooks() if hook.inherit}
 
 
 def _also(tracing: HookBus[Any] | None) -> list[tuple[HookBus[Any], None]]:

@@ -10,7 +10,6 @@ from opentelemetry.trace import SpanKind, Tracer
 
 from hookline import (
     Message,
-    Model,
     ModelRequest,
     ModelResponse,
     Settings,
@@ -18,7 +17,7 @@ from hookline import (
     ToolResult,
     Usage,
 )
-from hookline.models import Timing, model_name
+from hookline.models import Timing
 from hookline.otel import _names as names
 from hookline.otel._content import Content, as_json
 from hookline.otel._events import Events
@@ -66,22 +65,6 @@ class Kit:
         self.full = full  # whether each model call writes the whole history
 
 
-def labels_of(model: Model) -> dict[str, Any]:
-    """What the span and the metrics of a model call say of the model."""
-    labels: dict[str, Any] = {
-        names.OPERATION: names.CHAT,
-        names.PROVIDER: str(getattr(model, "provider", None) or names.UNKNOWN),
-        names.REQUEST_MODEL: model_name(model),
-    }
-    address = getattr(model, "server_address", None)
-    if address is not None:
-        labels[names.SERVER_ADDRESS] = str(address)
-        port = getattr(model, "server_port", None)
-        if port is not None:
-            labels[names.SERVER_PORT] = int(port)
-    return labels
-
-
 def usage_of(usage: Usage | None) -> dict[str, Any]:
     """The tokens, as attributes; kinds of which there were none are left out."""
     if usage is None:
@@ -96,27 +79,17 @@ def usage_of(usage: Usage | None) -> dict[str, Any]:
     return found
 
 
-class ModelCall:
+class ModelCall(Operation):
     """One logical model call: all its attempts."""
 
-    __slots__ = (
-        "_kit",
-        "_labels",
-        "_response",
-        "_run",
-        "_trace",
-        "attempts",
-        "op",
-        "request",
-        "timing",
-    )  # fmt: skip
+    __slots__ = ("_kit", "_labels", "_response", "_run", "_trace", "attempts", "request", "timing")
 
     def __init__(self, kit: Kit, trace: Trace, ctx: AroundRequest[Any]) -> None:
         request: ModelRequest = ctx.request
         self._kit = kit
         self._trace = trace
         self._run = ctx.run
-        self._labels = labels_of(request.model)
+        self._labels = trace.labels_of(request.model)
         self._response: ModelResponse | None = None
         self.request: ModelRequest = request
         self.attempts = 0  # how often a model was really asked
@@ -127,7 +100,7 @@ class ModelCall:
         if request.settings != NO_SETTINGS:
             first.update(names.parameters(request.settings))
         name = f"{names.CHAT} {self._labels[names.REQUEST_MODEL]}"
-        self.op = Operation(kit, name, SpanKind.CLIENT, first, self)
+        super().__init__(kit, name, SpanKind.CLIENT, first)
         trace.open.append(self)
 
     @property
@@ -140,8 +113,8 @@ class ModelCall:
         """A model is asked; the wrappers inside may have changed what, or whom."""
         self.attempts += 1
         if request.model is not self.request.model:
-            self._labels = labels_of(request.model)
-            self.op.attributes.update(self._labels)
+            self._labels = self._trace.labels_of(request.model)
+            self.attributes.update(self._labels)
         self.request = request
         self.timing = None
 
@@ -150,13 +123,13 @@ class ModelCall:
         attributes = {**self._labels, names.EXCEPTION_TYPE: names.error_type(exc)}
         if self._kit.content.events:
             attributes[names.EXCEPTION_MESSAGE] = self._kit.content.text(text_of(exc))
-        self._kit.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, self.op.context)
+        self._kit.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, self.context)
 
     def answered(self, response: ModelResponse) -> None:
         """The end that was hoped for."""
         self._response = response
-        if self.op.span.is_recording():
-            found = self.op.attributes
+        if self.span.is_recording():
+            found = self.attributes
             found[names.FINISH_REASONS] = (names.FINISHED[response.finish_reason],)
             if response.model:
                 found[names.RESPONSE_MODEL] = response.model
@@ -169,20 +142,20 @@ class ModelCall:
 
     def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
         """It ends without an answer."""
-        self.op.attributes[names.FINISH_REASONS] = ("error",)
+        self.attributes[names.FINISH_REASONS] = ("error",)
         self._end(at, error, exc)
 
     def _end(self, at: int, error: str | None, exc: BaseException | None) -> None:
-        if self.op.ended:
+        if self.ended:
             return
         self._trace.open.remove(self)
         if self.attempts != 1:
-            self.op.attributes[names.ATTEMPTS] = self.attempts
+            self.attributes[names.ATTEMPTS] = self.attempts
         if self._trace.deltas:
             self._tell_deltas()
         kit = self._kit
         text = self._write(error, exc) if kit.content.wanted or kit.details else None
-        seconds = self.op.end(at, error, text if kit.content.spans else None)
+        seconds = self.finish(at, error, text if kit.content.spans else None)
         if kit.metered and self.attempts:  # where a hook answered, no model was called
             self._measure(seconds, error)
         if self.attempts:
@@ -192,16 +165,16 @@ class ModelCall:
     def _write(self, error: str | None, exc: BaseException | None) -> str | None:
         """Content where it was asked for; gives the text of the error."""
         content = self._kit.content
-        recording = self.op.span.is_recording()
+        recording = self.span.is_recording()
         said = self._said() if content.wanted else {}
         if content.spans and recording:
-            self.op.attributes.update({name: as_json(value) for name, value in said.items()})
+            self.attributes.update({name: as_json(value) for name, value in said.items()})
         if self._kit.details:
-            details = {**self._labels, **self.op.attributes}
+            details = {**self._labels, **self.attributes}
             details.update(said if content.events else {})
             if error is not None:
                 details[names.ERROR_TYPE] = error
-            self._kit.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.op.context)
+            self._kit.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
         return None if exc is None else content.text(text_of(exc))
 
     def _said(self) -> dict[str, Any]:
@@ -218,7 +191,7 @@ class ModelCall:
         messages = sent if full else trace.unwritten(sent, self._run)
         said[names.INPUT] = content.messages(messages)
         if len(messages) < len(sent):
-            self.op.attributes[names.EARLIER] = len(sent) - len(messages)
+            self.attributes[names.EARLIER] = len(sent) - len(messages)
         if self._response is not None:
             said[names.OUTPUT] = content.answer(self._response)
         return said
@@ -228,19 +201,19 @@ class ModelCall:
         deltas, self._trace.deltas = self._trace.deltas, {}
         for (hook, outcome), (count, seconds) in deltas.items():
             labels = hook_labels(hook, "onDelta", outcome)
-            self._kit.instruments.hook_duration.record(seconds, labels, self.op.context)
-            if outcome != "ok" and self.op.span.is_recording():
+            self._kit.instruments.hook_duration.record(seconds, labels, self.context)
+            if outcome != "ok" and self.span.is_recording():
                 more = {names.HOOK_DURATION: seconds, names.HOOK_COUNT: int(count)}
-                self.op.span.add_event(names.HOOK_EVENT, {**labels, **more})
+                self.span.add_event(names.HOOK_EVENT, {**labels, **more})
 
     def _measure(self, seconds: float, error: str | None) -> None:
-        to, context, labels = self._kit.instruments, self.op.context, self._labels
+        to, context, labels = self._kit.instruments, self.context, self._labels
         if error is not None:
             to.duration.record(seconds, {**labels, names.ERROR_TYPE: error}, context)
             return
         response = self._response
         if response is not None and response.model:
-            labels[names.RESPONSE_MODEL] = response.model
+            labels = {**labels, names.RESPONSE_MODEL: response.model}
         to.duration.record(seconds, labels, context)
         if response is not None and response.usage is not None:
             usage = response.usage
@@ -254,10 +227,10 @@ class ModelCall:
                 to.chunk_time.record(mean, labels, context)
 
 
-class ToolWork:
+class ToolCallSpan(Operation):
     """One run of a tool's handler, with the wrappers around it."""
 
-    __slots__ = ("_kit", "_labels", "_trace", "op")
+    __slots__ = ("_kit", "_labels", "_trace")
 
     def __init__(self, kit: Kit, trace: Trace, ctx: AroundToolCall[Any]) -> None:
         self._kit = kit
@@ -276,18 +249,18 @@ class ToolWork:
         if ctx.tool.description:
             first[names.TOOL_DESCRIPTION] = ctx.tool.description
         name = f"{names.EXECUTE_TOOL} {ctx.tool.name}"
-        self.op = Operation(kit, name, SpanKind.INTERNAL, first, self)
-        if kit.content.spans and self.op.span.is_recording():
+        super().__init__(kit, name, SpanKind.INTERNAL, first)
+        if kit.content.spans and self.span.is_recording():
             arguments = kit.content.data(ctx.call.arguments)
-            self.op.attributes[names.ARGUMENTS] = as_json(arguments)
+            self.attributes[names.ARGUMENTS] = as_json(arguments)
         trace.open.append(self)
 
     def finished(self, result: ToolResult | ToolError) -> None:
         """The tool has a result, or failed with an error that the model is told."""
         content = self._kit.content
         if isinstance(result, ToolResult):
-            if content.spans and self.op.span.is_recording():
-                self.op.attributes[names.RESULT] = as_json(content.data(result.value))
+            if content.spans and self.span.is_recording():
+                self.attributes[names.RESULT] = as_json(content.data(result.value))
             self._end(time_ns(), None, None)
             return
         exc = result.exception
@@ -302,17 +275,17 @@ class ToolWork:
         self._end(at, error, text)
 
     def _end(self, at: int, error: str | None, text: str | None) -> None:
-        if self.op.ended:
+        if self.ended:
             return
         self._trace.open.remove(self)
         self._trace.tool_calls += 1
-        seconds = self.op.end(at, error, text)
+        seconds = self.finish(at, error, text)
         if not self._kit.metered:
             return
         labels = self._labels
         if error is not None:
             labels[names.ERROR_TYPE] = error
-        self._kit.instruments.tool_duration.record(seconds, labels, self.op.context)
+        self._kit.instruments.tool_duration.record(seconds, labels, self.context)
 
 
 def hook_labels(hook: str, point: str, outcome: str) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from time import time_ns
 from typing import Any, Final, Protocol
 
-from opentelemetry.context import Context, attach, get_current
+from opentelemetry.context import attach, get_current
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from hookline import HookBus
@@ -45,23 +45,22 @@ class Operation:
     """One span; its attributes but the first ones are written at its end, all at once."""
 
     __slots__ = (
-        "_around", "_before", "attributes", "context", "ended", "owner", "source", "span", "start",
+        "_around", "_before", "attributes", "context", "ended", "source", "span", "start",
     )  # fmt: skip
 
     def __init__(
-        self, maker: Maker, name: str, kind: SpanKind, attributes: Mapping[str, Any], owner: object
+        self, maker: Maker, name: str, kind: SpanKind, attributes: Mapping[str, Any]
     ) -> None:
-        self.owner = owner
         self.source = maker.source
         self.start = time_ns()
         self.ended = False
         self.attributes: dict[str, Any] = {}
-        self._before: Context = get_current()
+        before = self._before = get_current()
         self._around = _inside.get()
         self.span: Span = maker.tracer.start_span(
-            name, context=self._before, kind=kind, attributes=attributes, start_time=self.start
+            name, context=before, kind=kind, attributes=attributes, start_time=self.start
         )
-        self.context = set_span_in_context(self.span, self._before)
+        self.context = set_span_in_context(self.span, before)
         attach(self.context)
         _inside.set(self)
 
@@ -71,11 +70,8 @@ class Operation:
             attach(self._before)
             _inside.set(self._around)
 
-    def end(self, at: int, error: str | None = None, text: str | None = None) -> float:
-        """End the span; gives the seconds that it took. Whoever comes second changes nothing."""
-        seconds = max(at - self.start, 0) / 1e9
-        if self.ended:
-            return seconds
+    def finish(self, at: int, error: str | None = None, text: str | None = None) -> float:
+        """End the span; gives the seconds that it took."""
         self.ended = True
         span = self.span
         if span.is_recording():
@@ -85,4 +81,4 @@ class Operation:
             if self.attributes:
                 span.set_attributes(self.attributes)
         span.end(at)
-        return seconds
+        return max(at - self.start, 0) / 1e9

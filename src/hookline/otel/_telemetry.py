@@ -85,6 +85,13 @@ class Telemetry:
         return None if self._tracing is None else self._tracing.bus_for_chat(beside)
 
     def _look(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
+        try:
+            return self._begin(tracers, meters)
+        except Exception as exc:  # such as an SDK that is too old: no reason for a chat to fail
+            report("telemetry could not be started", exc)
+            return None
+
+    def _begin(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
         tracer = tracers.get_tracer("hookline", __version__)
         meter = meters.get_meter("hookline", __version__)
         silent = isinstance(tracers, (ProxyTracerProvider, NoOpTracerProvider))

@@ -10,15 +10,14 @@ import asyncio
 from time import time_ns
 from typing import Any, Protocol
 
-from hookline import History, Message, Run, Usage
-from hookline.otel._names import CANCELLED, LEFT, OTHER
+from hookline import History, Message, Model, Run, Usage
+from hookline.models import model_name
+from hookline.otel import _names as names
 from hookline.otel._spans import Operation
 
 
 class Work(Protocol):
     """A model call or a tool call that is open."""
-
-    op: Operation
 
     def close(self, at: int, error: str) -> None:
         """It ends here, without a result."""
@@ -30,6 +29,8 @@ class Trace:
 
     __slots__ = (
         "_base",
+        "_labels",
+        "_model",
         "_scanned",
         "_seen",
         "agent",
@@ -69,6 +70,8 @@ class Trace:
         self.deltas: dict[tuple[str, str], list[float]] = {}  # of hooks at onDelta: times, seconds
         self.system: str | None = None  # what was written of these already
         self.tools: Any = None
+        self._model: Model | None = None  # the last one, and its labels
+        self._labels: dict[str, Any] = {}
         self._base = len(run.history)
         self._seen = {run.history[-1].id} if self._base else set[str]()
         self._scanned = False
@@ -82,16 +85,24 @@ class Trace:
     def close_cut(self) -> None:
         """Now it is known why."""
         cut, self.cut = self.cut, []
-        why = OTHER if self.reason in LEFT else CANCELLED
+        why = names.OTHER if self.reason in names.LEFT else names.CANCELLED
         for work, at in cut:
             work.close(at, why)
 
     def close_open(self) -> None:
         """Nothing stays open below a chat that ends: what was left behind ends with it."""
         self.close_cut()
-        why = OTHER if self.reason in LEFT else CANCELLED
+        why = names.OTHER if self.reason in names.LEFT else names.CANCELLED
         for work in list(self.open):
             work.close(time_ns(), why)
+
+    # ── the model ───────────────────────────────────────────────────────────────────────────
+
+    def labels_of(self, model: Model) -> dict[str, Any]:
+        """What spans and metrics say of a model; not to be changed."""
+        if model is not self._model:
+            self._model, self._labels = model, _labels_of(model)
+        return self._labels
 
     # ── what was written already ────────────────────────────────────────────────────────────
 
@@ -113,3 +124,19 @@ class Trace:
         if self.fresh:
             return new
         return [each for each in new if each.role != "assistant"]  # written when it was answered
+
+
+def _labels_of(model: Model) -> dict[str, Any]:
+    """What the span and the metrics of a model call say of the model."""
+    labels: dict[str, Any] = {
+        names.OPERATION: names.CHAT,
+        names.PROVIDER: str(getattr(model, "provider", None) or names.UNKNOWN),
+        names.REQUEST_MODEL: model_name(model),
+    }
+    address = getattr(model, "server_address", None)
+    if address is not None:
+        labels[names.SERVER_ADDRESS] = str(address)
+        port = getattr(model, "server_port", None)
+        if port is not None:
+            labels[names.SERVER_PORT] = int(port)
+    return labels

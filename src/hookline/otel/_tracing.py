@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from opentelemetry.trace import SpanKind
 
@@ -28,7 +28,7 @@ from hookline import (
 )
 from hookline.errors import ChatAbortedError
 from hookline.otel import _names as names
-from hookline.otel._calls import Kit, ModelCall, ToolWork, hook_labels, text_of, usage_of
+from hookline.otel._calls import Kit, ModelCall, ToolCallSpan, hook_labels, text_of, usage_of
 from hookline.otel._content import as_json
 from hookline.otel._report import report
 from hookline.otel._spans import Operation, innermost
@@ -45,6 +45,9 @@ from hookline.points import (
 NAME: Final = "hookline.otel"
 OUTERMOST: Final = 1_000_000
 INNERMOST: Final = -1_000_000
+
+
+Call: TypeAlias = ModelCall | ToolCallSpan
 
 
 class Tracing:
@@ -114,7 +117,7 @@ class Tracing:
             if run.conversation_id is not None:
                 first[names.CONVERSATION] = run.conversation_id
             name = f"{names.INVOKE_AGENT} {run.agent}"
-            op = Operation(self._kit, name, SpanKind.INTERNAL, first, self)
+            op = Operation(self._kit, name, SpanKind.INTERNAL, first)
             trace = self._chats[run.chat_id] = Trace(run, op)
             if self._kit.content.spans and ctx.message is not None and op.span.is_recording():
                 said = self._kit.content.messages([ctx.message])
@@ -138,7 +141,7 @@ class Tracing:
             text = None
             if trace.op.span.is_recording():
                 text = self._tell_chat(trace, exc, response)
-            self._measure_chat(trace, trace.op.end(time_ns(), error, text), error)
+            self._measure_chat(trace, trace.op.finish(time_ns(), error, text), error)
         except Exception as failure:
             report("a chat could not be traced to its end", failure)
 
@@ -202,7 +205,7 @@ class Tracing:
             self._answered(call, response)
             return response
         finally:
-            call.op.leave()
+            call.leave()
 
     async def _around_lone_request(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
@@ -224,7 +227,7 @@ class Tracing:
             self._answered(call, response)
             return response
         finally:
-            call.op.leave()
+            call.leave()
 
     def _begin_request(self, ctx: AroundRequest) -> ModelCall | None:
         trace = self._chats.get(ctx.run.chat_id)
@@ -249,8 +252,7 @@ class Tracing:
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        op = innermost()
-        call = op.owner if op is not None else None
+        call = innermost()
         if not isinstance(call, ModelCall):
             return await proceed()
         call.attempt(ctx.request)
@@ -282,20 +284,23 @@ class Tracing:
                 report("a tool call could not be traced to its end", exc)
             return result
         finally:
-            work.op.leave()
+            work.leave()
 
-    def _begin_tool(self, ctx: AroundToolCall) -> ToolWork | None:
+    def _begin_tool(self, ctx: AroundToolCall) -> ToolCallSpan | None:
         trace = self._chats.get(ctx.run.chat_id)
         if trace is None:
             return None
         try:
-            return ToolWork(self._kit, trace, ctx)
+            return ToolCallSpan(self._kit, trace, ctx)
         except Exception as exc:
             report("a tool call could not be traced", exc)
             return None
 
     def _break_off(
-        self, ctx: AroundRequest | AroundToolCall, work: ModelCall | ToolWork, exc: BaseException
+        self,
+        ctx: AroundRequest | AroundToolCall,
+        work: ModelCall | ToolCallSpan,
+        exc: BaseException,
     ) -> None:
         """A call was cut, or something in it raised."""
         try:
