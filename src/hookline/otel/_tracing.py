@@ -186,7 +186,7 @@ class Tracing:
         trace.usage = ctx.usage
         if asyncio.current_task() is not trace.task and ctx.outcome != "done":
             # The chat's own task was aborted, and may be left behind: nothing comes after this.
-            self._end_chat(trace, ctx.error or asyncio.CancelledError())
+            self._end_chat(trace, ctx.error or ChatAbortedError(trace.reason))
 
     # ── a model call ────────────────────────────────────────────────────────────────────────
 
