@@ -134,9 +134,7 @@ async def test_a_model_that_fails(otlp: Pipeline, chunks: int) -> None:
 
 
 async def test_a_model_that_recovers_is_no_error(http: Pipeline) -> None:
-    agent = Agent(
-        ScriptedModel(Turn(fail=RateLimit("wait")), "there"), telemetry=http.telemetry()
-    )
+    agent = Agent(ScriptedModel(Turn(fail=RateLimit("wait")), "there"), telemetry=http.telemetry())
 
     async def retry(ctx: Any, proceed: Any) -> Any:
         try:
@@ -229,9 +227,7 @@ async def test_a_wrapper_of_the_chat_that_raises(http: Pipeline, after: bool) ->
             await proceed()
         raise ValueError("secret")
 
-    agent = Agent(
-        ScriptedModel("hi"), hooks={"aroundChat": broken}, telemetry=http.telemetry()
-    )
+    agent = Agent(ScriptedModel("hi"), hooks={"aroundChat": broken}, telemetry=http.telemetry())
     with pytest.raises(ValueError, match="secret"):
         await agent.chat("hi")
     spans = check(http.flush(), ["invoke_agent agent", *["chat scripted"][: int(after)]])
@@ -422,9 +418,7 @@ async def test_what_is_left_behind_has_its_spans_ended(
         await ignore()
 
     model: Any = Model() if where == "model" else ScriptedModel([call("waiting")], "late")
-    agent = Agent(
-        model, tools=[waiting], limits=Limits(grace=0.05), telemetry=otlp.telemetry()
-    )
+    agent = Agent(model, tools=[waiting], limits=Limits(grace=0.05), telemetry=otlp.telemetry())
     if where == "hook":
         agent.add_hook("preRequest", hook)
     async with agent.chat_stream("hi") as stream:

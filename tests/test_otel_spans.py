@@ -80,9 +80,7 @@ async def test_the_spans_of_a_chat(otlp: Pipeline) -> None:
         ),
     )
     settings = Settings(temperature=0.5, top_p=0.9, max_tokens=100, seed=7, stop=("END",))
-    agent = Agent(
-        model, name="sums", tools=[add], settings=settings, telemetry=otlp.telemetry()
-    )
+    agent = Agent(model, name="sums", tools=[add], settings=settings, telemetry=otlp.telemetry())
     response = await agent.chat("1 + 2?", conversation=Conversation(id="talk-1"))
     received = otlp.flush()
     assert received.tree() == [
@@ -201,9 +199,7 @@ async def test_another_agent_that_a_tool_asks_stands_below_it_as_well(http: Pipe
         """Ask the other one."""
         return (await other.chat("1 + 1?")).text
 
-    agent = Agent(
-        ScriptedModel([call("ask")], "Two."), tools=[ask], telemetry=http.telemetry()
-    )
+    agent = Agent(ScriptedModel([call("ask")], "Two."), tools=[ask], telemetry=http.telemetry())
     await agent.chat("ask")
     assert http.flush().tree()[2:4] == ["  execute_tool ask", "    invoke_agent other"]
 
@@ -380,7 +376,9 @@ async def test_many_chats_at_once_do_not_mix_up_their_spans(http: Pipeline) -> N
             parent = spans[span.parent_id]
             assert parent.name.rpartition("-")[2] == span.name.rpartition("-")[2]
         if span.name == "execute_tool add":
-            assert spans[span.parent_id].name == f"invoke_agent {span.attributes['gen_ai.agent.name']}"
+            assert (
+                spans[span.parent_id].name == f"invoke_agent {span.attributes['gen_ai.agent.name']}"
+            )
 
 
 # ── sampling ────────────────────────────────────────────────────────────────────────────────

@@ -49,8 +49,11 @@ def provider() -> tuple[TracerProvider, Counting]:
 
 def agent(tool: byhand.Counter, telemetry: Telemetry | None) -> Agent[Any]:
     made = ours.tool_agent(tool, CALLS)
-    return Agent(ours.Scripted(CALLS), tools=[tool.add], max_steps=CALLS + 1, telemetry=telemetry) \
-        if telemetry is not None else made
+    return (
+        Agent(ours.Scripted(CALLS), tools=[tool.add], max_steps=CALLS + 1, telemetry=telemetry)
+        if telemetry is not None
+        else made
+    )
 
 
 async def traced_by_hand(tracer: Tracer, script: Any, tools: byhand.Tools) -> int:

@@ -73,7 +73,7 @@ class Trace:
         self._model: Model | None = None  # the last one, and its labels
         self._labels: dict[str, Any] = {}
         self._base = len(run.history)
-        self._seen = {run.history[-1].id} if self._base else set[str]()
+        self._seen = {_key(run.history[-1])} if self._base else set[str | int]()
         self._scanned = False
 
     # ── what is open ────────────────────────────────────────────────────────────────────────
@@ -111,19 +111,24 @@ class Trace:
         new: list[Message] = []
         if isinstance(messages, History):  # as it stands: what is new is at its end
             for message in reversed(messages):
-                if message.id in self._seen:
+                if _key(message) in self._seen:
                     break
                 new.append(message)
             new.reverse()
         else:
             if not self._scanned:
                 self._scanned = True
-                self._seen.update([message.id for message in run.history[: self._base]])
-            new = [each for each in messages if not each.id or each.id not in self._seen]
-        self._seen.update([message.id for message in new if message.id])
+                self._seen.update([_key(message) for message in run.history[: self._base]])
+            new = [message for message in messages if _key(message) not in self._seen]
+        self._seen.update([_key(message) for message in new])
         if self.fresh:
             return new
         return [each for each in new if each.role != "assistant"]  # written when it was answered
+
+
+def _key(message: Message) -> str | int:
+    """What a message is known by: those that a user or a hook wrote may have no id."""
+    return message.id or id(message)
 
 
 def _labels_of(model: Model) -> dict[str, Any]:
