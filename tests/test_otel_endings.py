@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -239,6 +240,13 @@ async def test_a_wrapper_of_the_chat_that_raises(http: Pipeline, after: bool) ->
 SPANS = ["invoke_agent agent", "chat slow"]
 
 
+async def _at_the_first_text(agent: Agent, act: Callable[[], object]) -> None:
+    async with agent.chat_stream("hi") as stream:
+        async for event in stream:
+            if type(event).__name__ == "TextDelta":
+                act()
+
+
 async def _stream_abort(agent: Agent, model: Slow) -> None:
     async with agent.chat_stream("hi") as stream:
         async for event in stream:
@@ -260,11 +268,11 @@ async def _leave(agent: Agent, model: Slow) -> None:
 
 
 async def _raise(agent: Agent, model: Slow) -> None:
+    def fail() -> None:
+        raise KeyError("the reader's own")
+
     with pytest.raises(KeyError):
-        async with agent.chat_stream("hi") as stream:
-            async for event in stream:
-                if type(event).__name__ == "TextDelta":
-                    raise KeyError("the reader's own")
+        await _at_the_first_text(agent, fail)
 
 
 async def _collected(agent: Agent, model: Slow) -> None:
@@ -276,9 +284,11 @@ async def _collected(agent: Agent, model: Slow) -> None:
 
     ended = asyncio.Event()
     agent.add_hook("onChatEnd", lambda ctx: ended.set())
-    with pytest.warns(ResourceWarning, match="dropped before it ended"):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         await read()
         gc.collect()
+    assert [warning.category for warning in warned] == [ResourceWarning]
     await ended.wait()
     await _settled()
 
@@ -299,18 +309,16 @@ async def _timed_out(agent: Agent, model: Slow) -> None:
 
 async def _third_party(agent: Agent, model: Slow) -> None:
     tasks: list[asyncio.Task[Any]] = []
-    agent.add_hook("preRequest", lambda ctx: tasks.append(asyncio.current_task()))  # type: ignore[arg-type]
+    agent.add_hook("preRequest", lambda ctx: tasks.append(asyncio.current_task()))
     with pytest.raises(StreamInterruptedError):
-        async with agent.chat_stream("hi") as stream:
-            async for event in stream:
-                if type(event).__name__ == "TextDelta":
-                    tasks[0].cancel()
+        await _at_the_first_text(agent, lambda: tasks[0].cancel())
 
 
 async def _settled() -> None:
     """Until the chat's own task has ended."""
-    while len(asyncio.all_tasks()) > 1:
-        await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others)
 
 
 ABORTED = "hookline.errors.ChatAbortedError"

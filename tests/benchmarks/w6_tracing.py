@@ -7,26 +7,28 @@ hand with the same spans and attributes, so that it is the SDK's own price that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import NoOpTracerProvider, SpanKind, Tracer, set_span_in_context
+from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 
 from hookline import Agent
 from hookline.otel import Telemetry
 
 from . import byhand, ours
-from .measure import Options, Row, interleaved, job, micros, ours_row
+from .measure import Job, Options, Row, interleaved, job, micros, ours_row
 
 NAME = "W6"
 CALLS = 50
 CHATS = 4
 SPANS = 2 * CALLS + 2  # an agent, its model calls and its tool calls
+TARGET = 60.0
 
 
 class Counting(SpanExporter):
@@ -45,15 +47,6 @@ def provider() -> tuple[TracerProvider, Counting]:
     made = TracerProvider(shutdown_on_exit=False)
     made.add_span_processor(SimpleSpanProcessor(exporter))
     return made, exporter
-
-
-def agent(tool: byhand.Counter, telemetry: Telemetry | None) -> Agent[Any]:
-    made = ours.tool_agent(tool, CALLS)
-    return (
-        Agent(ours.Scripted(CALLS), tools=[tool.add], max_steps=CALLS + 1, telemetry=telemetry)
-        if telemetry is not None
-        else made
-    )
 
 
 async def traced_by_hand(tracer: Tracer, script: Any, tools: byhand.Tools) -> int:
@@ -104,13 +97,44 @@ async def traced_by_hand(tracer: Tracer, script: Any, tools: byhand.Tools) -> in
                     "iteration": step,
                 },
             )
-            value = await tools[name](**byhand.json.loads(arguments))
+            value = await tools[name](**json.loads(arguments))
             span.end()
             history.append(("tool", id, str(value)))
         step += 1
 
 
+def added(on: Sequence[float], off: Sequence[float]) -> list[float]:
+    """What each sample with tracing took more than the one without."""
+    return [more - less for more, less in zip(on, off, strict=True)]
+
+
 def rows(options: Options) -> Iterator[Row]:
-    yield added(options, "added to a tool iteration by traces", target=60.0)
-    yield added(options, "added by traces and metrics", metrics=True)
-    yield silent(options)
+    times = options.times(15)
+    counter, script = byhand.Counter(), byhand.script(CALLS)
+    tools: byhand.Tools = {"add": counter.add}
+    tracers, exporter = provider()
+    meters = SdkMeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+    tracer = tracers.get_tracer("by hand")
+
+    def mine(telemetry: Telemetry | None) -> Job:
+        agent: Agent[Any] = Agent(
+            ours.Scripted(CALLS), tools=[counter.add], max_steps=CALLS + 1, telemetry=telemetry
+        )
+        return job(lambda: ours.read_calls(agent), CHATS, CALLS)
+
+    jobs = [
+        job(lambda: byhand.chat(script, [], tools), CHATS, 2 + 2 * CALLS),
+        job(lambda: traced_by_hand(tracer, script, tools), CHATS, 2 + 2 * CALLS),
+        mine(None),
+        mine(Telemetry(tracer_provider=tracers, meter_provider=NoOpMeterProvider())),
+        mine(Telemetry(tracer_provider=tracers, meter_provider=meters)),
+        mine(Telemetry()),
+    ]
+    samples = asyncio.run(interleaved(jobs, times))
+    assert exporter.spans == 3 * SPANS * CHATS * (times + 1), exporter.spans
+    plain, traced, off, on, metered, silent = [micros(each, CHATS * CALLS) for each in samples]
+    limit = added(traced, plain)
+    what = "added to a tool iteration by"
+    yield ours_row(NAME, f"{what} traces", limit, added(on, off), target=TARGET)
+    yield ours_row(NAME, f"{what} traces and metrics", limit, added(metered, off))
+    yield ours_row(NAME, f"{what} telemetry without an SDK", None, added(silent, off), target=2.0)
