@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from hookline._approval import decide, prepare, put
 from hookline._call import Call, Verdict
 from hookline._chain import intercept
@@ -21,7 +23,7 @@ from hookline._chat import Chat
 from hookline._conversation import PendingStep
 from hookline._errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
-from hookline._handler import admit, run_handler
+from hookline._handler import RAN, admit, run_handler
 from hookline._json import NotJson, to_json_data
 from hookline._messages import ToolCall, ToolMessage
 from hookline._model import ModelRequest
@@ -30,7 +32,7 @@ from hookline._outlet import SIZE
 from hookline._points import PreToolCall
 from hookline._request import lookup
 from hookline._results import WITHHELD, settle
-from hookline._runtime import CALL, Json
+from hookline._runtime import CALL, RUN, Json
 from hookline._values import as_data, bounded, message_for, worded
 
 _VERDICT: Json[Verdict] = Json(Verdict)
@@ -39,35 +41,18 @@ ABORTED: Final = ToolError("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolError("the call ran; the chat ended before its result was kept", type="Aborted")
 
 
-class Step:
+class Step(msgspec.Struct, kw_only=True, eq=False):
     """The tool calls of one step, in the model's order."""
 
-    __slots__ = (
-        "_fresh",
-        "_halted",
-        "_held",
-        "_turn",
-        "calls",
-        "chat",
-        "iteration",
-        "request",
-        "stop",
-    )
-
-    def __init__(
-        self, chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
-    ) -> None:
-        self.chat = chat
-        self.iteration = iteration
-        self.request = request
-        self.calls = [Call(call, place) for place, call in enumerate(calls)]
-        self.stop: Stop | None = None  # the chat ends after this step
-        self._fresh = True  # no call has a result yet
-        self._halted = False  # no handler of it starts any more
-        self._held = False  # a call asks for approval
-        self._turn: Lock | None = None  # of those that run side by side, one result at a time
-        chat.open_step = self
-        chat.find_call = self.find
+    chat: Chat
+    iteration: int
+    request: ModelRequest | None
+    calls: list[Call]
+    stop: Stop | None = None  # the chat ends after this step
+    fresh: bool = True  # no call has a result yet
+    halted: bool = False  # no handler of it starts any more
+    held: bool = False  # a call asks for approval
+    turn: Lock | None = None  # of those that run side by side, one result at a time
 
     def find(self, call_id: str) -> ToolCall | None:
         """The call of that id, as hooks have left it."""
@@ -80,20 +65,20 @@ class Step:
 
     async def run(self) -> bool:
         """Bring the calls to their results; False when some must wait for an answer."""
-        todo = self.calls if self._fresh else [call for call in self.calls if call.message is None]
+        todo = self.calls if self.fresh else [call for call in self.calls if call.message is None]
         self._look_up(todo)
         while todo:
-            batch = self._batch(todo)
+            batch = todo if len(todo) == 1 and not self.held else self._batch(todo)
             if not batch:
                 break
             await self._decide(todo, batch)
-            if self._halted:
+            if self.halted:
                 batch = todo
             await self._carry_out(batch)
             todo = todo[len(batch) :]
             if todo:
                 self._look_up(todo)  # scopes may have changed since
-        if self._held and any(call.pending for call in self.calls):
+        if self.held and any(call.pending for call in self.calls):
             return False
         self.chat.open_step = None
         return True
@@ -103,11 +88,9 @@ class Step:
 
         None, where the next must not overtake a call that waits for an approval.
         """
-        if self._held and self._alone(todo[0]):
+        if self.held and self._alone(todo[0]):
             waits = any(call.pending for call in self.calls[: todo[0].place])
             return [] if waits else todo[:1]
-        if len(todo) == 1:
-            return todo
         if self._alone(todo[0]):
             return todo[:1]
         end = next((i for i, call in enumerate(todo) if self._alone(call)), len(todo))
@@ -132,14 +115,15 @@ class Step:
         for call in batch:
             if call.decided or call.pending or call.result is not None:
                 continue  # known from an earlier chat
-            if not self._exists(call):
+            if call.tool is None or call.place >= self.chat.config.limits.tool_calls:
+                self._refuse(call)
                 continue
             if self.chat.view.preToolCall:
                 await self._ask_hooks(call)
-                if self._halted:
+                if self.halted:
                     break
             call.runs = call.result is None and call.request is None
-        if not self._halted:
+        if not self.halted:
             return
         for call in todo:
             if call.result is None or call.runs:
@@ -148,33 +132,30 @@ class Step:
                 call.pending = False
                 call.final = True
 
-    def _exists(self, call: Call) -> bool:
-        """Whether there is such a tool, and the step may have one more call."""
+    def _refuse(self, call: Call) -> None:
+        """There is no such tool, or the step may have no more calls."""
         limit = self.chat.config.limits.tool_calls
         if call.place >= limit:
             call.set(ToolError.of(ToolLimitError(call.call.name, limit)), "error")
-            return False
-        if call.tool is None:
+        else:
             names = [tool.name for tool in self.request.tools] if self.request else []
             call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
-            return False
-        return True
 
     async def _ask_hooks(self, call: Call) -> None:
         """Run preToolCall: the call as it leaves it, an answer, or questions to ask."""
         key = (CALL, self.iteration, call.id)
-        verdict = await self.chat.runtime.step(key, partial(self._chain, call), _VERDICT)
+        verdict = await self.chat.runtime.step(key, self._chain, _VERDICT, call)
         call.call = verdict.call
         answer = verdict.answer
         if isinstance(answer, Stop):
             self.stop = self.stop or answer
-            self._halted = True
+            self.halted = True
         elif isinstance(answer, ToolResult):
             call.set(answer, "answered")
         elif answer is not None:
             call.set(answer, "error" if verdict.failed else "denied")
         elif verdict.asks:
-            self._held = True
+            self.held = True
             prepare(self.chat, self.iteration, call, verdict.asks)
 
     async def _chain(self, call: Call) -> Verdict:
@@ -218,18 +199,15 @@ class Step:
                 if len(outlet.items) >= SIZE:
                     await outlet.room()
                 call.announced = True
-                seq = outlet.number()
-                if outlet.buffer is not None or outlet.heard:
-                    outlet.put(
-                        ToolCallStarted(
-                            chat_id=chat.chat_id,
-                            seq=seq,
-                            path=outlet.path,
-                            iteration=self.iteration,
-                            call=call.call,
-                        )
+                outlet.put(
+                    ToolCallStarted(
+                        chat_id=chat.chat_id,
+                        path=outlet.path,
+                        iteration=self.iteration,
+                        call=call.call,
                     )
-        if len(batch) == 1 and not self._held:
+                )
+        if len(batch) == 1 and not self.held:
             await self._run(batch[0])  # a lone call needs no task of its own
             return
         ready: list[Call] = []
@@ -239,9 +217,9 @@ class Step:
             if not call.pending:
                 ready.append(call)
         if len(ready) > 1 and any(call.runs or call.request is not None for call in ready):
-            self._turn = Lock()
+            self.turn = Lock()
             await chat.runtime.gather([partial(self._guarded, call) for call in ready])
-            self._turn = None
+            self.turn = None
         else:
             for call in ready:
                 await self._run(call)
@@ -266,15 +244,16 @@ class Step:
             await decide(chat, self.iteration, call)
             chat.check()
         if call.runs:
-            ran = await run_handler(chat, self.iteration, call)
+            key = (RUN, self.iteration, call.id)
+            ran = await chat.runtime.step(key, run_handler, RAN, chat, call)
             call.set(ran.result, None)
             call.stop = ran.stop
             if chat.broken:
                 chat.check()
-        if self._turn is None:
+        if self.turn is None:
             await self._finish(call)
         else:
-            async with self._turn:
+            async with self.turn:
                 await self._finish(call)
 
     async def _finish(self, call: Call) -> None:
@@ -308,20 +287,17 @@ class Step:
         assert call.result is not None
         outlet = self.chat.outlet
         call.reported = True
-        seq = outlet.number()
-        if outlet.buffer is not None or outlet.heard:
-            outlet.put(
-                ToolCallFinished(
-                    chat_id=self.chat.chat_id,
-                    seq=seq,
-                    path=outlet.path,
-                    iteration=self.iteration,
-                    call_id=call.id,
-                    name=call.call.name,
-                    outcome=call.outcome,
-                    result=call.result,
-                )
+        outlet.put(
+            ToolCallFinished(
+                chat_id=self.chat.chat_id,
+                path=outlet.path,
+                iteration=self.iteration,
+                call_id=call.id,
+                name=call.call.name,
+                outcome=call.outcome,
+                result=call.result,
             )
+        )
 
     # ── the end that was not planned ────────────────────────────────────────────────────────
 
@@ -341,7 +317,7 @@ class Step:
         for call in self._unwritten():
             self._broken_off(call)
             if call.announced and not call.reported:
-                if self.chat.outlet.full:
+                if len(self.chat.outlet.items) >= SIZE:
                     await self.chat.outlet.room()
                 self._report(call)
             count = len(self.chat.messages)
@@ -350,7 +326,7 @@ class Step:
             except Exception:
                 if len(self.chat.messages) == count:  # a hook will not have it as it is
                     call.withhold(WITHHELD)
-                    if self.chat.outlet.full:
+                    if len(self.chat.outlet.items) >= SIZE:
                         await self.chat.outlet.room()
                     self.chat.write_plain(message_for(call, self.chat.next_id()))
 
@@ -363,8 +339,8 @@ class Step:
 
     def reopened(self) -> None:
         """Some of its calls have results, or wait, from an earlier chat."""
-        self._fresh = False
-        self._held = True
+        self.fresh = False
+        self.held = True
 
     def pending_step(self) -> PendingStep:
         """What a resumed chat needs to go on with this step."""
@@ -377,3 +353,12 @@ class Step:
             stop=self.stop,
             continuations=self.chat.continuations,
         )
+
+
+def open_step(
+    chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
+) -> Step:
+    """The step whose calls are made next."""
+    made = list(map(Call, [call.id for call in calls], calls, range(len(calls))))
+    step = chat.open_step = Step(chat=chat, iteration=iteration, request=request, calls=made)
+    return step

@@ -15,7 +15,7 @@ from typing import Any
 
 from hookline._chain import call, excuse, fault
 from hookline._chat import Chat
-from hookline._dispatch import Step
+from hookline._dispatch import Step, open_step
 from hookline._errors import ChatAbortedError
 from hookline._log import log_throw
 from hookline._messages import AssistantMessage, ToolCall, ToolMessage
@@ -78,6 +78,7 @@ async def _keep_partial(chat: Chat) -> None:
     """A text that was shown and cut off is kept and marked; one that nobody saw is not."""
     assembly, chat.assembly = chat.assembly, None
     if assembly is None or not chat.live:
+        await chat.take_back()
         return
     parts = assembly.partial()
     if not parts:
@@ -98,7 +99,7 @@ def _open_step(chat: Chat) -> Step | None:
     calls = _unanswered(chat)
     if not calls or chat.conversation.pending_step is not None:
         return None
-    return Step(chat, chat.iteration, calls, None)
+    return open_step(chat, chat.iteration, calls, None)
 
 
 def _unanswered(chat: Chat) -> list[ToolCall]:
@@ -118,7 +119,7 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
     if not hook.alive:
         return
     try:
-        await chat.runtime.step(key, partial(_tell, chat, hook), NOTHING)
+        await chat.runtime.step(key, _tell, NOTHING, chat, hook)
     except BaseException as raised:
         exc = fault(hook, raised)
         if hook.head.name != "onChatDone" or chat.thrown is not None:

@@ -22,7 +22,7 @@ from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._log import log_throw, logger
 from hookline._loop import run
 from hookline._outcomes import ErrorInfo, Response
-from hookline._outlet import Buffer
+from hookline._outlet import SIZE, Buffer
 from hookline._registration import Hook
 
 # Weak, because a task holds its context and an owner its task.
@@ -267,25 +267,24 @@ class Owner:
         outlet = chat.outlet
         if chat.outcome is None or not outlet.heard:
             return
-        if chat.task.parent is not None:
+        last = self._last_event()
+        if chat.task.parent is None:
+            outlet.number(last)
+            self.terminal = last
+            for bus in outlet.buses:
+                bus.publish(last)
+            return
+        if len(outlet.items) >= SIZE:  # a sub-agent's last event goes the way of all its events
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
-                    if outlet.full:
-                        await (
-                            outlet.room()
-                        )  # a sub-agent's last event goes the way of all its events
+                    await outlet.room()
             except TimeoutError:
                 return
-            outlet.put(self._last_event())
-            return
-        self.terminal = self._last_event()
-        for bus in outlet.buses:
-            bus.publish(self.terminal)
+        outlet.put(last)
 
     def _last_event(self) -> ChatEvent:
         chat = self.chat
         head: dict[str, Any] = {"chat_id": chat.chat_id, "path": chat.outlet.path}
-        head["seq"] = chat.outlet.number()
         if chat.outcome == "done":
             assert chat.response is not None
             return ChatDone(response=chat.response, **head)
