@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -57,6 +58,7 @@ Release = Literal["live", "response"]
 Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
 SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
 
+_attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
 
@@ -150,7 +152,6 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     asked: int = 0  # answers given by a step that ran
     usage: Usage = NO_USAGE
     iteration: int = 0
-    attempt: int = 1
     steps: int = 0  # steps that have begun
     continuations: int = 0
     resumes: str | None = None
@@ -174,12 +175,23 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     reason: str | None = None
     fatal: BaseException | None = None  # what failed, where it could not be raised
     outcome: Outcome | None = None
+    ending: Any = None  # what is left to do once that is decided
     response: Response | None = None
     error: BaseException | None = None
     cut: BaseException | None = None  # the cancellation that was not ours
     thrown: BaseException | None = None  # by a hook at onChatDone
 
     # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
+
+    @property
+    def attempt(self) -> int:
+        """How often the step that runs here has begun; calls side by side have their own."""
+        found = _attempt.get()
+        return found[1] if found is not None and found[0] == self.chat_id else 1
+
+    @attempt.setter
+    def attempt(self, number: int) -> None:
+        _attempt.set((self.chat_id, number))
 
     @property
     def conversation_id(self) -> str | None:
@@ -235,7 +247,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         self.report_later = _unheard
         self.open_step = None
         self.conduct = ALONE
-        self.error = self.fatal = self.thrown = self.cut = None
+        self.error = self.fatal = self.thrown = self.cut = self.ending = None
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
@@ -344,8 +356,10 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         """Make what is shown the same as what is stored."""
         if self.live and said(final) == said(streamed):
             return
-        if self.live and said(streamed):
+        self.shown = self.shown or self.attempt > 1  # an interrupted attempt has shown it
+        if said(streamed) or not self.live:
             await self.take_back()
+        self.shown = True
         for index, part in enumerate(final):
             if isinstance(part, ToolCall):
                 if not self.live and part.id not in self.hidden:
@@ -458,9 +472,13 @@ def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
     return found
 
 
-def said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:
+def said(parts: tuple[ModelPart, ...]) -> list[tuple[type, str]]:
     """What of an answer is shown: text and reasoning that are not blank."""
-    return [part for part in parts if isinstance(part, (Text, Reasoning)) and part.text.strip()]
+    return [
+        (type(part), part.text)
+        for part in parts
+        if isinstance(part, (Text, Reasoning)) and part.text.strip()
+    ]
 
 
 M = TypeVar("M", UserMessage, AssistantMessage, ToolMessage, Message)

@@ -36,6 +36,7 @@ from hookline._runtime import CALL, RUN, Json
 from hookline._values import as_data, bounded, message_for, worded
 
 _VERDICT: Json[Verdict] = Json(Verdict)
+NOT_FOUND: Final = (None, None, False)
 STOPPED: Final = ToolError("not run: the chat was stopped", type="Stopped")
 ABORTED: Final = ToolError("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolError("the call ran; the chat ended before its result was kept", type="Aborted")
@@ -65,22 +66,38 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
 
     async def run(self) -> bool:
         """Bring the calls to their results; False when some must wait for an answer."""
+        chat = self.chat
         todo = self.calls if self.fresh else [call for call in self.calls if call.message is None]
-        self._look_up(todo)
         while todo:
-            batch = todo if len(todo) == 1 and not self.held else self._batch(todo)
+            self._look_up(todo)  # each time: scopes may have changed
+            lone = len(todo) == 1 and not self.held
+            batch = todo if lone else self._batch(todo)
             if not batch:
                 break
-            await self._decide(todo, batch)
-            if self.halted:
-                batch = todo
+            for call in batch:
+                if call.result is not None or call.request is not None:
+                    continue  # known from an earlier chat
+                if call.tool is None or call.place >= chat.config.limits.tool_calls:
+                    self._refuse(call)
+                elif not chat.view.preToolCall:
+                    call.runs = True
+                else:
+                    await self._ask_hooks(call)
+                    if self.halted:
+                        self._halt(todo)
+                        batch = todo
+                        break
+            for call in batch:
+                if not call.announced:
+                    await self._announce(call)
+            if lone and not self.held:
+                await self._run(todo[0])  # it needs no task of its own
+                break
             await self._carry_out(batch)
             todo = todo[len(batch) :]
-            if todo:
-                self._look_up(todo)  # scopes may have changed since
         if self.held and any(call.pending for call in self.calls):
             return False
-        self.chat.open_step = None
+        chat.open_step = None
         return True
 
     def _batch(self, todo: list[Call]) -> list[Call]:
@@ -98,10 +115,9 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
 
     def _look_up(self, calls: list[Call]) -> None:
         for call in calls:
-            if call.decided or call.pending:
-                continue
-            found = lookup(self.chat, self.request, call.call.name)
-            call.tool, call.scope, call.offered = found or (None, None, False)
+            if call.request is None:
+                found = lookup(self.chat, self.request, call.call.name)
+                call.tool, call.scope, call.offered = found or NOT_FOUND
 
     def _alone(self, call: Call) -> bool:
         if not self.chat.config.parallel_tools:
@@ -109,28 +125,6 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         return call.tool is not None and not call.tool.parallel
 
     # ── before ──────────────────────────────────────────────────────────────────────────────
-
-    async def _decide(self, todo: list[Call], batch: list[Call]) -> None:
-        """Decide each call; after a Stop nothing of this step starts any more."""
-        for call in batch:
-            if call.decided or call.pending or call.result is not None:
-                continue  # known from an earlier chat
-            if call.tool is None or call.place >= self.chat.config.limits.tool_calls:
-                self._refuse(call)
-                continue
-            if self.chat.view.preToolCall:
-                await self._ask_hooks(call)
-                if self.halted:
-                    break
-            call.runs = call.result is None and call.request is None
-        if not self.halted:
-            return
-        for call in todo:
-            if call.result is None or call.runs:
-                call.set(STOPPED, "stopped")
-                call.request = None
-                call.pending = False
-                call.final = True
 
     def _refuse(self, call: Call) -> None:
         """There is no such tool, or the step may have no more calls."""
@@ -157,6 +151,16 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             self.held = True
             prepare(self.chat, self.iteration, call, verdict.asks)
+        call.runs = call.result is None and call.request is None
+
+    def _halt(self, todo: list[Call]) -> None:
+        """A hook said Stop: nothing of this step starts any more."""
+        for call in todo:
+            if call.result is None or call.runs:
+                call.set(STOPPED, "stopped")
+                call.request = None
+                call.pending = False
+                call.final = True
 
     async def _chain(self, call: Call) -> Verdict:
         chat = self.chat
@@ -190,26 +194,21 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
-    async def _carry_out(self, batch: list[Call]) -> None:
-        """Announce the calls, put questions, run what runs, write the results."""
+    async def _announce(self, call: Call) -> None:
         chat = self.chat
-        for call in batch:
-            if not call.announced:
-                outlet = chat.outlet
-                if len(outlet.items) >= SIZE:
-                    await outlet.room()
-                call.announced = True
-                outlet.put(
-                    ToolCallStarted(
-                        chat_id=chat.chat_id,
-                        path=outlet.path,
-                        iteration=self.iteration,
-                        call=call.call,
-                    )
-                )
-        if len(batch) == 1 and not self.held:
-            await self._run(batch[0])  # a lone call needs no task of its own
-            return
+        outlet = chat.outlet
+        if len(outlet.items) >= SIZE:
+            await outlet.room()
+        call.announced = True
+        outlet.put(
+            ToolCallStarted(
+                chat_id=chat.chat_id, path=outlet.path, iteration=self.iteration, call=call.call
+            )
+        )
+
+    async def _carry_out(self, batch: list[Call]) -> None:
+        """Put questions, run what runs side by side, write the results."""
+        chat = self.chat
         ready: list[Call] = []
         for call in batch:
             if call.request is not None and not call.asked:
@@ -237,6 +236,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             await self._run(call)
 
     async def _run(self, call: Call) -> None:
+        """The handler, then the result's hooks, its event, its message."""
         chat = self.chat
         if chat.broken:
             chat.check()
@@ -250,26 +250,29 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             call.stop = ran.stop
             if chat.broken:
                 chat.check()
-        if self.turn is None:
-            await self._finish(call)
-        else:
-            async with self.turn:
-                await self._finish(call)
+        if self.turn is not None:
+            await self.turn.acquire()
+        try:
+            call.result = bounded(call.result, chat.config.limits.output_bytes)
+            if not call.final:
+                if chat.view.onToolCallResult or chat.view.onToolCallError:
+                    await settle(chat, self.iteration, call)
+                call.final = True
+            if call.stop is not None:
+                self.stop = self.stop or call.stop
+            if len(chat.outlet.items) >= SIZE:
+                await chat.outlet.room()
+            self._report(call)
+            if len(self.calls) > 1:
+                await self._write()
+            else:
+                call.message = await chat.commit(message_for(call, chat.next_id()))
+        finally:
+            if self.turn is not None:
+                self.turn.release()
 
-    async def _finish(self, call: Call) -> None:
-        """The result's hooks, its event, and the messages whose turn it is."""
-        chat = self.chat
-        assert call.result is not None
-        call.result = bounded(call.result, chat.config.limits.output_bytes)
-        if not call.final:
-            if chat.view.onToolCallResult or chat.view.onToolCallError:
-                await settle(chat, self.iteration, call)
-            call.final = True
-        if call.stop is not None:
-            self.stop = self.stop or call.stop
-        if len(chat.outlet.items) >= SIZE:
-            await chat.outlet.room()
-        self._report(call)
+    async def _write(self) -> None:
+        """Write the messages whose turn it is."""
         overtaken = False
         for each in self.calls:
             if each.pending:
@@ -278,9 +281,9 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 if not each.reported:
                     return
                 if overtaken:
-                    chat.conversation.disorder()
-                each.message = message_for(each, chat.next_id())
-                each.message = await chat.commit(each.message)
+                    self.chat.conversation.disorder()
+                message = message_for(each, self.chat.next_id())
+                each.message = await self.chat.commit(message)
 
     def _report(self, call: Call) -> None:
         """Publish how the call ended; room was waited for."""

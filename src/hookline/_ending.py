@@ -9,7 +9,7 @@ for the caller.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,8 @@ from hookline._points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._registration import Hook
 from hookline._runtime import END_CHAT, NOTHING, OUTCOME, Key
 
-Ending = deque[Callable[[], Awaitable[None]]]
+Act = Callable[[], Coroutine[Any, Any, None]]
+Ending = deque[Act]
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
@@ -57,6 +58,11 @@ def end(chat: Chat) -> Ending:
     for place, hook in enumerate(view.onChatEnd):
         ending.append(partial(_observe, chat, hook, (END_CHAT, chat.outcome, place)))
     return ending
+
+
+def is_close(act: Act) -> bool:
+    """Whether this act closes the step that was broken off."""
+    return isinstance(act, partial) and act.func is _close
 
 
 async def _close(chat: Chat) -> None:

@@ -109,7 +109,7 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
         chat.outcome = "done"
     except BaseException as exc:
         keeper.judge(exc)
-    ending = end(chat)
+    ending = chat.ending = end(chat)
     if chat.outcome == "aborted":
         await keeper.finish(ending)
     elif ending:

@@ -101,8 +101,14 @@ class Journaled(Protocol):
     """A chat, as a durable runtime sees it."""
 
     chat_id: str
-    attempt: int
 
+    @property
+    def attempt(self) -> int:
+        """How often the step that runs has begun; set before `fn` is called, in its context."""
+        ...
+
+    @attempt.setter
+    def attempt(self, number: int, /) -> None: ...
     def mark(self) -> Any:
         """The state before a step."""
         ...

@@ -139,6 +139,8 @@ class ChatStream:
         if owner is None or (self._closed and owner.ended):
             self._closed = True
             return
+        if get_running_loop() is not owner.loop:
+            raise StreamStateError("a stream is closed in the event loop that began it")
         await self._leave("consumer left")
 
     async def _leave(self, reason: str) -> None:
@@ -147,7 +149,7 @@ class ChatStream:
         self._closed = True
         self._buffer.leave()
         if not owner.ended:
-            owner.chat.abort(reason)
+            owner.leave(reason)
             if not owner.holds_caller():
                 await owner.join()
         expected = (ChatAbortedError, StreamInterruptedError)
