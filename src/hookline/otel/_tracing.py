@@ -162,9 +162,10 @@ class Tracing:
 
     def _measure_chat(self, trace: Trace, seconds: float, error: str | None) -> None:
         to, context = self._kit.instruments, trace.op.context
-        labels: dict[str, Any] = {names.AGENT_NAME: trace.agent}
-        to.agent_calls.record(trace.model_calls, labels, context)
-        to.agent_tools.record(trace.tool_calls, labels, context)
+        mine = {names.AGENT_NAME: trace.agent}
+        to.agent_calls.record(trace.model_calls, mine, context)
+        to.agent_tools.record(trace.tool_calls, mine, context)
+        labels: dict[str, Any] = dict(mine)  # an SDK may keep what it was given
         if trace.model is not None:
             labels[names.REQUEST_MODEL] = trace.model
         if error is not None:
