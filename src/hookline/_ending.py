@@ -132,6 +132,7 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
             log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
         else:
             chat.thrown = exc
+        del exc  # or its traceback would hold it
 
 
 async def _tell(chat: Chat, hook: Hook) -> None:

@@ -189,9 +189,14 @@ class LocalRuntime:
             failed = [exc for task in tasks if not task.cancelled() and (exc := task.exception())]
             for exc in failed[1:]:
                 log_throw("a call beside the one that failed raised too", exc)
+            cut = any(task.cancelled() for task in tasks)
+            tasks.clear()  # or the traceback of what is raised here would hold what it came from
         if failed:
-            raise failed[0]
-        if any(task.cancelled() for task in tasks):
+            try:
+                raise failed[0]
+            finally:
+                failed.clear()
+        if cut:
             raise asyncio.CancelledError("a job was cancelled, and nobody had cancelled it")
 
     def now(self) -> float:
