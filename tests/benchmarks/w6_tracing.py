@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from opentelemetry.metrics import NoOpMeterProvider
@@ -29,6 +29,21 @@ CALLS = 50
 CHATS = 4
 SPANS = 2 * CALLS + 2  # an agent, its model calls and its tool calls
 TARGET = 60.0
+# The attributes that ours have, too.
+AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "agent"}
+MODEL: dict[str, Any] = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "unknown",
+    "gen_ai.request.model": "Scripted",
+    "gen_ai.request.stream": True,
+}
+TOOL = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "add",
+    "gen_ai.tool.type": "function",
+    "gen_ai.tool.description": "Add two numbers.",
+    "gen_ai.agent.name": "agent",
+}
 
 
 class Counting(SpanExporter):
@@ -49,58 +64,56 @@ def provider() -> tuple[TracerProvider, Counting]:
     return made, exporter
 
 
-async def traced_by_hand(tracer: Tracer, script: Any, tools: byhand.Tools) -> int:
-    """The loop of W2 with a span around the chat, each model call and each tool call."""
-    root = tracer.start_span(
-        "invoke_agent agent",
-        attributes={"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "agent"},
-    )
+async def traced_stream(
+    tracer: Tracer, script: Sequence[Sequence[byhand.Chunk]], tools: byhand.Tools
+) -> AsyncIterator[byhand.Event]:
+    """The limit's loop with a span around the chat, each model call and each tool call."""
+    history: list[byhand.Entry] = [byhand.user()]
+    root = tracer.start_span("invoke_agent agent", attributes=AGENT)
     inside = set_span_in_context(root)
-    history: list[byhand.Entry] = [("user", "go")]
     step = 0
     while True:
         said: list[str] = []
         wanted: list[byhand.CallChunk] = []
         span = tracer.start_span(
-            "chat scripted",
+            "chat Scripted",
             context=inside,
             kind=SpanKind.CLIENT,
-            attributes={
-                "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": "scripted",
-                "gen_ai.request.model": "scripted",
-                "gen_ai.request.stream": True,
-                "iteration": step,
-            },
+            attributes={**MODEL, "hookline.iteration": step},
         )
         async for chunk in byhand.scripted(script, 1, history):
             if isinstance(chunk, str):
                 said.append(chunk)
+                yield "text", chunk
             else:
                 wanted.append(chunk)
         span.set_attributes({"gen_ai.response.finish_reasons": ("stop",)})
         span.end()
-        history.append(("assistant", "".join(said), wanted))
+        history.append({"role": "assistant", "content": "".join(said), "tool_calls": wanted})
         if not wanted:
             root.end()
-            return len(history)
+            return
         for id, name, arguments in wanted:
             span = tracer.start_span(
                 f"execute_tool {name}",
                 context=inside,
-                attributes={
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": name,
-                    "gen_ai.tool.type": "function",
-                    "gen_ai.agent.name": "agent",
-                    "gen_ai.tool.call.id": id,
-                    "iteration": step,
-                },
+                attributes={**TOOL, "gen_ai.tool.call.id": id, "hookline.iteration": step},
             )
             value = await tools[name](**json.loads(arguments))
             span.end()
-            history.append(("tool", id, str(value)))
+            history.append({"role": "tool", "tool_call_id": id, "content": str(value)})
+            yield "result", value
         step += 1
+
+
+async def traced_by_hand(
+    tracer: Tracer, script: Sequence[Sequence[byhand.Chunk]], tools: byhand.Tools
+) -> int:
+    """One such chat, all read; gives the number of finished calls."""
+    done = 0
+    async for kind, _ in traced_stream(tracer, script, tools):
+        done += kind == "result"
+    return done
 
 
 def added(on: Sequence[float], off: Sequence[float]) -> list[float]:
@@ -123,8 +136,8 @@ def rows(options: Options) -> Iterator[Row]:
         return job(lambda: ours.read_calls(agent), CHATS, CALLS)
 
     jobs = [
-        job(lambda: byhand.chat(script, [], tools), CHATS, 2 + 2 * CALLS),
-        job(lambda: traced_by_hand(tracer, script, tools), CHATS, 2 + 2 * CALLS),
+        job(lambda: byhand.read_calls(script, [], tools), CHATS, CALLS),
+        job(lambda: traced_by_hand(tracer, script, tools), CHATS, CALLS),
         mine(None),
         mine(Telemetry(tracer_provider=tracers, meter_provider=NoOpMeterProvider())),
         mine(Telemetry(tracer_provider=tracers, meter_provider=meters)),
