@@ -20,6 +20,7 @@ from hookline.errors import (
     StreamInterruptedError,
 )
 from hookline.models import Chunk, TextChunk
+from hookline.otel._content import Content
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 from ._otlp import Pipeline, Received, Span, pipeline
@@ -491,3 +492,26 @@ def test_a_loop_that_is_dropped_in_the_middle_of_a_chat(
     spans = [span for span in received.spans if span.name != "elsewhere"]
     assert sorted(span.name for span in spans) == ["chat slow", "invoke_agent agent"]
     assert errors(spans) == ["_OTHER", "_OTHER"]
+
+
+async def test_a_failure_of_our_own_ends_every_span_all_the_same(
+    http: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Content that cannot be written, whatever the reason, is no reason to lose a span."""
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("secret")
+
+    for name in ("messages", "answer", "data", "said"):
+        monkeypatch.setattr(Content, name, broken)
+    agent = Agent(
+        ScriptedModel([call("add", a=1, b=2)], "3"),
+        tools=[add],
+        telemetry=http.telemetry(capture="span_only"),
+    )
+    with trace.use_span(http.tracers.get_tracer("caller").start_span("caller"), end_on_exit=True):
+        assert (await agent.chat("hi")).text == "3"
+    names = ["invoke_agent agent", "chat scripted", "execute_tool add", "chat scripted"]
+    check(http.flush(), ["caller", *names])
+    assert "secret" not in caplog.text
+    caplog.clear()  # it was told

@@ -215,6 +215,16 @@ async def test_an_agent_with_no_telemetry_is_in_no_trace(http: Pipeline) -> None
     assert "invoke_agent silent" not in "".join(http.flush().tree())
 
 
+@pytest.mark.parametrize("beside", [(), ("preRequest",), ("aroundRequest", "onDelta")], ids=str)
+async def test_tracing_stands_at_no_delta_and_is_the_outermost(beside: tuple[str, ...]) -> None:
+    bus = only_traces(TracerProvider(shutdown_on_exit=False)).bus_for_chat(beside)
+    assert bus is not None
+    assert bus.hooks("onDelta") == ()
+    assert bool(bus.hooks("onHook")) is bool(beside)
+    for point in ("aroundChat", "aroundRequest", "aroundToolCall"):
+        assert bus.hooks(point)[0].priority >= 1_000
+
+
 async def test_a_null_bus_runs_no_tracing_hook_either(http: Pipeline) -> None:
     agent = Agent(ScriptedModel("hi"), bus=NullBus(), telemetry=http.telemetry())
     await agent.chat("hi")

@@ -230,7 +230,7 @@ class ModelCall(Operation):
 class ToolCallSpan(Operation):
     """One run of a tool's handler, with the wrappers around it."""
 
-    __slots__ = ("_kit", "_labels", "_trace")
+    __slots__ = ("_arguments", "_kit", "_labels", "_trace")
 
     def __init__(self, kit: Kit, trace: Trace, ctx: AroundToolCall[Any]) -> None:
         self._kit = kit
@@ -250,9 +250,7 @@ class ToolCallSpan(Operation):
             first[names.TOOL_DESCRIPTION] = ctx.tool.description
         name = f"{names.EXECUTE_TOOL} {ctx.tool.name}"
         super().__init__(kit, name, SpanKind.INTERNAL, first)
-        if kit.content.spans and self.span.is_recording():
-            arguments = kit.content.data(ctx.call.arguments)
-            self.attributes[names.ARGUMENTS] = as_json(arguments)
+        self._arguments = ctx.call.arguments
         trace.open.append(self)
 
     def finished(self, result: ToolResult | ToolError) -> None:
@@ -279,6 +277,9 @@ class ToolCallSpan(Operation):
             return
         self._trace.open.remove(self)
         self._trace.tool_calls += 1
+        if self._kit.content.spans and self.span.is_recording():
+            arguments = self._kit.content.data(self._arguments)
+            self.attributes[names.ARGUMENTS] = as_json(arguments)
         seconds = self.finish(at, error, text)
         if not self._kit.metered:
             return

@@ -82,3 +82,9 @@ class Operation:
                 span.set_attributes(self.attributes)
         span.end(at)
         return max(at - self.start, 0) / 1e9
+
+    def drop(self) -> None:
+        """End the span as it is: something failed while it was told how it went."""
+        if not self.ended:
+            self.ended = True
+            self.span.end()

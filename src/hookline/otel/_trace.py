@@ -10,9 +10,10 @@ import asyncio
 from time import time_ns
 from typing import Any, Protocol
 
-from hookline import History, Message, Model, Run, Usage
+from hookline import History, Message, Model, Run, Usage, UserMessage
 from hookline.models import model_name
 from hookline.otel import _names as names
+from hookline.otel._report import report
 from hookline.otel._spans import Operation
 
 
@@ -21,6 +22,10 @@ class Work(Protocol):
 
     def close(self, at: int, error: str) -> None:
         """It ends here, without a result."""
+        ...
+
+    def drop(self) -> None:
+        """It ends as it is."""
         ...
 
 
@@ -39,6 +44,7 @@ class Trace:
         "cut",
         "deltas",
         "fresh",
+        "message",
         "model",
         "model_calls",
         "op",
@@ -52,7 +58,8 @@ class Trace:
         "usage",
     )
 
-    def __init__(self, run: Run[Any], op: Operation) -> None:
+    def __init__(self, run: Run[Any], op: Operation, message: UserMessage | None) -> None:
+        self.message = message
         self.chat_id = run.chat_id
         self.agent = run.agent
         self.conversation = run.conversation_id
@@ -85,16 +92,21 @@ class Trace:
     def close_cut(self) -> None:
         """Now it is known why."""
         cut, self.cut = self.cut, []
-        why = names.OTHER if self.reason in names.LEFT else names.CANCELLED
         for work, at in cut:
-            work.close(at, why)
+            self._close(work, at)
 
     def close_open(self) -> None:
         """Nothing stays open below a chat that ends: what was left behind ends with it."""
         self.close_cut()
-        why = names.OTHER if self.reason in names.LEFT else names.CANCELLED
         for work in list(self.open):
-            work.close(time_ns(), why)
+            self._close(work, time_ns())
+
+    def _close(self, work: Work, at: int) -> None:
+        try:
+            work.close(at, names.OTHER if self.reason in names.LEFT else names.CANCELLED)
+        except Exception as exc:
+            report("a call could not be traced to its end", exc)
+            work.drop()
 
     # ── the model ───────────────────────────────────────────────────────────────────────────
 

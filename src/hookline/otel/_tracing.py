@@ -13,8 +13,6 @@ from collections.abc import Collection
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.trace import SpanKind
-
 from hookline import (
     HookBus,
     ModelRequest,
@@ -28,10 +26,10 @@ from hookline import (
 )
 from hookline.errors import ChatAbortedError
 from hookline.otel import _names as names
-from hookline.otel._calls import Kit, ModelCall, ToolCallSpan, hook_labels, text_of, usage_of
-from hookline.otel._content import as_json
+from hookline.otel._agent_span import begin_agent_span, end_agent_span
+from hookline.otel._calls import Kit, ModelCall, ToolCallSpan, hook_labels
 from hookline.otel._report import report
-from hookline.otel._spans import Operation, innermost
+from hookline.otel._spans import innermost
 from hookline.otel._trace import Trace
 from hookline.points import (
     AroundChat,
@@ -108,20 +106,8 @@ class Tracing:
 
     def _begin_chat(self, ctx: AroundChat) -> Trace | None:
         try:
-            run = ctx.run
-            first = {
-                names.OPERATION: names.INVOKE_AGENT,
-                names.AGENT_NAME: run.agent,
-                names.CHAT_ID: run.chat_id,
-            }
-            if run.conversation_id is not None:
-                first[names.CONVERSATION] = run.conversation_id
-            name = f"{names.INVOKE_AGENT} {run.agent}"
-            op = Operation(self._kit, name, SpanKind.INTERNAL, first)
-            trace = self._chats[run.chat_id] = Trace(run, op)
-            if self._kit.content.spans and ctx.message is not None and op.span.is_recording():
-                said = self._kit.content.messages([ctx.message])
-                op.attributes[names.INPUT] = as_json(said)
+            trace = begin_agent_span(self._kit, ctx)
+            self._chats[trace.chat_id] = trace
             return trace
         except Exception as exc:
             report("a chat could not be traced", exc)
@@ -137,40 +123,10 @@ class Tracing:
             if trace.op.ended:
                 return
             trace.close_open()
-            error = None if exc is None else _why(trace, exc)
-            text = None
-            if trace.op.span.is_recording():
-                text = self._tell_chat(trace, exc, response)
-            self._measure_chat(trace, trace.op.finish(time_ns(), error, text), error)
+            end_agent_span(self._kit, trace, exc, response)
         except Exception as failure:
             report("a chat could not be traced to its end", failure)
-
-    def _tell_chat(
-        self, trace: Trace, exc: BaseException | None, response: Response | None
-    ) -> str | None:
-        found, content = trace.op.attributes, self._kit.content
-        found[names.OUTCOME] = trace.outcome or ("done" if exc is None else "error")
-        found.update(usage_of(response.usage if response is not None else trace.usage))
-        if response is not None:
-            found[names.STEPS] = response.steps
-            if response.finish_reason is not None:
-                reason = names.FINISHED[response.finish_reason]
-                found[names.FINISH_REASONS] = (reason,)
-                if content.spans:
-                    found[names.OUTPUT] = as_json(content.said(response.text, reason))
-        return content.text(text_of(exc)) if exc is not None and content.spans else None
-
-    def _measure_chat(self, trace: Trace, seconds: float, error: str | None) -> None:
-        to, context = self._kit.instruments, trace.op.context
-        mine = {names.AGENT_NAME: trace.agent}
-        to.agent_calls.record(trace.model_calls, mine, context)
-        to.agent_tools.record(trace.tool_calls, mine, context)
-        labels: dict[str, Any] = dict(mine)  # an SDK may keep what it was given
-        if trace.model is not None:
-            labels[names.REQUEST_MODEL] = trace.model
-        if error is not None:
-            labels[names.ERROR_TYPE] = error
-        to.agent_duration.record(seconds, labels, context)
+            trace.op.drop()
 
     def _on_abort(self, ctx: OnChatAbort) -> None:
         trace = self._chats.get(ctx.run.chat_id)
@@ -249,6 +205,7 @@ class Tracing:
             call.answered(response)
         except Exception as exc:
             report("a model call could not be traced to its end", exc)
+            call.drop()
 
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
@@ -283,6 +240,7 @@ class Tracing:
                 work.finished(result)
             except Exception as exc:
                 report("a tool call could not be traced to its end", exc)
+                work.drop()
             return result
         finally:
             work.leave()
@@ -314,6 +272,7 @@ class Tracing:
                 work.close(time_ns(), names.error_type(exc), exc)
         except Exception as failure:
             report("a call could not be traced to its end", failure)
+            work.drop()
 
     # ── other hooks ─────────────────────────────────────────────────────────────────────────
 
@@ -342,13 +301,3 @@ class Tracing:
         if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
             return
         op.span.add_event(names.HOOK_EVENT, {**labels, names.HOOK_DURATION: ctx.duration})
-
-
-def _why(trace: Trace, exc: BaseException) -> str:
-    """The error.type of a chat that did not end well."""
-    if isinstance(exc, ChatAbortedError):
-        reason = trace.reason if trace.reason is not None else exc.reason
-        if reason in names.LEFT:
-            return names.OTHER
-        return names.CANCELLED if reason == "cancelled" else names.error_type(exc)
-    return names.OTHER if isinstance(exc, GeneratorExit) else names.error_type(exc)
