@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from opentelemetry._logs import NoOpLoggerProvider
+from opentelemetry.metrics import NoOpMeterProvider
 
 from hookline import Agent, Conversation
+from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, Turn, call
 
 from ._otlp import Pipeline, Received
@@ -120,13 +123,18 @@ async def test_a_trace_is_read_back_from_phoenix(phoenix: Phoenix, protocol: str
         ),
         name=f"outer-{protocol}",
         tools=[add, inner.as_tool()],
-        telemetry=to.telemetry(capture="span_only"),
+        telemetry=Telemetry(
+            tracer_provider=to.tracers,
+            meter_provider=NoOpMeterProvider(),  # it takes traces alone
+            logger_provider=NoOpLoggerProvider(),
+            capture="span_only",
+        ),
     )
     agent.add_hook("preRequest", lambda ctx: ctx.request.replace(system="x"), name="edit")
     with pytest.raises(ConnectionError):
         await agent.chat("1 + 2?", conversation=Conversation(id=f"talk-{protocol}"))
     assert await asyncio.to_thread(to.tracers.force_flush, 10_000)
-    await asyncio.to_thread(to.tracers.shutdown)
+    await asyncio.to_thread(to.close)
 
     def arrived() -> list[dict[str, Any]]:
         spans = phoenix.spans()
