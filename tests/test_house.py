@@ -35,13 +35,13 @@ PLAN = (
     ("_chat",),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
     ("_steps", "_reopen", "_ending", "_loop"),
-    ("_owner", "_stream", "_update", "_resolve", "_agent"),
+    ("_owner", "_stream", "_update", "_resolve", "_sources", "_agent"),
 )
 INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.
 FACE = ("__init__", "errors", "events", "models", "points", "runtimes", "storage")
 # The doors stand on the face and on neighbours of their own package.
-DOORS = ("discovery", "formats", "hooks", "providers", "stores", "streams", "testing")
+DOORS = ("discovery", "formats", "hooks", "otel", "providers", "stores", "streams", "testing")
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [

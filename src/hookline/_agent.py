@@ -13,7 +13,7 @@ from math import inf
 from time import perf_counter
 from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from hookline._bus import HookBus, View, watcher
+from hookline._bus import HookBus, NullBus, View, watcher
 from hookline._chain import ALONE, Alone, call, fault
 from hookline._chat import (
     DEFAULT_LIMITS,
@@ -55,6 +55,7 @@ from hookline._resolve import resolve_model, resolve_store
 from hookline._run import DepsT, Run
 from hookline._runtime import LOCAL, Runtime
 from hookline._scopes import Scope, Scopes
+from hookline._sources import DEFAULT_TELEMETRY, HookSource
 from hookline._store import Store
 from hookline._stream import ChatStream
 from hookline._subscribe import Overflow, Subscription
@@ -111,6 +112,7 @@ class Agent(Generic[DepsT]):
         store: Store | str | None = None,
         bus: HookBus[DepsT] | None = None,
         runtime: Runtime = LOCAL,
+        telemetry: HookSource | None = DEFAULT_TELEMETRY,
     ) -> None:
         if isinstance(model, str):
             model = resolve_model(model)
@@ -127,6 +129,8 @@ class Agent(Generic[DepsT]):
         self._approver = approver
         self._made_store = isinstance(store, str)
         self._store = _store_of(store)
+        self._telemetry = None if isinstance(self.bus, NullBus) else telemetry
+        self._traced: tuple[HookBus[Any], View] | None = None
         self._config = Config(
             name=name,
             model=model,
@@ -429,16 +433,27 @@ class Agent(Generic[DepsT]):
             return given
         raise UsageError(f"conversation={given!r} must be a Conversation or its id")
 
+    def _tracing(self, beside: Iterable[object] = ()) -> HookBus[Any] | None:
+        """The hooks that telemetry brings into a chat; it has others at these points too."""
+        if self._telemetry is None:
+            return None
+        return self._telemetry.bus_for_chat((*self.bus.used(), *beside))
+
     def _view(self, hooks: HooksArgument | None) -> View:
         if hooks is None:
-            return self.bus.view
+            tracing = self._tracing()
+            if tracing is None:
+                return self.bus.view
+            if self._traced is None or self._traced[0] is not tracing:
+                self._traced = tracing, View((self.bus, None), (tracing, None))
+            return self._traced[1]
         known = definitions(hooks, dict(self._known))
         own = self.bus.sibling()
         stays = {hook.definition for hook in self.bus.all_hooks() if hook.required}
         for hook in expand(hooks, known, origin="chat"):
             if hook.definition is None or hook.definition not in stays:
                 own.enter(hook)
-        return View((self.bus, _stays), (own, None))
+        return View((self.bus, _stays), (own, None), *_also(self._tracing(own.used())))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(partial(_owner, self._config, task), task.chat_id)
@@ -470,7 +485,9 @@ class Agent(Generic[DepsT]):
                 )
             task = Task(
                 chat_id=self._config.runtime.new_id(),
-                view=_inherited(parent.view, self.bus),
+                view=_inherited(
+                    parent.view, self.bus, self._tracing(_inherited_points(parent.view))
+                ),
                 message=as_message(input),
                 conversation=None,
                 deps=parent.deps,
@@ -532,10 +549,18 @@ def _inherits(hook: Hook) -> bool:
     return hook.inherit
 
 
-def _inherited(parent: View, bus: HookBus[Any]) -> View:
+def _inherited(parent: View, bus: HookBus[Any], tracing: HookBus[Any] | None) -> View:
     """A sub-agent's hooks: the parent's that are inherited, then its own."""
     sources = [(source, _both(keep)) for source, keep in parent.sources]
-    return View(*sources, (bus, None))
+    return View(*sources, (bus, None), *_also(tracing))
+
+
+def _inherited_points(parent: View) -> set[object]:
+    return {hook.head.key for bus, _ in parent.sources for hook in bus.all_hooks() if hook.inherit}
+
+
+def _also(tracing: HookBus[Any] | None) -> list[tuple[HookBus[Any], None]]:
+    return [] if tracing is None else [(tracing, None)]
 
 
 def _both(keep: Callable[[Hook], bool] | None) -> Callable[[Hook], bool]:

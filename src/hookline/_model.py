@@ -127,8 +127,19 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     output: OutputSchema | None = None
 
 
+class Timing(Data, frozen=True, kw_only=True):
+    """How a model call went in time, in seconds since the model was asked."""
+
+    first_chunk: float
+    duration: float
+    chunks: int
+
+
 class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="response"):
-    """What one model call answered."""
+    """What one model call answered.
+
+    `timing` is there in `aroundRequest`, where a model was asked and not a hook answered.
+    """
 
     parts: tuple[ModelPart, ...] = ()
     finish_reason: FinishReason = "stop"
@@ -136,6 +147,7 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     model: str | None = None
     response_id: str | None = None
     meta: dict[str, Any] | None = None
+    timing: Timing | None = None
 
     @classmethod
     def of(cls, text: str = "", *, calls: Sequence[ToolCall] = (), reasoning: str = "") -> Self:

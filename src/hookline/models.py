@@ -14,6 +14,7 @@ from hookline._model import (
     ReasoningChunk,
     Settings,
     TextChunk,
+    Timing,
     ToolCallChunk,
     model_name,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "ReasoningChunk",
     "Settings",
     "TextChunk",
+    "Timing",
     "ToolCallChunk",
     "model_name",
 ]

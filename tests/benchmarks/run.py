@@ -25,18 +25,19 @@ from . import (
     w3_hooks,
     w4_many,
     w5_import,
+    w6_tracing,
     w7_history,
     w8_steps,
 )
 from .measure import Options, Row, Workload
 
-# W6 is tracing: its module goes between W5 and W7 when there is something to trace.
 WORKLOADS: Sequence[Workload] = (
     w1_stream,
     w2_tools,
     w3_hooks,
     w4_many,
     w5_import,
+    w6_tracing,
     w7_history,
     w8_steps,
     chats,

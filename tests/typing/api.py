@@ -62,6 +62,7 @@ from hookline.events import (
 )
 from hookline.hooks import approve, audit, limits, rate_limit, redact, retry
 from hookline.models import Delta
+from hookline.otel import Telemetry
 from hookline.points import (
     AroundChat,
     AroundRequest,
@@ -1761,6 +1762,10 @@ define_hook("onMessage", pre_tool_call)  # type: ignore[call-overload]  # pyrigh
 define_hook("preToolCall", pre_tool_call_wrong)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 Agent(any_model(), hooks=[definition, "audit", [definition]])
 Agent(any_model(), hooks={"onMessage": on_message, OnChatEnd: [on_chat_end]})
+Agent(any_model(), telemetry=None)
+Agent(any_model(), telemetry=Telemetry(capture="span_only", redact=str.upper))
+Agent(any_model(), telemetry=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Telemetry(capture="all")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Agent(any_model(), hooks=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -1,0 +1,17 @@
+"""What went wrong in telemetry itself: told once, and never to the chat."""
+
+from __future__ import annotations
+
+import logging
+
+_logger = logging.getLogger("hookline.otel")
+_told: set[str] = set()
+
+
+def report(what: str, exc: BaseException | None = None) -> None:
+    """Log the first failure of each kind by its type, and all of them at DEBUG; no text of it."""
+    level = logging.DEBUG if what in _told else logging.WARNING
+    _told.add(what)
+    if exc is not None:
+        what = f"{what}: {type(exc).__name__}"
+    _logger.log(level, what)

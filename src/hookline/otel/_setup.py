@@ -1,0 +1,154 @@
+"""`setup`: OpenTelemetry's own SDK and OTLP exporters, started in one line.
+
+For an application that has no SDK yet. All of it is the SDK's: batches in threads of its own, so
+that a collector that is slow or gone holds up nobody, and the standard OTEL_* variables, which
+speak where no argument does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace import ProxyTracerProvider
+
+from hookline.errors import UsageError
+
+Protocol = Literal["http/protobuf", "grpc"]
+
+# Of each signal: the path below an endpoint, the exporter's module below its protocol's, its class.
+_SIGNALS: Final = {
+    "traces": ("v1/traces", "trace_exporter", "OTLPSpanExporter"),
+    "metrics": ("v1/metrics", "metric_exporter", "OTLPMetricExporter"),
+    "logs": ("v1/logs", "_log_exporter", "OTLPLogExporter"),
+}
+_PACKAGES: Final = {
+    "http/protobuf": "opentelemetry.exporter.otlp.proto.http",
+    "grpc": "opentelemetry.exporter.otlp.proto.grpc",
+}
+
+
+class Exporting:
+    """What `setup` has started. `flush` and `shutdown` block: in a loop, call them in a thread.
+
+    At the end of the process the SDK shuts down by itself.
+    """
+
+    def __init__(self, providers: Mapping[str, Any]) -> None:
+        self.tracer_provider: Any = providers.get("traces")
+        self.meter_provider: Any = providers.get("metrics")
+        self.logger_provider: Any = providers.get("logs")
+        self._providers = [each for each in providers.values() if each is not None]
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Send what is waiting; False when that took too long or failed."""
+        results: list[bool] = []
+        for provider in self._providers:
+            try:
+                results.append(provider.force_flush(int(timeout * 1000)) is not False)
+            except Exception:
+                results.append(False)  # a collector that is gone is no error of the caller's
+        return all(results)
+
+    def shutdown(self) -> None:
+        """Send what is waiting and stop."""
+        for provider in self._providers:
+            provider.shutdown()
+        self._providers = []
+
+
+def setup(
+    endpoint: str | None = None,
+    *,
+    protocol: Protocol | None = None,
+    headers: Mapping[str, str] | None = None,
+    service_name: str | None = None,
+) -> Exporting:
+    """Send traces, metrics and events by OTLP to `endpoint`, or where the OTEL_* variables say.
+
+    Raises UsageError where the application has a provider already (hookline uses that one), for an
+    endpoint without a scheme, and for an exporter that is unknown or not installed.
+    """
+    if protocol is not None and protocol not in _PACKAGES:
+        raise UsageError(f"protocol={protocol!r} must be one of {', '.join(_PACKAGES)}")
+    if endpoint is not None and "://" not in endpoint:
+        raise UsageError(f"endpoint={endpoint!r} needs its scheme, such as http://{endpoint}")
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return Exporting({})
+    if not isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
+        raise UsageError(
+            "this process has a tracer provider already, and hookline uses it: setup() is for an "
+            "application that has none"
+        )
+    exporters = {
+        signal: _exporter(signal, endpoint, protocol, headers)
+        for signal in _SIGNALS
+        if _wanted(signal)
+    }
+    return Exporting(_start(exporters, service_name))
+
+
+def _wanted(signal: str) -> bool:
+    name = f"OTEL_{signal.upper()}_EXPORTER"
+    said = os.environ.get(name, "").strip() or "otlp"
+    if said not in ("otlp", "none"):
+        raise UsageError(f"{name}={said!r}: setup() knows 'otlp' and 'none'")
+    return said == "otlp"
+
+
+def _exporter(
+    signal: str, endpoint: str | None, protocol: str | None, headers: Mapping[str, str] | None
+) -> Any:
+    path, module, name = _SIGNALS[signal]
+    spoken = (
+        protocol
+        or os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "").strip()
+        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()
+        or "http/protobuf"
+    )
+    if spoken not in _PACKAGES:
+        known = ", ".join(_PACKAGES)
+        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r}: setup() knows {known}")
+    options: dict[str, Any] = {}
+    if headers is not None:
+        options["headers"] = dict(headers)
+    if endpoint is not None:
+        options["endpoint"] = endpoint
+        if spoken == "http/protobuf":
+            options["endpoint"] = f"{endpoint.rstrip('/')}/{path}"
+    return getattr(_import(f"{_PACKAGES[spoken]}.{module}"), name)(**options)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError as exc:
+        raise UsageError(f'setup() needs {name}: pip install "hookline[otel]"') from exc
+
+
+def _start(exporters: Mapping[str, Any], service_name: str | None) -> dict[str, Any]:
+    """The providers, made global."""
+    named = {} if service_name is None else {"service.name": service_name}
+    resource = _import("opentelemetry.sdk.resources").Resource.create(named)
+    started: dict[str, Any] = {}
+    if "traces" in exporters:
+        sdk, export = _import("opentelemetry.sdk.trace"), _import("opentelemetry.sdk.trace.export")
+        provider = started["traces"] = sdk.TracerProvider(resource=resource)
+        provider.add_span_processor(export.BatchSpanProcessor(exporters["traces"]))
+        trace.set_tracer_provider(provider)
+    if "metrics" in exporters:
+        sdk = _import("opentelemetry.sdk.metrics")
+        export = _import("opentelemetry.sdk.metrics.export")
+        reader = export.PeriodicExportingMetricReader(exporters["metrics"])
+        started["metrics"] = sdk.MeterProvider([reader], resource=resource)
+        metrics.set_meter_provider(started["metrics"])
+    if "logs" in exporters:
+        sdk, export = _import("opentelemetry.sdk._logs"), _import("opentelemetry.sdk._logs.export")
+        provider = started["logs"] = sdk.LoggerProvider(resource=resource)
+        provider.add_log_record_processor(export.BatchLogRecordProcessor(exporters["logs"]))
+        _import("opentelemetry._logs").set_logger_provider(provider)
+    return started
