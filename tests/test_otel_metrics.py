@@ -181,7 +181,6 @@ async def test_a_response_that_says_how_it_went_in_time(http: Pipeline) -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="the loop does not say yet when the first chunk came")
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another wrapper"])
 async def test_the_time_of_the_first_chunk_comes_with_the_response(
     http: Pipeline, beside: bool

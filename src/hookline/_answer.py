@@ -70,8 +70,8 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
     response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     if not streamed or response.parts != streamed[0].parts:
         # The wrapper's own answer: it is shown like the model's.
-        response = await play(chat, response)
-    return response
+        return await play(chat, response)
+    return response if response.timing is None else response.replace(timing=None)
 
 
 async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
@@ -91,7 +91,7 @@ async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
             text = json_text(part.arguments) if part.raw is None else part.raw
             chunk = ToolCallChunk(index=index, arguments=text)
             await _show_call(chat, chunk, part.id, part.name)
-    return response.replace(parts=asm.whole())
+    return response.replace(parts=asm.whole(), timing=None)
 
 
 def _begin(chat: Chat) -> Assembly:
@@ -127,6 +127,8 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
     finish: Finish | None = None
     view, outlet, live = chat.view, chat.outlet, chat.live
     chat_id, path, items, iteration = chat.chat_id, outlet.path, outlet.items, chat.iteration
+    clock = chat.deadlines.clock() if view.aroundRequest else None  # where somebody can see it
+    began, first = (clock() if clock else 0.0), 0.0
     chat.doing["model"] = "the model"
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
@@ -150,6 +152,8 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                 outlet.put(TextDelta(chat_id=chat_id, path=path, iteration=iteration, text=text))
             elif kind is ToolCallChunk and asm.source is None and not view.onDelta and not finish:
                 id, name = asm.call(checked(chunk))
+                if clock and not first:
+                    first = clock()
                 if live:
                     if len(items) >= SIZE:
                         await outlet.room()
@@ -169,7 +173,9 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                 raise ModelError(f"the model sent a {kind.__name__} after its Finish")
             elif kind is Finish:
                 finish = checked(chunk)
-            else:
+            else:  # the first chunk of a text, too
+                if clock and not first:
+                    first = clock()
                 await _take(chat, asm, checked(chunk))
     except CancelledError as exc:
         if chat.broken or chat.cancelled():
@@ -191,7 +197,10 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
         await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
-    return asm.finish(finish)
+    if clock is None:
+        return asm.finish(finish)
+    end = clock()
+    return asm.finish(finish, (first or end) - began, end - began)
 
 
 async def _iterator(chunks: Any) -> Any:

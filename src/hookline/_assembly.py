@@ -13,7 +13,7 @@ import msgspec
 from hookline._errors import ModelError
 from hookline._json import BadArguments, Frozen, clean_data, clean_text, parse_arguments
 from hookline._messages import ModelPart, Reasoning, Text, ToolCall
-from hookline._model import Finish, ModelResponse, ToolCallChunk
+from hookline._model import Finish, ModelResponse, Timing, ToolCallChunk
 
 PartKind = Literal["text", "reasoning"]
 
@@ -36,6 +36,7 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
     mine: list[str] = []  # the ids that this answer took
     calls: dict[int, _Call] = {}
     parts: list[Any] = []
+    pieces: int = 0  # of all complete parts
     source: PartKind | None = None  # what the model is sending
     kind: PartKind | None = None  # what hooks made of it: the part that is written
     text: list[str] = []  # its pieces
@@ -65,6 +66,7 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         """The open part is complete. Blank text is no part; reasoning with `meta` is one."""
         kind, self.kind = self.kind, None
         text = "".join(self.text)
+        self.pieces += len(self.text)
         self.text = []
         self.shown = self.hot = False
         if kind == "text" and text.strip():
@@ -123,13 +125,16 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         """The parts, where no call is in the making."""
         return tuple(self.parts)
 
-    def finish(self, finish: Finish) -> ModelResponse:
-        """The whole answer."""
+    def finish(
+        self, finish: Finish, first: float | None = None, duration: float = 0.0
+    ) -> ModelResponse:
+        """The whole answer; `first` and `duration` say how it went in time, where that was seen."""
         cut = finish.finish_reason == "length"
         parts: list[ModelPart] = []
         for part in self.parts:
             if type(part) is _Call:
                 last = part is self.parts[-1]
+                self.pieces += len(part.text)
                 parts.append(self._parsed(part, cut=cut and last))
             else:
                 parts.append(part)
@@ -140,6 +145,9 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
             model=finish.model and clean_data(finish.model),
             response_id=finish.response_id and clean_data(finish.response_id),
             meta=finish.meta and clean_data(finish.meta),
+            timing=None
+            if first is None
+            else Timing(first_chunk=first, duration=duration, chunks=self.pieces),
         )
 
     def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:

@@ -8,7 +8,7 @@ per call. Limits measure time that the chat could use: while events wait for roo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import TypeVar
 
@@ -57,6 +57,10 @@ class Deadlines:
         self._stalled = 0.0  # time spent waiting for room, so far
         self._paused_at = 0.0
         self._pauses = 0
+
+    def clock(self) -> Callable[[], float]:
+        """The event loop's clock, in seconds: to tell how long something took, not to decide."""
+        return asyncio.get_running_loop().time
 
     async def run(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
