@@ -1,0 +1,373 @@
+"""The shape of one answer: what is open, and in which order it opens and closes. Pure.
+
+Every protocol with parts stands on this one machine: events go in, acts come out, and an encoder
+writes down each act. The rules that it keeps, whatever comes in:
+
+- what is opened is closed, in order, before the end; the end comes once, and nothing after it;
+- at most one text or reasoning part is open, and none while a call begins;
+- a call has its result only after it was opened, here or in the answer that is gone on with;
+- the ids are those of the messages as they are committed: `chat id.number among its messages`.
+
+Events of sub-agents are not part of the answer; of them only the statuses are handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hookline import (
+    ApprovalRequest,
+    AssistantMessage,
+    Response,
+    ToolCall,
+    ToolMessage,
+)
+from hookline.events import (
+    ChatAborted,
+    ChatDone,
+    ChatEvent,
+    ChatFailed,
+    ChatStarted,
+    ErrorInfo,
+    MessageAdded,
+    PartEnd,
+    ReasoningDelta,
+    ResponseReset,
+    Status,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+
+PartKind: TypeAlias = Literal["text", "reasoning"]
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What an encoder writes down. `message` is the id of the message that it belongs to."""
+
+
+class Begin(Act, frozen=True):
+    event: ChatStarted
+
+
+class StepOpen(Act, frozen=True):
+    number: int
+    message: str
+
+
+class StepClose(Act, frozen=True):
+    number: int
+
+
+class PartOpen(Act, frozen=True):
+    kind: PartKind
+    id: str
+    message: str
+
+
+class PartMore(Act, frozen=True):
+    kind: PartKind
+    id: str
+    text: str
+    message: str
+
+
+class PartClose(Act, frozen=True):
+    kind: PartKind
+    id: str
+    message: str
+
+
+class CallOpen(Act, frozen=True):
+    id: str
+    name: str
+    message: str
+
+
+class CallMore(Act, frozen=True):
+    id: str
+    text: str
+
+
+class CallClose(Act, frozen=True):
+    """The arguments are complete, as the model wrote them."""
+
+    id: str
+
+
+class CallReady(Act, frozen=True):
+    """The call's fate is decided; its arguments are as hooks have left them."""
+
+    call: ToolCall
+
+
+class CallDone(Act, frozen=True):
+    event: ToolCallFinished
+
+
+class Withdrawn(Act, frozen=True):
+    """Forget these parts and calls of this message: other ones follow under the same id."""
+
+    message: str
+    parts: tuple[tuple[PartKind, str], ...]
+    calls: tuple[tuple[str, str], ...]
+
+
+class Said(Act, frozen=True):
+    message: AssistantMessage
+
+
+class Answered(Act, frozen=True):
+    message: ToolMessage
+
+
+class Note(Act, frozen=True):
+    event: Status
+
+
+class Asked(Act, frozen=True):
+    request: ApprovalRequest
+
+
+class Done(Act, frozen=True):
+    response: Response
+
+
+class Aborted(Act, frozen=True):
+    """`step`: the one that is broken off and left to the encoder to close."""
+
+    reason: str | None
+    step: int | None
+
+
+class Failed(Act, frozen=True):
+    error: ErrorInfo
+    step: int | None
+
+
+AnyAct: TypeAlias = (
+    Begin
+    | StepOpen
+    | StepClose
+    | PartOpen
+    | PartMore
+    | PartClose
+    | CallOpen
+    | CallMore
+    | CallClose
+    | CallReady
+    | CallDone
+    | Withdrawn
+    | Said
+    | Answered
+    | Note
+    | Asked
+    | Done
+    | Aborted
+    | Failed
+)
+
+
+class Outline:
+    """What is open of one answer. `known`: calls of the answer that this one goes on with."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self.ended = False
+        self._acts: list[AnyAct] = []
+        self._chat_id: str | None = None
+        self._messages = 0  # of this chat: what numbers their ids
+        self._step: int | None = None
+        self._answered = False  # this step has an answer: more text is another message
+        self._part: tuple[PartKind, str] | None = None
+        self._parts: list[tuple[PartKind, str]] = []  # shown of the answer in the making
+        self._numbers: dict[PartKind, int] = {"text": 0, "reasoning": 0}
+        self._writing: dict[str, str] = {}  # calls whose arguments are open
+        self._calls: dict[str, str] = {}  # calls of the answer in the making
+        self._known = set(known)
+        self._spoke = False
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message that is committed next."""
+        return f"{self._chat_id}.{self._messages}"
+
+    def feed(self, event: ChatEvent) -> list[AnyAct]:
+        """The acts of one event."""
+        acts: list[AnyAct] = []
+        self._acts = acts
+        if self.ended:
+            return acts
+        if event.path or (self._chat_id is not None and event.chat_id != self._chat_id):
+            if isinstance(event, Status):
+                acts.append(Note(event))
+            return acts
+        self._take(event)
+        return acts
+
+    def stop(self, reason: str | None) -> list[AnyAct]:
+        """The events ended without an end: the answer is cut off."""
+        self._acts = []
+        return self._end(Aborted(reason, self._step))
+
+    def fail(self, error: ErrorInfo) -> list[AnyAct]:
+        """The events ended with an exception."""
+        self._acts = []
+        return self._end(Failed(error, self._step))
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, event: ChatEvent) -> None:
+        match event:
+            case TextDelta():
+                self._more("text", event.text)
+            case ReasoningDelta():
+                self._more("reasoning", event.text)
+            case PartEnd():
+                if self._part is not None and self._part[0] == event.part:
+                    self._close_part()
+            case ToolCallDelta():
+                self._open_call(event.call_id, event.name)
+                if event.arguments and event.call_id in self._writing:
+                    self._acts.append(CallMore(event.call_id, event.arguments))
+            case ToolCallStarted():
+                self._start_call(event.call)
+            case ToolCallFinished():
+                if event.call_id in self._known:
+                    self._close_call(event.call_id)
+                    self._acts.append(CallDone(event))
+            case MessageAdded():
+                self._add(event)
+            case ResponseReset():
+                self._withdraw()
+            case StepStarted():
+                self._close_step()
+                self._open_step(event.iteration)
+            case StepFinished():
+                self._close_step()
+            case Status():
+                self._acts.append(Note(event))
+            case ChatStarted():
+                self._chat_id = event.chat_id
+                self._acts.append(Begin(event))
+            case ChatDone():
+                self._done(event.response)
+            case ChatAborted():
+                self._end(Aborted(event.reason, self._step))
+            case ChatFailed():
+                self._end(Failed(event.error, self._step))
+            case _:  # ApprovalRequested: what is still asked at the end is told there
+                pass
+
+    def _add(self, event: MessageAdded) -> None:
+        message = event.message
+        if isinstance(message, AssistantMessage):
+            self._close_parts()
+            self._acts.append(Said(message))
+            self._answered, self._spoke = True, True
+            self._parts, self._calls = [], {}
+            self._numbers = {"text": 0, "reasoning": 0}
+        elif isinstance(message, ToolMessage) and message.call_id in self._known:
+            self._close_call(message.call_id)
+            self._acts.append(Answered(message))
+        self._messages += 1
+
+    def _more(self, kind: PartKind, text: str) -> None:
+        if self._part is None or self._part[0] != kind:
+            self._close_part()
+            self._begin_answer()
+            number = self._numbers[kind]
+            self._numbers[kind] += 1
+            self._part = (kind, f"{self.message_id}.{kind}{number}")
+            self._parts.append(self._part)
+            self._acts.append(PartOpen(*self._part, self.message_id))
+        self._acts.append(PartMore(*self._part, text, self.message_id))
+
+    def _begin_answer(self) -> None:
+        """A second answer of a step (what a Stop says) is a step of its own on the wire."""
+        if self._answered and self._step is not None:
+            number = self._step
+            self._close_step()
+            self._open_step(number)
+
+    def _open_call(self, id: str, name: str) -> None:
+        self._close_part()
+        if id not in self._calls and id not in self._known:
+            self._begin_answer()
+            self._calls[id] = self._writing[id] = name
+            self._known.add(id)
+            self._acts.append(CallOpen(id, name, self.message_id))
+
+    def _start_call(self, call: ToolCall) -> None:
+        if call.id not in self._known:  # hooks had hidden it: it is shown now that it counts
+            self._known.add(call.id)
+            self._writing[call.id] = call.name
+            owner = f"{self._chat_id}.{self._messages - 1}"
+            self._acts.append(CallOpen(call.id, call.name, owner))
+            text = call.raw if call.raw is not None else json_text(call.arguments)
+            self._acts.append(CallMore(call.id, text))
+        self._close_call(call.id)
+        self._acts.append(CallReady(call))
+
+    def _withdraw(self) -> None:
+        self._close_parts()
+        if self._parts or self._calls:
+            calls = tuple(self._calls.items())
+            self._acts.append(Withdrawn(self.message_id, tuple(self._parts), calls))
+        self._known.difference_update(self._calls)
+        self._parts, self._calls = [], {}
+
+    # ── closing ─────────────────────────────────────────────────────────────────────────────
+
+    def _close_part(self) -> None:
+        if self._part is not None:
+            self._acts.append(PartClose(*self._part, self.message_id))
+            self._part = None
+
+    def _close_call(self, id: str) -> None:
+        if self._writing.pop(id, None) is not None:
+            self._acts.append(CallClose(id))
+
+    def _close_parts(self) -> None:
+        self._close_part()
+        for id in list(self._writing):
+            self._close_call(id)
+
+    def _open_step(self, number: int) -> None:
+        self._step, self._answered = number, False
+        self._acts.append(StepOpen(number, self.message_id))
+
+    def _close_step(self) -> None:
+        self._close_parts()
+        if self._step is not None:
+            self._acts.append(StepClose(self._step))
+            self._step = None
+
+    def _done(self, response: Response) -> None:
+        if response.text and not self._spoke and not self._parts and response.steps == 0:
+            self._open_step(0)  # a Stop before anything was written: it is said all the same
+            self._more("text", response.text)
+        self._close_parts()
+        for request in response.pending:
+            self._acts.append(Asked(request))
+        self._close_step()
+        self._end(Done(response))
+
+    def _end(self, last: Done | Aborted | Failed) -> list[AnyAct]:
+        if self.ended:
+            return []
+        self.ended = True
+        if self._writing or self._part:
+            self._close_parts()
+        self._acts.append(last)
+        return self._acts
+
+
+def json_text(value: object) -> str:
+    """The JSON text of arguments."""
+    return msgspec.json.encode(value).decode()
