@@ -34,9 +34,8 @@ from hookline.web._outline import (
     StepClose,
     StepOpen,
     Withdrawn,
-    json_text,
 )
-from hookline.web._wire import dumps, frame, quoted
+from hookline.web._wire import dumps, frame, json_text, quoted
 
 VERSION: Final = "1.0"
 ANSWER_SCHEMA: Final[dict[str, Any]] = {

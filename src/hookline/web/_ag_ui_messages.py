@@ -34,6 +34,7 @@ from hookline.web._incoming import (
     optional_id,
     text_of,
 )
+from hookline.web._wire import json_text
 
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
 
@@ -155,7 +156,7 @@ def _assistant(item: dict[str, Any]) -> AssistantMessage:
 def _result(item: dict[str, Any], call: ToolCall) -> ToolMessage:
     content = item.get("content")
     if not isinstance(content, str):
-        content = msgspec.json.encode(content).decode()
+        content = json_text(content)
     failed = isinstance(item.get("error"), str)
     return ToolMessage(
         id=id_of(item.get("id"), "A message id"),

@@ -18,6 +18,7 @@ from hookline.web._outline import (
     AnyAct,
     Asked,
     CallDone,
+    CallLost,
     CallMore,
     CallOpen,
     CallReady,
@@ -119,6 +120,8 @@ class AiSdkEncoder:
                 return self._ready(act.call)
             case CallDone():
                 return self._begin(None) + self._done(act.event)
+            case CallLost():
+                return self._lost(act)
             case Withdrawn():
                 return self._withdraw(act)
             case Note():
@@ -184,6 +187,14 @@ class AiSdkEncoder:
         if event.outcome == "denied" and self._target >= 6:
             return _chunk("tool-output-denied", toolCallId=event.call_id)
         return _chunk("tool-output-error", toolCallId=event.call_id, errorText=result.message)
+
+    def _lost(self, act: CallLost) -> bytes:
+        call = self._raw.pop(act.id, None)
+        fields: dict[str, Any] = {"toolCallId": act.id, "errorText": "Not finished"}
+        if act.ready and call is None:
+            return _chunk("tool-output-error", **fields)
+        said: Any = call.raw if call is not None else {}
+        return _chunk("tool-input-error", toolName=act.name, input=said, **fields)
 
     def _withdraw(self, act: Withdrawn) -> bytes:
         """Version 6 knows no way to take a text back: the part is marked, and calls are closed."""

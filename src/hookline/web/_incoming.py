@@ -24,6 +24,7 @@ from hookline import (
     ToolMessage,
     UserMessage,
 )
+from hookline.web._wire import json_text
 
 Decision: TypeAlias = Approve | Deny
 SystemPolicy: TypeAlias = Literal["refuse", "ignore"]
@@ -191,7 +192,7 @@ def decision_of(approved: Any, reason: Any = None, arguments: Any = None) -> Dec
 
 def result_message(id: str, call_id: str, name: str, value: Any) -> ToolMessage:
     """A result that a client says a call has had."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = value if isinstance(value, str) else json_text(value)
     return ToolMessage(id=id, call_id=call_id, name=name, text=text)
 
 
@@ -200,5 +201,5 @@ def failed_message(
 ) -> ToolMessage:
     """The same for a call that came to nothing."""
     data: Mapping[str, Any] = {"error": {"type": ToolError.__name__, "message": error}}
-    text = msgspec.json.encode(data).decode()
+    text = json_text(data)
     return ToolMessage(id=id, call_id=call_id, name=name, text=text, outcome=outcome)

@@ -24,6 +24,7 @@ from hookline.events import (
     MessageAdded,
     ToolCallFinished,
 )
+from hookline.web._wire import json_text
 
 logger = logging.getLogger("hookline.web")
 
@@ -76,8 +77,8 @@ class Mask:
         shown = self._tool(message.call_id, message.name, error)
         if shown is error:
             return message
-        text = msgspec.json.encode({"error": {"type": shown.type, "message": shown.message}})
-        return message.replace(text=text.decode())
+        text = json_text({"error": {"type": shown.type, "message": shown.message}})
+        return message.replace(text=text)
 
     def text(self, error: ErrorInfo) -> str:
         """The sentence for an error that ended the chat; it goes to the log with its id."""

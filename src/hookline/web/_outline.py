@@ -44,6 +44,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.web._wire import json_text
 
 PartKind: TypeAlias = Literal["text", "reasoning"]
 
@@ -111,6 +112,14 @@ class CallDone(Act, frozen=True):
     event: ToolCallFinished
 
 
+class CallLost(Act, frozen=True):
+    """The call will have no result: the answer was broken off. `ready`: CallReady was told."""
+
+    id: str
+    name: str
+    ready: bool
+
+
 class Withdrawn(Act, frozen=True):
     """Forget these parts and calls of this message: other ones follow under the same id."""
 
@@ -163,6 +172,7 @@ AnyAct: TypeAlias = (
     | CallClose
     | CallReady
     | CallDone
+    | CallLost
     | Withdrawn
     | Said
     | Answered
@@ -190,6 +200,7 @@ class Outline:
         self._writing: dict[str, str] = {}  # calls whose arguments are open
         self._calls: dict[str, str] = {}  # calls of the answer in the making
         self._known = set(known)
+        self._open: dict[str, tuple[str, bool]] = {}  # calls without a result: name, ready
         self._spoke = False
 
     @property
@@ -240,6 +251,7 @@ class Outline:
             case ToolCallFinished():
                 if event.call_id in self._known:
                     self._close_call(event.call_id)
+                    self._open.pop(event.call_id, None)
                     self._acts.append(CallDone(event))
             case MessageAdded():
                 self._add(event)
@@ -274,6 +286,7 @@ class Outline:
             self._numbers = {"text": 0, "reasoning": 0}
         elif isinstance(message, ToolMessage) and message.call_id in self._known:
             self._close_call(message.call_id)
+            self._lose(message.call_id)
             self._acts.append(Answered(message))
         self._messages += 1
 
@@ -300,6 +313,7 @@ class Outline:
         if id not in self._calls and id not in self._known:
             self._begin_answer()
             self._calls[id] = self._writing[id] = name
+            self._open[id] = (name, False)
             self._known.add(id)
             self._acts.append(CallOpen(id, name, self.message_id))
 
@@ -312,6 +326,7 @@ class Outline:
             text = call.raw if call.raw is not None else json_text(call.arguments)
             self._acts.append(CallMore(call.id, text))
         self._close_call(call.id)
+        self._open[call.id] = (call.name, True)
         self._acts.append(CallReady(call))
 
     def _withdraw(self) -> None:
@@ -320,6 +335,8 @@ class Outline:
             calls = tuple(self._calls.items())
             self._acts.append(Withdrawn(self.message_id, tuple(self._parts), calls))
         self._known.difference_update(self._calls)
+        for id in self._calls:
+            self._open.pop(id, None)
         self._parts, self._calls = [], {}
 
     # ── closing ─────────────────────────────────────────────────────────────────────────────
@@ -332,6 +349,11 @@ class Outline:
     def _close_call(self, id: str) -> None:
         if self._writing.pop(id, None) is not None:
             self._acts.append(CallClose(id))
+
+    def _lose(self, id: str) -> None:
+        found = self._open.pop(id, None)
+        if found is not None:
+            self._acts.append(CallLost(id, *found))
 
     def _close_parts(self) -> None:
         self._close_part()
@@ -362,12 +384,9 @@ class Outline:
         if self.ended:
             return []
         self.ended = True
-        if self._writing or self._part:
-            self._close_parts()
+        self._close_parts()
+        if not isinstance(last, Done):
+            for id in list(self._open):
+                self._lose(id)
         self._acts.append(last)
         return self._acts
-
-
-def json_text(value: object) -> str:
-    """The JSON text of arguments."""
-    return msgspec.json.encode(value).decode()

@@ -187,6 +187,8 @@ class Site:
             start = int(number) + 1
         elif live.over:
             return Reply(status=204)
+        if live.over and start >= live.number:
+            return Reply(status=204)  # that client has it all
         if start < live.first or start > live.number:
             return Reply(status=204)
         return Streaming(self, live, protocol, id, start=start, replay=True)

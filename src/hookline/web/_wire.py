@@ -32,12 +32,21 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_NOT_ASCII, _escape)
 
 
-def dumps(value: Any) -> bytes:
-    """JSON in ASCII. A lone surrogate, which UTF-8 does not have, becomes U+FFFD."""
+def json_text(value: Any) -> str:
+    """JSON. A lone surrogate, which UTF-8 does not have, becomes U+FFFD."""
+    return _encoded(value).decode()
+
+
+def _encoded(value: Any) -> bytes:
     try:
-        data = msgspec.json.encode(value)
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        data = msgspec.json.encode(_whole(msgspec.to_builtins(value)))
+        return msgspec.json.encode(_whole(msgspec.to_builtins(value)))
+
+
+def dumps(value: Any) -> bytes:
+    """JSON in ASCII."""
+    data = _encoded(value)
     return data if data.isascii() else data.decode().encode("ascii", _NOT_ASCII)
 
 
