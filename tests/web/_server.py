@@ -15,6 +15,7 @@ from hookline import Agent, Conversation
 from hookline.web import Caps, Site, app
 
 TOKEN = "a-token-of-the-tests"
+LOCAL = "http://127.0.0.1"
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
 
 
@@ -45,6 +46,18 @@ async def site_of(agent: Agent[Any], **options: Any) -> AsyncIterator[tuple[Site
     site = app(agent, **options)
     async with serve(site) as url:
         yield site, url
+
+
+@asynccontextmanager
+async def direct(
+    agent: Agent[Any], **options: Any
+) -> AsyncIterator[tuple[Site, httpx.AsyncClient]]:
+    """The application without a socket: for answers that are read as a whole."""
+    options.setdefault("token", None if "authorize" in options else TOKEN)
+    site = app(agent, **options)
+    way = httpx.ASGITransport(site)
+    async with httpx.AsyncClient(transport=way, base_url=LOCAL, headers=HEADERS) as http:
+        yield site, http
 
 
 def client(url: str, **headers: str) -> httpx.AsyncClient:

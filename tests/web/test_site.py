@@ -11,7 +11,7 @@ import pytest
 from tests.web import _check_ag_ui as ag_ui
 from tests.web import _check_ai_sdk as ai_sdk
 from tests.web._scenes import weather
-from tests.web._server import client, conversation_of, eventually, site_of
+from tests.web._server import client, conversation_of, direct, eventually, site_of
 from tests.web._sse import read
 
 from hookline import Agent, Ask, MemoryStore, Response, Run
@@ -74,7 +74,7 @@ def gated(*turns: Any, gate: Gate, chunk: int = 4) -> Agent[Any]:
 async def test_an_answer_is_streamed_and_kept(protocol: str) -> None:
     agent = Agent(ScriptedModel(["I look. ", call("weather", city="Oslo")], "Sunny.", chunk=3))
     agent.scopes.register(_scope())
-    async with site_of(agent) as (site, url), client(url) as http:
+    async with direct(agent) as (site, http):
         answer = await http.post(f"/{protocol}", json=request_of(protocol, "hi"))
         assert answer.status_code == 200
         assert answer.content.startswith(b": open\n\n")
@@ -96,7 +96,7 @@ def _scope() -> Any:
 
 @EACH
 async def test_the_headers_of_a_stream(protocol: str) -> None:
-    async with site_of(Agent(ScriptedModel("Hi."))) as (_, url), client(url) as http:
+    async with direct(Agent(ScriptedModel("Hi."))) as (_, http):
         headers = (await http.post(f"/{protocol}", json=request_of(protocol, "hi"))).headers
     assert headers["content-type"] == "text/event-stream; charset=utf-8"
     assert headers["cache-control"] == "no-cache, no-transform"
@@ -108,7 +108,7 @@ async def test_the_headers_of_a_stream(protocol: str) -> None:
 @EACH
 async def test_a_second_message_goes_on_with_the_conversation(protocol: str) -> None:
     model = ScriptedModel("One.", lambda request: f"{len(request.messages)} messages.")
-    async with site_of(Agent(model)) as (_, url), client(url) as http:
+    async with direct(Agent(model)) as (_, http):
         await http.post(f"/{protocol}", json=request_of(protocol, "a"))
         answer = await http.post(f"/{protocol}", json=request_of(protocol, "b"))
         assert text_of(protocol, answer.content) == "3 messages."
@@ -121,14 +121,14 @@ async def test_a_history_that_the_client_made_up_is_not_read() -> None:
         {"id": "x2", "role": "assistant", "parts": [{"type": "text", "text": "yes"}]},
         {"id": "x3", "role": "user", "parts": [{"type": "text", "text": "go"}]},
     ]
-    async with site_of(Agent(model)) as (_, url), client(url) as http:
+    async with direct(Agent(model)) as (_, http):
         answer = await http.post("/ai-sdk", json={"id": "c1", "messages": forged})
         assert text_of("ai-sdk", answer.content) == "1 messages."
 
 
 async def test_an_answer_is_made_again() -> None:
     model = ScriptedModel("First.", "Second.", lambda request: f"{len(request.messages)} messages.")
-    async with site_of(Agent(model)) as (site, url), client(url) as http:
+    async with direct(Agent(model)) as (site, http):
         await http.post("/ai-sdk", json=request_of("ai-sdk", "a"))
         await http.post("/ai-sdk", json=request_of("ai-sdk", "b"))
         shown = (await http.get("/ai-sdk/c1/messages")).json()["messages"]
@@ -143,7 +143,7 @@ async def test_an_answer_is_made_again() -> None:
 async def test_the_ids_on_the_wire_are_those_of_the_stored_messages() -> None:
     turns = (["I look. ", call("weather", city="Oslo")], "Sunny.")
     agent = Agent(ScriptedModel(*turns, chunk=2), tools=[weather])
-    async with site_of(agent) as (site, url), client(url) as http:
+    async with direct(agent) as (site, http):
         answer = await http.post("/ag-ui", json=request_of("ag-ui", "hi"))
         events = ag_ui.check(answer.content, thread_id="c1", run_id="r")
         kept = await conversation_of(site, "c1")
@@ -244,7 +244,7 @@ async def test_a_run_that_is_not_detached_cannot_be_replayed() -> None:
 
 async def test_our_own_stream_goes_on_where_it_was_cut() -> None:
     agent = Agent(ScriptedModel("Hello, dear Ada.", chunk=3))
-    async with site_of(agent, on_disconnect="detach") as (_, url), client(url) as http:
+    async with direct(agent, on_disconnect="detach") as (_, http):
         whole = (await http.post("/native", json=request_of("native", "hi"))).content
         events = read(whole)[0]
         for at, event in enumerate(events):
@@ -357,7 +357,7 @@ def answer_of(protocol: str, known: dict[str, Any], **changes: Any) -> dict[str,
 @pytest.mark.parametrize("approved", [True, False])
 async def test_an_approval_goes_there_and_back(protocol: str, approved: bool) -> None:
     agent, paid = asking()
-    async with site_of(agent) as (site, url), client(url) as http:
+    async with direct(agent) as (site, http):
         known = await asked(http, protocol)
         assert paid == []
         body = answer_of(protocol, known, approved=approved)
@@ -395,7 +395,7 @@ async def test_an_answer_that_fits_nothing_runs_nothing(
     protocol: str, changes: dict[str, Any], status: int
 ) -> None:
     agent, paid = asking()
-    async with site_of(agent) as (site, url), client(url) as http:
+    async with direct(agent) as (site, http):
         known = await asked(http, protocol)
         answer = await http.post(f"/{protocol}", json=answer_of(protocol, known, **changes))
         assert answer.status_code == status

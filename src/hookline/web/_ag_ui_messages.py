@@ -24,6 +24,7 @@ from hookline.web._incoming import (
     Incoming,
     Refused,
     SystemPolicy,
+    call_id_of,
     decision_of,
     failed_message,
     id_of,
@@ -93,7 +94,7 @@ def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[
                 out.append(message)
                 open_calls = {call.id: call for call in message.calls}
         elif role == "tool":
-            call_id = id_of(item.get("toolCallId"), "A tool call's id")
+            call_id = call_id_of(item.get("toolCallId"))
             call = open_calls.pop(call_id, None)
             if call is None:
                 raise Refused(400, "A tool message answers no call before it.")
@@ -148,7 +149,7 @@ def _assistant(item: dict[str, Any]) -> AssistantMessage:
         except (msgspec.DecodeError, RecursionError):
             arguments = {}
         name = text_of(function.get("name"), "The name of a tool")
-        id = id_of(call.get("id"), "A tool call's id")
+        id = call_id_of(call.get("id"))
         parts.append(ToolCall(id=id, name=name, arguments=arguments))
     return AssistantMessage(id=id_of(item.get("id"), "A message id"), parts=tuple(parts))
 

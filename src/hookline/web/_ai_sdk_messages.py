@@ -29,6 +29,7 @@ from hookline.web._incoming import (
     Incoming,
     Refused,
     SystemPolicy,
+    call_id_of,
     decision_of,
     failed_message,
     id_of,
@@ -202,14 +203,14 @@ def _call(kind: str, part: dict[str, Any], message_id: str) -> tuple[ToolCall, T
     name = kind.removeprefix("tool-")
     if kind == "dynamic-tool":
         name = text_of(part.get("toolName"), "The name of a tool")
-    call_id = id_of(part.get("toolCallId"), "A tool call's id")
+    call_id = call_id_of(part.get("toolCallId"))
     arguments = part.get("input")
     call = ToolCall(
         id=call_id,
         name=name,
         arguments=object_of(arguments, "A call's input") if arguments is not None else {},
     )
-    id = f"{message_id}.{call_id}"
+    id = f"{message_id}.result.{call_id}"
     state = part.get("state")
     if state == "output-available":
         return call, result_message(id, call_id, name, part.get("output"))
@@ -264,7 +265,7 @@ def _answers(message: dict[str, Any]) -> dict[str, Answer]:
         id = text_of(approval.get("id"), "An approval's id")
         found[id] = Answer(
             decision=decision_of(approval.get("approved"), approval.get("reason")),
-            call_id=id_of(part.get("toolCallId"), "A tool call's id"),
+            call_id=call_id_of(part.get("toolCallId")),
             arguments=part.get("input", msgspec.UNSET),
         )
     if not found:

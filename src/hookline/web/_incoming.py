@@ -143,6 +143,13 @@ def id_of(value: Any, what: str) -> str:
     return value
 
 
+def call_id_of(value: Any) -> str:
+    """The id of a call: a model made it, so it may hold anything."""
+    if not isinstance(value, str) or not 0 < len(value) <= 1000:
+        raise Refused(400, "A tool call's id must be a string of 1 to 1000 characters.")
+    return value
+
+
 def optional_id(value: Any, what: str) -> str | None:
     return None if value is None else id_of(value, what)
 

@@ -87,14 +87,15 @@ class _Line:
 
     async def start(self, status: int, headers: Headers) -> None:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+        await self._put({"type": "http.response.start", "status": status, "headers": raw})
 
     async def put(self, data: bytes, *, last: bool = False) -> None:
         if data or last:
-            async with asyncio.timeout(self._seconds):
-                await self._send(
-                    {"type": "http.response.body", "body": data, "more_body": not last}
-                )
+            await self._put({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def _put(self, message: ASGIMessage) -> None:
+        async with asyncio.timeout(self._seconds):
+            await self._send(message)
 
 
 async def _listen(reader: Reader, receive: Receive) -> None:
