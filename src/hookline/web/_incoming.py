@@ -92,13 +92,11 @@ def _same(one: Any, other: Any) -> bool:
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return float(one) == float(other)
+    mine, theirs = cast("Any", one), cast("Any", other)
     if isinstance(one, dict) and isinstance(other, dict):
-        mine, theirs = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
         return mine.keys() == theirs.keys() and all(_same(mine[k], theirs[k]) for k in mine)
     if isinstance(one, list) and isinstance(other, (list, tuple)):
-        left: list[Any] = one
-        right: list[Any] | tuple[Any, ...] = other
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
     return bool(one == other)
 
 
