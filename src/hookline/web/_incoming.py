@@ -92,7 +92,8 @@ def _same(one: Any, other: Any) -> bool:
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return float(one) == float(other)
-    mine, theirs = cast("Any", one), cast("Any", other)
+    mine: Any = one  # names that keep their type where `isinstance` narrows the others
+    theirs: Any = other
     if isinstance(one, dict) and isinstance(other, dict):
         return mine.keys() == theirs.keys() and all(_same(mine[k], theirs[k]) for k in mine)
     if isinstance(one, list) and isinstance(other, (list, tuple)):

@@ -194,7 +194,8 @@ class View {
 
   // ── events ──
 
-  event(event) {
+  event(event, run) {
+    this.timeline.begin(run);
     if (event.event === 'hook') return this.timeline.hook(event);
     if (event.path?.length) return this.nested(event);
     this.timeline.event(event);
@@ -347,6 +348,7 @@ class Timeline {
     this.open = new Map();
     this.end = 1;
     this.runs = 0;
+    this.run = null;
     this.count = 0;
     this.last = null;
     $('waterfall').replaceChildren();
@@ -360,19 +362,23 @@ class Timeline {
     $('hook-count').textContent = this.count ? `${this.count} fired` : '';
   }
 
+  // A hook can be told before the first event of its run, so either may begin a run.
+  begin(run) {
+    if (run === this.run) return;
+    this.run = run;
+    this.runs += 1;
+    this.bars = [];
+    this.end = 1;
+    this.last = null;
+    if (this.runs > 1) {
+      $('waterfall').append(make('li', 'run', `run ${this.runs}`));
+      $('hooks').append(make('li', 'run', `run ${this.runs}`));
+    }
+  }
+
   event(event) {
     const { at = 0 } = event;
     switch (event.event) {
-      case 'chat_started':
-        this.runs += 1;
-        this.bars = [];
-        this.end = 1;
-        this.last = null;
-        if (this.runs > 1 && $('waterfall').childElementCount) {
-          $('waterfall').append(make('li', 'run', `run ${this.runs}`));
-          $('hooks').append(make('li', 'run', `run ${this.runs}`));
-        }
-        break;
       case 'step_started': this.bar('model', `step ${event.iteration}`, '', at); break;
       case 'message_added': if (event.message.role === 'assistant') this.close('model', at); break;
       case 'step_finished': this.close('model', at); break;
@@ -485,7 +491,7 @@ async function show(mine, response) {
         if (mine !== view) return;
         tries = 0;
         last = id || last;
-        stick(() => mine.event(event));
+        stick(() => mine.event(event, id.split('-')[0]));
         if (/^chat_(done|aborted|failed)$/.test(event.event) && !event.path?.length) return;
       }
     } catch (error) {
