@@ -22,6 +22,7 @@ import asyncio
 import json
 from collections import Counter, defaultdict, deque
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -134,7 +135,7 @@ class Recording:
     async def gather(self, jobs: Any, /) -> None:
         await self._clock.gather(jobs)
 
-    async def step(self, key: Any, fn: Any, returns: Any, /) -> Any:
+    async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
         raise AssertionError("the loop asks the runtime that for_chat gave")
 
     wait = step
@@ -153,14 +154,14 @@ class _OfChat:
     def for_chat(self, chat: Any) -> Any:
         return self._all.for_chat(chat)
 
-    async def step(self, key: Any, fn: Any, returns: Any, /) -> Any:
+    async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
         def encode(value: Any) -> Any:
             return json.loads(returns.encode(value))
 
         def decode(data: Any) -> Any:
             return returns.decode(json.dumps(data).encode())
 
-        return await self._once(key, fn, encode, decode)
+        return await self._once(key, partial(fn, *args), encode, decode)
 
     async def wait(self, key: Any, request: Any, ask: Any, /) -> Any:
         def decode(data: Any) -> Any:

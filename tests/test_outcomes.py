@@ -1010,7 +1010,6 @@ async def test_cancelling_the_owner_again_does_not_cut_its_ending(times: int) ->
     assert out == ["hook ended"]
 
 
-@bug("a slow reader eats the grace period of the abort hooks")
 async def test_a_slow_reader_does_not_eat_the_time_of_the_abort_hooks(loud: None) -> None:
     """The buffer is full and nobody reads: `onChatAbort` has the grace period all the same."""
     out: list[str] = []
@@ -1064,7 +1063,6 @@ async def test_after_an_abort_a_wrapper_of_the_chat_may_await() -> None:
     assert out == ["cancelling 0"]
 
 
-@bug("an ending hook that ignores its cancellation holds the caller")
 async def test_an_abort_hook_that_ignores_its_cancellation_frees_the_caller(
     loud: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -1091,7 +1089,6 @@ async def test_an_abort_hook_that_ignores_its_cancellation_frees_the_caller(
         await turns()
 
 
-@bug("a hook that hangs at the end holds the caller")
 @pytest.mark.parametrize("point", ["onChatDone", "onChatError", "onChatEnd", "aroundChat"])
 @pytest.mark.parametrize("form", ["chat", "stream"])
 async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(

@@ -918,7 +918,6 @@ async def test_the_clock_and_the_ids_are_the_runtimes():
     assert durations == [1.0]
 
 
-@pytest.mark.xfail(strict=True, reason="bug: for_chat is given half a chat")
 async def test_the_runtime_of_a_chat_is_asked_for_once():
     """for_chat: once, before the first step, with a chat that has its id."""
     asked = []
@@ -1224,7 +1223,6 @@ async def test_an_interrupted_call_of_another_tool_is_not_made_again():
     assert after.response.text == "Done."
 
 
-@pytest.mark.xfail(strict=True, reason="bug: attempt is one number per chat")
 async def test_the_attempt_is_that_of_each_call():
     """Of calls side by side one may be the second attempt and another the first."""
 
@@ -1244,7 +1242,6 @@ async def test_the_attempt_is_that_of_each_call():
     assert sorted(after.notes) == ["model 1", "one 2", "two 1"]
 
 
-@pytest.mark.xfail(strict=True, reason="bug: no reset before a message shown again")
 async def test_a_message_that_is_shown_whole_and_shown_again_begins_with_a_reset():
     """With release="response" it is the message's step that streams: the same rule."""
     whole = await live(whole_messages)

@@ -349,7 +349,6 @@ def test_a_stream_is_not_read_in_another_loop(waiting: bool) -> None:
     asyncio.run(main())
 
 
-@bug("another loop is not refused")
 async def test_closing_from_another_loop_is_refused() -> None:
     """A wrong loop gets an error instead of a wait that nobody ends."""
     stall = Stall()

@@ -281,11 +281,11 @@ class Recording(LocalRuntime):
         self.keys: list[Any] = []
         self.running: list[Any] = []
 
-    async def step(self, key: Any, fn: Any, returns: Any, /) -> Any:
+    async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
         self.keys.append(key)
         self.running.append(key)
         try:
-            return await fn()
+            return await fn(*args)
         finally:
             self.running.remove(key)
 

@@ -26,6 +26,7 @@ from hookline._chat import (
     SystemText,
     Task,
     cleaned,
+    new_chat,
 )
 from hookline._conversation import Conversation, Store
 from hookline._errors import UsageError
@@ -328,7 +329,7 @@ def as_message(input: Any) -> UserMessage:
 
 
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
-    return Owner(Chat(config, task, buffer), buffer)
+    return Owner(new_chat(config, task, buffer), buffer)
 
 
 def _stays(hook: Hook) -> bool:

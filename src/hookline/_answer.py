@@ -8,22 +8,20 @@ what it raises while it is closed never replaces how the call ended.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from functools import partial
+from collections.abc import Awaitable
 from inspect import isawaitable
-from typing import Any
-
-import msgspec
+from typing import Any, Final
 
 from hookline._assembly import Assembly, PartKind
 from hookline._chain import flow, wrap
 from hookline._chat import Chat
 from hookline._chunks import checked
 from hookline._errors import ModelError
-from hookline._events import PartEnd, ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta
+from hookline._events import PartEnd, ReasoningDelta, TextDelta, ToolCallDelta
 from hookline._history import check_history
 from hookline._json import clean_text, json_text
 from hookline._log import log_throw
-from hookline._messages import NO_USAGE, History, Reasoning, Text, Usage
+from hookline._messages import History, Reasoning, Text
 from hookline._model import (
     Chunk,
     Delta,
@@ -37,95 +35,50 @@ from hookline._model import (
 )
 from hookline._outlet import SIZE
 from hookline._points import AroundRequest, OnDelta
-from hookline._runtime import MODEL, Json, Key
+from hookline._runtime import Json, Key
+
+RESPONSE_JSON: Final[Json[ModelResponse]] = Json(ModelResponse)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model step gives: the answer as it was shown, and what its calls cost."""
+def ask_model(
+    chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None = None
+) -> Awaitable[ModelResponse]:
+    """The model's answer, through aroundRequest, or the one that a hook has given.
 
-    response: ModelResponse
-    spent: Usage | None
-    shown: bool = False
-    hidden: tuple[str, ...] = ()
-
-
-_ANSWER: Json[Answer] = Json(Answer)
-
-
-async def ask_model(chat: Chat, iteration: int, request: ModelRequest) -> ModelResponse:
-    """Call the model, through aroundRequest; text, reasoning and calls are published."""
-    before = chat.asked
-    call = partial(_ask, chat, iteration, request)
-    answer = await chat.runtime.step((MODEL, iteration), call, _ANSWER)
-    if chat.asked == before:
-        _recall(chat, iteration, answer)
-        chat.add_usage(answer.spent)
-    return answer.response
+    Text, reasoning and calls are published as they come. Where `chat.asked` is the same before
+    and after, the answer is from the record and the caller owes a `recall`.
+    """
+    if answer is not None:
+        return chat.runtime.step(key, play, RESPONSE_JSON, chat, answer)
+    ask = _wrapped if chat.view.aroundRequest else _stream
+    return chat.runtime.step(key, ask, RESPONSE_JSON, chat, request)
 
 
-async def _ask(chat: Chat, iteration: int, request: ModelRequest) -> Answer:
-    chat.asked += 1
-    if chat.attempt > 1:
-        await chat.publish(ResponseReset, iteration=iteration)
-    wrappers = chat.view.aroundRequest
-    spent: list[Usage] = []
-    if not wrappers:
-        response = await _stream(chat, iteration, request, spent)
-    else:
-        response = await _wrapped(chat, iteration, request, spent)
-    return Answer(
-        response=response,
-        spent=sum(spent, NO_USAGE) if spent else None,
-        shown=chat.shown,
-        hidden=tuple(chat.hidden),
-    )
+def recall(chat: Chat, response: ModelResponse) -> None:
+    """An answer from the record: what was shown then can be taken back, or kept, now."""
+    _assembly(chat).recall(response)
 
 
-async def _wrapped(
-    chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]
-) -> ModelResponse:
+async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
     streamed: list[ModelResponse] = []
 
     async def inner(request: ModelRequest) -> ModelResponse:
-        streamed[:] = [await _stream(chat, iteration, request, spent)]
+        streamed[:] = [await _stream(chat, request)]
         return streamed[0]
 
-    ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=iteration, request=request)
+    ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
     response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     if not streamed or response.parts != streamed[0].parts:
         # The wrapper's own answer: it is shown like the model's.
-        response = await _play(chat, iteration, response)
+        response = await play(chat, response)
     return response
 
 
-async def play(chat: Chat, key: Key, iteration: int, response: ModelResponse) -> ModelResponse:
+async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer that a hook gave, through onDelta, one delta a part."""
-    before = chat.asked
-    answer = await chat.runtime.step(key, partial(_played, chat, iteration, response), _ANSWER)
-    if chat.asked == before:
-        _recall(chat, iteration, answer)
-    return answer.response
-
-
-async def _played(chat: Chat, iteration: int, response: ModelResponse) -> Answer:
-    chat.asked += 1
-    if chat.attempt > 1:
-        await chat.publish(ResponseReset, iteration=iteration)
-    response = await _play(chat, iteration, response)
-    return Answer(response=response, spent=None, shown=chat.shown, hidden=tuple(chat.hidden))
-
-
-def _recall(chat: Chat, iteration: int, answer: Answer) -> None:
-    """An answer from the record: what was shown then can be taken back, or kept, now."""
-    chat.shown = answer.shown
-    chat.hidden.update(answer.hidden)
-    _begin(chat, iteration).recall(answer.response)
-
-
-async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelResponse:
+    asm = _begin(chat)
     if chat.shown:
         await chat.take_back()
-    asm = _begin(chat, iteration)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))
@@ -141,32 +94,39 @@ async def _play(chat: Chat, iteration: int, response: ModelResponse) -> ModelRes
     return response.replace(parts=asm.whole())
 
 
-def _begin(chat: Chat, iteration: int) -> Assembly:
+def _begin(chat: Chat) -> Assembly:
+    """A new answer begins; what an interrupted attempt at it has shown is taken back."""
+    chat.asked += 1
+    if chat.attempt > 1:
+        chat.shown = True
+    return _assembly(chat)
+
+
+def _assembly(chat: Chat) -> Assembly:
     """A new answer; the ids of one that is taken back are free again."""
     if chat.assembly is not None:
         chat.assembly.forget()
     asm = chat.assembly = Assembly(
-        chat.taken, chat.chat_id, iteration, chat.config.limits.argument_bytes
+        taken=chat.conversation.call_ids,
+        chat_id=chat.chat_id,
+        iteration=chat.iteration,
+        limit=chat.config.limits.argument_bytes,
     )
     return asm
 
 
-async def _stream(
-    chat: Chat, iteration: int, request: ModelRequest, spent: list[Usage]
-) -> ModelResponse:
+async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
+    asm = _begin(chat)
     if chat.shown:
         await chat.take_back()  # the model is asked again
     if request.messages is not chat.base_messages:
         check_history(request.messages)  # a hook wrote them: no provider is sent a broken pair
         if not isinstance(request.messages, (tuple, History)):
             request = request.replace(messages=tuple(request.messages))
-    asm = _begin(chat, iteration)
     finish: Finish | None = None
     view, outlet, live = chat.view, chat.outlet, chat.live
-    chat_id, path, items = chat.chat_id, outlet.path, outlet.items
-    root, buffer, bus = outlet.root, outlet.buffer, outlet.buses[0]
-    alone = len(outlet.buses) == 1
+    chat_id, path, items, iteration = chat.chat_id, outlet.path, outlet.items, chat.iteration
     chat.doing["model"] = "the model"
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
@@ -176,7 +136,7 @@ async def _stream(
             if chat.broken:
                 chat.check()
             kind: type[Any] = chunk.__class__
-            if kind is TextChunk and asm.hot and not view.onDelta and finish is None:
+            if kind is TextChunk and asm.hot and not view.onDelta and not finish:
                 text = chunk.text
                 if type(text) is not str or not text.isascii():
                     text = clean_text(checked(chunk).text)
@@ -187,17 +147,24 @@ async def _stream(
                 asm.text.append(text)
                 if not live:
                     continue
-                seq = root.seq = root.seq + 1
-                if buffer is not None or outlet.heard:
-                    event = TextDelta(
-                        chat_id=chat_id, seq=seq, path=path, iteration=iteration, text=text
+                outlet.put(TextDelta(chat_id=chat_id, path=path, iteration=iteration, text=text))
+            elif kind is ToolCallChunk and asm.source is None and not view.onDelta and not finish:
+                id, name = asm.call(checked(chunk))
+                if live:
+                    if len(items) >= SIZE:
+                        await outlet.room()
+                    chat.shown = True
+                    outlet.put(
+                        ToolCallDelta(
+                            chat_id=chat_id,
+                            path=path,
+                            iteration=iteration,
+                            index=chunk.index,
+                            call_id=id,
+                            name=name,
+                            arguments=chunk.arguments,
+                        )
                     )
-                    if buffer is not None:
-                        buffer.items.append(event)
-                        if buffer.reader is not None:
-                            buffer.wake()
-                    if bus.subscribers or not alone:
-                        outlet.publish(event)
             elif finish is not None:
                 raise ModelError(f"the model sent a {kind.__name__} after its Finish")
             elif kind is Finish:
@@ -210,10 +177,9 @@ async def _stream(
         raise ModelError("the model raised CancelledError, and nobody had cancelled it") from exc
     finally:
         del chat.doing["model"]
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
+        if hasattr(chunks, "aclose"):
             try:
-                await close()
+                await chunks.aclose()
             except Exception as exc:
                 log_throw("the model's stream raised while it was closed", exc)
     if finish is None:
@@ -225,7 +191,6 @@ async def _stream(
         await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
-        spent.append(finish.usage)
     return asm.finish(finish)
 
 
@@ -326,17 +291,14 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
     if len(outlet.items) >= SIZE:
         await outlet.room()
     chat.shown = True
-    seq = outlet.number()
-    if outlet.buffer is not None or outlet.heard:
-        outlet.put(
-            ToolCallDelta(
-                chat_id=chat.chat_id,
-                seq=seq,
-                path=outlet.path,
-                iteration=chat.iteration,
-                index=chunk.index,
-                call_id=id,
-                name=name,
-                arguments=chunk.arguments,
-            )
+    outlet.put(
+        ToolCallDelta(
+            chat_id=chat.chat_id,
+            path=outlet.path,
+            iteration=chat.iteration,
+            index=chunk.index,
+            call_id=id,
+            name=name,
+            arguments=chunk.arguments,
         )
+    )

@@ -68,7 +68,7 @@ async def put(chat: Chat, iteration: int, call: Call) -> None:
     call.asked = True
     if chat.view.onApproval:
         key = (ASKED, iteration, call.id)
-        await chat.runtime.step(key, partial(_tell, chat, request, None), NOTHING)
+        await chat.runtime.step(key, _tell, NOTHING, chat, request, None)
 
 
 async def _tell(chat: Chat, request: ApprovalRequest, decision: Decision | None) -> None:
@@ -121,7 +121,7 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
     call.pending = False
     if chat.view.onApproval:
         key = (ANSWERED, iteration, call.id)
-        await chat.runtime.step(key, partial(_tell, chat, request, decision), NOTHING)
+        await chat.runtime.step(key, _tell, NOTHING, chat, request, decision)
     if isinstance(decision, Deny):
         call.set(ToolError(decision.reason, type="Denied"), "denied")
     elif call.tool is None:

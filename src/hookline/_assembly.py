@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from hookline._errors import ModelError
 from hookline._json import BadArguments, Frozen, clean_data, clean_text, parse_arguments
 from hookline._messages import ModelPart, Reasoning, Text, ToolCall
@@ -16,48 +18,28 @@ from hookline._model import Finish, ModelResponse, ToolCallChunk
 PartKind = Literal["text", "reasoning"]
 
 
-class _Call:
-    __slots__ = ("id", "index", "name", "size", "text")
-
-    def __init__(self, index: int, id: str, name: str) -> None:
-        self.index = index
-        self.id = id
-        self.name = name
-        self.text: list[str] = []
-        self.size = 0
+class _Call(msgspec.Struct, eq=False):
+    id: str
+    name: str
+    text: list[str] = []
+    size: int = 0
 
 
-class Assembly:
-    """One answer in the making. `taken` holds the call ids that this chat has used."""
+class Assembly(msgspec.Struct, kw_only=True, eq=False):
+    """One answer in the making. `taken` holds the call ids that this conversation has used."""
 
-    __slots__ = (
-        "_calls",
-        "_chat_id",
-        "_iteration",
-        "_limit",
-        "_mine",
-        "_taken",
-        "hot",
-        "kind",
-        "parts",
-        "shown",
-        "source",
-        "text",
-    )
-
-    def __init__(self, taken: set[str], chat_id: str, iteration: int, limit: int) -> None:
-        self._taken = taken
-        self._mine: list[str] = []  # the ids that this answer took
-        self._chat_id = chat_id
-        self._iteration = iteration
-        self._limit = limit
-        self._calls: dict[int, _Call] = {}
-        self.parts: list[Any] = []
-        self.source: PartKind | None = None  # what the model is sending
-        self.kind: PartKind | None = None  # what hooks made of it: the part that is written
-        self.text: list[str] = []  # its pieces
-        self.shown = False  # it is not blank: its pieces are shown as they come
-        self.hot = False  # text that hooks have not changed, and shown: the fast way
+    taken: set[str]
+    chat_id: str
+    iteration: int
+    limit: int  # bytes of a call's arguments
+    mine: list[str] = []  # the ids that this answer took
+    calls: dict[int, _Call] = {}
+    parts: list[Any] = []
+    source: PartKind | None = None  # what the model is sending
+    kind: PartKind | None = None  # what hooks made of it: the part that is written
+    text: list[str] = []  # its pieces
+    shown: bool = False  # it is not blank: its pieces are shown as they come
+    hot: bool = False  # text that hooks have not changed, and shown: the fast way
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
@@ -92,22 +74,28 @@ class Assembly:
 
     def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
         """Take more of a call; gives its id and name."""
-        call = self._calls.get(chunk.index)
+        call = self.calls.get(chunk.index)
         if call is None:
             if not chunk.name:
                 raise ModelError(f"the first chunk of call {chunk.index} has no name: {chunk!r}")
             name = chunk.name if chunk.name.isascii() else clean_text(chunk.name)
-            call = _Call(chunk.index, self._unique(chunk.id, chunk.index), name)
-            self._calls[chunk.index] = call
+            id = chunk.id
+            if id and id not in self.taken and id.isascii():
+                self.taken.add(id)
+                self.mine.append(id)
+            else:
+                id = self._unique(id, chunk.index)
+            call = _Call(id, name)
+            self.calls[chunk.index] = call
             self.parts.append(call)
-        if chunk.arguments and call.size <= self._limit:
+        if chunk.arguments and call.size <= self.limit:
             call.text.append(chunk.arguments)
             call.size += len(chunk.arguments)
         return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
-        taken = self._taken
-        base = id or made_id(self._chat_id, self._iteration, index)
+        taken = self.taken
+        base = id or made_id(self.chat_id, self.iteration, index)
         if not base.isascii():
             base = clean_text(base)
         found, n = base, 1
@@ -115,12 +103,12 @@ class Assembly:
             n += 1
             found = f"{base}.{n}"
         taken.add(found)
-        self._mine.append(found)
+        self.mine.append(found)
         return found
 
     def forget(self) -> None:
         """The answer is taken back: its ids are free again."""
-        self._taken.difference_update(self._mine)
+        self.taken.difference_update(self.mine)
 
     def given(self, call: ToolCall, index: int) -> ToolCall:
         """Take a whole call that a hook wrote."""
@@ -132,8 +120,8 @@ class Assembly:
     def recall(self, response: ModelResponse) -> None:
         """Take an answer that was given in an earlier life of the chat."""
         self.parts = list(response.parts)
-        self._mine = [call.id for call in response.calls]
-        self._taken.update(self._mine)
+        self.mine = [call.id for call in response.calls]
+        self.taken.update(self.mine)
 
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts, where no call is in the making."""
@@ -163,7 +151,7 @@ class Assembly:
         if cut and not text.strip():
             return ToolCall(id=call.id, name=call.name, raw=text)  # cut before its arguments
         try:
-            arguments = parse_arguments(text, limit=self._limit)
+            arguments = parse_arguments(text, limit=self.limit)
         except BadArguments:
             return ToolCall(id=call.id, name=call.name, raw=text)
         return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments))

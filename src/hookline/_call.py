@@ -22,53 +22,29 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False  # the answer is a failure of the call, not a hook's
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A call and what has become of it."""
 
-    __slots__ = (
-        "announced",
-        "asked",
-        "bound",
-        "call",
-        "decided",
-        "earlier",
-        "final",
-        "id",
-        "message",
-        "offered",
-        "outcome",
-        "pending",
-        "place",
-        "reported",
-        "request",
-        "result",
-        "runs",
-        "scope",
-        "stop",
-        "tool",
-    )
-
-    def __init__(self, call: ToolCall, place: int) -> None:
-        self.id = call.id
-        self.call = call  # as hooks left it
-        self.place = place
-        self.tool: AnyTool | None = None
-        self.scope: Scope | None = None
-        self.offered = False  # by this step's final request
-        self.request: ApprovalRequest | None = None
-        self.asked = False  # the question was put
-        self.decided = False  # the request was answered
-        self.pending = False  # it waits for an answer that a later chat brings
-        self.bound: dict[str, Any] | None = None  # validated arguments
-        self.runs = False  # its handler is to run
-        self.result: CallResult | None = None
-        self.outcome: CallOutcome = "ok"
-        self.final = False  # no hook may change the result any more
-        self.stop: Stop | None = None
-        self.earlier = False  # its message was committed by an earlier chat
-        self.announced = False  # ToolCallStarted was published
-        self.reported = False  # ToolCallFinished was published
-        self.message: ToolMessage | None = None
+    id: str
+    call: ToolCall  # as hooks left it
+    place: int
+    tool: AnyTool | None = None
+    scope: Scope | None = None
+    offered: bool = False  # by this step's final request
+    request: ApprovalRequest | None = None
+    asked: bool = False  # the question was put
+    decided: bool = False  # the request was answered
+    pending: bool = False  # it waits for an answer that a later chat brings
+    bound: dict[str, Any] | None = None  # validated arguments
+    runs: bool = False  # its handler is to run
+    result: CallResult | None = None
+    outcome: CallOutcome = "ok"
+    final: bool = False  # no hook may change the result any more
+    stop: Stop | None = None
+    earlier: bool = False  # its message was committed by an earlier chat
+    announced: bool = False  # ToolCallStarted was published
+    reported: bool = False  # ToolCallFinished was published
+    message: ToolMessage | None = None
 
     def set(self, result: CallResult, outcome: CallOutcome | None) -> None:
         """This is its result; it does not run (any more)."""

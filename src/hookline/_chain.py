@@ -111,7 +111,10 @@ def excuse(hook: Hook, exc: BaseException) -> ToolError | None:
     note = f"raised by hook {hook.name!r} at {hook.head.name}"
     if note not in getattr(exc, "__notes__", ()):
         exc.add_note(note)
-    raise exc
+    try:
+        raise exc
+    finally:
+        del exc  # or its traceback would hold it
 
 
 def _refuse(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
@@ -374,6 +377,7 @@ async def _layer(onion: _Onion, index: int, ctx: Any) -> Any:
             raise proceed.error from None
         return proceed.result
     finally:
+        proceed.end()
         if conduct.watch is not None:
             await conduct.watch(hook, outcome, perf_counter() - start)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -58,6 +58,7 @@ Release = Literal["live", "response"]
 Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
 SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
 
+_attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
 
@@ -119,126 +120,78 @@ def _unheard(what: str, ended: Callable[[], bool]) -> None:
     """Nobody is there to report to."""
 
 
-def _unknown(call_id: str) -> ToolCall | None:
-    return None
-
-
-class Chat:
+class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
 
-    __slots__ = (
-        "__weakref__",
-        "agent_name",
-        "answer",
-        "asked",
-        "assembly",
-        "attempt",
-        "base_messages",
-        "base_tools",
-        "began",
-        "broken",
-        "cancelled",
-        "chat_id",
-        "conduct",
-        "config",
-        "continuations",
-        "conversation",
-        "cut",
-        "deadlines",
-        "deps",
-        "doing",
-        "error",
-        "fatal",
-        "find_call",
-        "finish_reason",
-        "hidden",
-        "interrupt",
-        "iteration",
-        "keeps",
-        "live",
-        "messages",
-        "open_step",
-        "outcome",
-        "outlet",
-        "over",
-        "parent_chat_id",
-        "reason",
-        "report_later",
-        "response",
-        "resumes",
-        "runtime",
-        "shown",
-        "started",
-        "state",
-        "steps",
-        "task",
-        "thrown",
-        "usage",
-        "view",
-        "writes",
-        "written",
-    )
+    # what was asked for
+    config: Config
+    task: Task
+    chat_id: str
+    agent_name: str
+    view: View
+    deps: Any
+    live: bool  # what is said is shown at once
+    parent_chat_id: str | None
+    keeps: bool  # what is said is kept, in the user's conversation
 
-    def __init__(self, config: Config, task: Task, buffer: Buffer | None) -> None:
-        parent: Chat | None = task.parent
-        self.config = config
-        self.task = task
-        self.chat_id = task.chat_id
-        self.agent_name = config.name
-        self.view = task.view
-        given = task.conversation
-        self.keeps = given is not None  # what is said is kept, in the user's conversation
-        self.conversation = given if isinstance(given, Conversation) else Conversation(id="-")
-        self.deps = task.deps
-        self.state = {} if task.state is None else task.state
-        self.live = task.release == "live"
-        self.parent_chat_id = None if parent is None else parent.chat_id
-        self.deadlines = Deadlines(None if parent is None else parent.deadlines)
-        if parent is None:
-            self.outlet = Outlet(config.bus, self.deadlines, buffer)
-        else:
-            path = (*parent.outlet.path, task.call_id or "")
-            self.outlet = Outlet(config.bus, self.deadlines, None, parent.outlet, path)
-        self.runtime: Runtime = config.runtime.for_chat(self)
-        self.interrupt: Callable[[], None] | None = None
-        self.cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
-        self.report_later: Callable[[str, Callable[[], bool]], None] = _unheard
-        self.iteration = 0
-        self.attempt = 1
-        self.written = 0  # messages committed by this chat
-        self.messages: list[Message] = []
-        self.usage = NO_USAGE
-        self.hidden: set[str] = set()  # calls whose deltas a hook has hidden
-        self.steps = 0  # steps that have begun
-        self.answer: AssistantMessage | None = None  # the last one, if it said anything
-        self.writes = 0  # messages written by a step that ran, not replayed
-        self.asked = 0  # answers given by a step that ran
-        self.continuations = 0
-        self.resumes: str | None = None
-        self.started = 0.0
-        self.base_messages: Sequence[Message] = ()  # what this step's request began with
-        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to this step
-        self.began = False  # aroundChat has called proceed
-        self.shown = False  # text of this step was published
-        self.assembly: Assembly | None = None  # the answer that is being streamed
-        self.open_step: Any = None  # the tool calls that are being made
-        self.find_call: Callable[[str], ToolCall | None] = _unknown
-        self.doing: dict[str, str] = {}  # what runs at the moment, by key, for reports
-        self.over = False  # the caller has its answer: what still runs was left behind
-        self.broken = False  # aborted or failed: nothing new begins
-        self.reason: str | None = None
-        self.fatal: BaseException | None = None  # what failed, where it could not be raised
-        self.conduct: Conduct = self  # in the ending another, which is not broken
-        self.finish_reason: FinishReason | None = None
-        self.outcome: Outcome | None = None
-        self.response: Response | None = None
-        self.error: BaseException | None = None
-        self.cut: BaseException | None = None  # the cancellation that was not ours
-        self.thrown: BaseException | None = None  # by a hook at onChatDone
+    # where it lives
+    conversation: Conversation
+    deadlines: Deadlines
+    outlet: Outlet
+    runtime: Runtime = LOCAL
+    conduct: Conduct = ALONE  # the chat itself; in the ending another, which is not broken
+    interrupt: Callable[[], None] | None = None
+    cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
+    report_later: Callable[[str, Callable[[], bool]], None] = _unheard
+
+    # how far it is
+    state: dict[str, Any]
+    messages: list[Message] = []  # committed by this chat, as the next three
+    written: int = 0
+    writes: int = 0  # by a step that ran, not replayed
+    asked: int = 0  # answers given by a step that ran
+    usage: Usage = NO_USAGE
+    iteration: int = 0
+    steps: int = 0  # steps that have begun
+    continuations: int = 0
+    resumes: str | None = None
+    started: float = 0.0
+    answer: AssistantMessage | None = None  # the last one, if it said anything
+    finish_reason: FinishReason | None = None
+
+    # the step that is being made
+    base_messages: Sequence[Message] = ()  # what its request began with
+    base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
+    assembly: Assembly | None = None  # the answer that is being streamed
+    shown: bool = False  # text of it was published
+    hidden: set[str] = set()  # calls whose deltas a hook has hidden
+    open_step: Any = None  # the tool calls that are being made
+    doing: dict[str, str] = {}  # what runs at the moment, by key, for reports
+
+    # how it ends
+    began: bool = False  # aroundChat has called proceed
+    over: bool = False  # the caller has its answer: what still runs was left behind
+    broken: bool = False  # aborted or failed: nothing new begins
+    reason: str | None = None
+    fatal: BaseException | None = None  # what failed, where it could not be raised
+    outcome: Outcome | None = None
+    ending: Any = None  # what is left to do once that is decided
+    response: Response | None = None
+    error: BaseException | None = None
+    cut: BaseException | None = None  # the cancellation that was not ours
+    thrown: BaseException | None = None  # by a hook at onChatDone
 
     # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
 
-    deadlines: Deadlines
+    @property
+    def attempt(self) -> int:
+        """How often the step that runs here has begun; calls side by side have their own."""
+        found = _attempt.get()
+        return found[1] if found is not None and found[0] == self.chat_id else 1
+
+    @attempt.setter
+    def attempt(self, number: int) -> None:
+        _attempt.set((self.chat_id, number))
 
     @property
     def conversation_id(self) -> str | None:
@@ -292,9 +245,9 @@ class Chat:
         self.interrupt = None
         self.cancelled = _never
         self.report_later = _unheard
-        self.find_call = _unknown
+        self.open_step = None
         self.conduct = ALONE
-        self.error = self.fatal = self.thrown = self.cut = None
+        self.error = self.fatal = self.thrown = self.cut = self.ending = None
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
@@ -306,11 +259,7 @@ class Chat:
 
     def put(self, kind: Callable[..., Any], **fields: Any) -> None:
         """Put one event out, where room was waited for."""
-        outlet = self.outlet
-        root = outlet.root
-        seq = root.seq = root.seq + 1
-        if outlet.buffer is not None or outlet.heard:
-            outlet.put(kind(chat_id=self.chat_id, seq=seq, path=outlet.path, **fields))
+        self.outlet.put(kind(chat_id=self.chat_id, path=self.outlet.path, **fields))
 
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
@@ -323,7 +272,7 @@ class Chat:
         await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
         if not self.view.onStatus:
             return
-        call = self.find_call(call_id) if call_id is not None else None
+        call = self.open_step.find(call_id) if self.open_step is not None and call_id else None
         ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
         try:
             await notify(self.view.onStatus, ctx, self.conduct)
@@ -348,7 +297,7 @@ class Chat:
             key = (KEPT, self.outcome, self.written)
         self.written += 1
         writes = self.writes
-        done = await self.runtime.step(key, partial(self._write, message, streamed), _MESSAGE)
+        done = await self.runtime.step(key, self._write, _MESSAGE, message, streamed)
         if self.writes == writes:  # replayed: nothing ran, so nothing was written
             self._append(done)
         return done
@@ -361,9 +310,8 @@ class Chat:
         if view.preMessage:
             ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
             ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
-            message = ctx.message
-        message = cleaned(message)
-        if type(message) is AssistantMessage and streamed is not None:
+            message = cleaned(ctx.message)
+        if streamed is not None and type(message) is AssistantMessage:
             parts = message.parts if not view.preMessage else kept(message.parts)
             if parts is not message.parts:
                 message = message.replace(parts=parts)
@@ -375,11 +323,7 @@ class Chat:
         if len(outlet.items) >= SIZE:
             await outlet.room()
         self._append(message)
-        seq = outlet.number()
-        if outlet.buffer is not None or outlet.heard:  # nothing can come between the two
-            outlet.put(
-                MessageAdded(chat_id=self.chat_id, seq=seq, path=outlet.path, message=message)
-            )
+        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, message=message))
         if view.onMessage:
             await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
         return message
@@ -388,7 +332,7 @@ class Chat:
         """Write a message past the hooks: for what must stand when they fail."""
         self.written += 1
         self._append(message)
-        if not self.outlet.full:
+        if len(self.outlet.items) < SIZE:
             self.put(MessageAdded, message=message)
 
     def next_id(self) -> str:
@@ -401,7 +345,10 @@ class Chat:
             self.shown = False
             if not message.parts:
                 return
-            self.taken.update([call.id for call in message.calls])
+            taken = self.conversation.call_ids
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    taken.add(part.id)
         self.conversation.commit(message)
         self.messages.append(message)
 
@@ -409,8 +356,10 @@ class Chat:
         """Make what is shown the same as what is stored."""
         if self.live and said(final) == said(streamed):
             return
-        if self.live and said(streamed):
+        self.shown = self.shown or self.attempt > 1  # an interrupted attempt has shown it
+        if said(streamed) or not self.live:
             await self.take_back()
+        self.shown = True
         for index, part in enumerate(final):
             if isinstance(part, ToolCall):
                 if not self.live and part.id not in self.hidden:
@@ -442,11 +391,11 @@ class Chat:
 
     def mark(self) -> Any:
         """The state before a step."""
-        return _encoded_items(self.state), self.broken
+        return _encoded_items(self.state), self.broken, self.usage
 
     def effects(self, mark: Any) -> Effects:
         """What was done since the mark."""
-        before, broken = mark
+        before, broken, usage = mark
         after = _encoded_items(self.state)
         changed = {key: self.state[key] for key, data in after.items() if before.get(key) != data}
         return Effects(
@@ -455,6 +404,9 @@ class Chat:
             aborted=self.broken and not broken and self.fatal is None,
             reason=self.reason,
             seq=self.outlet.count,
+            usage=None if self.usage is usage else self.usage,
+            shown=self.shown,
+            hidden=tuple(self.hidden),
         )
 
     def apply(self, effects: Effects) -> None:
@@ -463,6 +415,9 @@ class Chat:
         for key in effects.gone:
             self.state.pop(key, None)
         self.outlet.skip(effects.seq)
+        self.usage = self.usage if effects.usage is None else effects.usage
+        self.shown = effects.shown
+        self.hidden.update(effects.hidden)
         if effects.aborted:
             self.abort(effects.reason)
 
@@ -470,10 +425,40 @@ class Chat:
         """What waits on this conversation."""
         return self.conversation.pending_step
 
-    def add_usage(self, usage: Usage | None) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Count what a model call has cost."""
-        if usage is not None:
-            self.usage = usage if self.usage is NO_USAGE else self.usage + usage
+        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
+
+
+def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
+    """A chat that has not begun."""
+    parent: Chat | None = task.parent
+    given = task.conversation
+    if parent is None:
+        deadlines = Deadlines()
+        outlet = Outlet(config.bus, deadlines, buffer)
+    else:
+        deadlines = Deadlines(parent.deadlines)
+        path = (*parent.outlet.path, task.call_id or "")
+        outlet = Outlet(config.bus, deadlines, None, parent.outlet, path)
+    chat = Chat(
+        config=config,
+        task=task,
+        chat_id=task.chat_id,
+        agent_name=config.name,
+        view=task.view,
+        deps=task.deps,
+        live=task.release == "live",
+        parent_chat_id=None if parent is None else parent.chat_id,
+        keeps=given is not None,
+        conversation=given if isinstance(given, Conversation) else Conversation(id="-"),
+        deadlines=deadlines,
+        outlet=outlet,
+        state={} if task.state is None else task.state,
+    )
+    chat.conduct = chat
+    chat.runtime = config.runtime.for_chat(chat)
+    return chat
 
 
 def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
@@ -487,9 +472,13 @@ def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
     return found
 
 
-def said(parts: tuple[ModelPart, ...]) -> list[Text | Reasoning]:
+def said(parts: tuple[ModelPart, ...]) -> list[tuple[type, str]]:
     """What of an answer is shown: text and reasoning that are not blank."""
-    return [part for part in parts if isinstance(part, (Text, Reasoning)) and part.text.strip()]
+    return [
+        (type(part), part.text)
+        for part in parts
+        if isinstance(part, (Text, Reasoning)) and part.text.strip()
+    ]
 
 
 M = TypeVar("M", UserMessage, AssistantMessage, ToolMessage, Message)
@@ -497,9 +486,10 @@ M = TypeVar("M", UserMessage, AssistantMessage, ToolMessage, Message)
 
 def cleaned(message: M) -> M:
     """The message without lone surrogates, which no store and no wire would take."""
-    if isinstance(message, ToolMessage):
+    if type(message) is ToolMessage:
         text = message.text
         return message if text.isascii() else message.replace(text=clean_text(text))
+    assert not isinstance(message, ToolMessage)
     for part in message.parts:
         if isinstance(part, (Text, Reasoning)) and not part.text.isascii():
             break

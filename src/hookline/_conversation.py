@@ -141,7 +141,7 @@ class Conversation:
     def for_request(self) -> History | tuple[Message, ...]:
         """The messages as a provider wants them: results in the order of their calls."""
         if not self._disordered:
-            return self.history
+            return History(self._items, len(self._items))
         if self._in_order is None or len(self._in_order) != len(self._items):
             self._in_order = in_call_order(self._items)
         return self._in_order

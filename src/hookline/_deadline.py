@@ -12,19 +12,18 @@ from collections.abc import Awaitable
 from math import inf
 from typing import TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
 
-class Limit:
+class Limit(msgspec.Struct, eq=False):
     """One running time limit."""
 
-    __slots__ = ("cancelling", "fired", "task", "when")
-
-    def __init__(self, task: asyncio.Task[object], when: float) -> None:
-        self.task = task
-        self.when = when
-        self.cancelling = task.cancelling()
-        self.fired = False
+    task: asyncio.Task[object]
+    when: float
+    cancelling: int  # how often the task was cancelled before
+    fired: bool = False
 
     def ran_out(self) -> bool:
         """Whether a CancelledError is this limit's, and no one else's beside it."""
@@ -73,12 +72,12 @@ class Deadlines:
 
     def start(self, seconds: float) -> Limit:
         """Begin a limit for the current task; the caller stops it, whatever happens."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None  # hooks and tools run in tasks
         loop = self._loop
         if loop is None:
             loop = self._loop = task.get_loop()
-        limit = Limit(task, loop.time() - self._stalled + seconds)
+        limit = Limit(task, loop.time() - self._stalled + seconds, task.cancelling())
         self._limits[limit] = None
         if limit.when + self._stalled < self._rings:
             self._arm(limit.when)

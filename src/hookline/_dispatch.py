@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from hookline._approval import decide, prepare, put
 from hookline._call import Call, Verdict
 from hookline._chain import intercept
@@ -21,7 +23,7 @@ from hookline._chat import Chat
 from hookline._conversation import PendingStep
 from hookline._errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
-from hookline._handler import admit, run_handler
+from hookline._handler import RAN, admit, run_handler
 from hookline._json import NotJson, to_json_data
 from hookline._messages import ToolCall, ToolMessage
 from hookline._model import ModelRequest
@@ -30,44 +32,28 @@ from hookline._outlet import SIZE
 from hookline._points import PreToolCall
 from hookline._request import lookup
 from hookline._results import WITHHELD, settle
-from hookline._runtime import CALL, Json
+from hookline._runtime import CALL, RUN, Json
 from hookline._values import as_data, bounded, message_for, worded
 
 _VERDICT: Json[Verdict] = Json(Verdict)
+NOT_FOUND: Final = (None, None, False)
 STOPPED: Final = ToolError("not run: the chat was stopped", type="Stopped")
 ABORTED: Final = ToolError("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolError("the call ran; the chat ended before its result was kept", type="Aborted")
 
 
-class Step:
+class Step(msgspec.Struct, kw_only=True, eq=False):
     """The tool calls of one step, in the model's order."""
 
-    __slots__ = (
-        "_fresh",
-        "_halted",
-        "_held",
-        "_turn",
-        "calls",
-        "chat",
-        "iteration",
-        "request",
-        "stop",
-    )
-
-    def __init__(
-        self, chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
-    ) -> None:
-        self.chat = chat
-        self.iteration = iteration
-        self.request = request
-        self.calls = [Call(call, place) for place, call in enumerate(calls)]
-        self.stop: Stop | None = None  # the chat ends after this step
-        self._fresh = True  # no call has a result yet
-        self._halted = False  # no handler of it starts any more
-        self._held = False  # a call asks for approval
-        self._turn: Lock | None = None  # of those that run side by side, one result at a time
-        chat.open_step = self
-        chat.find_call = self.find
+    chat: Chat
+    iteration: int
+    request: ModelRequest | None
+    calls: list[Call]
+    stop: Stop | None = None  # the chat ends after this step
+    fresh: bool = True  # no call has a result yet
+    halted: bool = False  # no handler of it starts any more
+    held: bool = False  # a call asks for approval
+    turn: Lock | None = None  # of those that run side by side, one result at a time
 
     def find(self, call_id: str) -> ToolCall | None:
         """The call of that id, as hooks have left it."""
@@ -80,22 +66,38 @@ class Step:
 
     async def run(self) -> bool:
         """Bring the calls to their results; False when some must wait for an answer."""
-        todo = self.calls if self._fresh else [call for call in self.calls if call.message is None]
-        self._look_up(todo)
+        chat = self.chat
+        todo = self.calls if self.fresh else [call for call in self.calls if call.message is None]
         while todo:
-            batch = self._batch(todo)
+            self._look_up(todo)  # each time: scopes may have changed
+            lone = len(todo) == 1 and not self.held
+            batch = todo if lone else self._batch(todo)
             if not batch:
                 break
-            await self._decide(todo, batch)
-            if self._halted:
-                batch = todo
+            for call in batch:
+                if call.result is not None or call.request is not None:
+                    continue  # known from an earlier chat
+                if call.tool is None or call.place >= chat.config.limits.tool_calls:
+                    self._refuse(call)
+                elif not chat.view.preToolCall:
+                    call.runs = True
+                else:
+                    await self._ask_hooks(call)
+                    if self.halted:
+                        self._halt(todo)
+                        batch = todo
+                        break
+            for call in batch:
+                if not call.announced:
+                    await self._announce(call)
+            if lone and not self.held:
+                await self._run(todo[0])  # it needs no task of its own
+                break
             await self._carry_out(batch)
             todo = todo[len(batch) :]
-            if todo:
-                self._look_up(todo)  # scopes may have changed since
-        if self._held and any(call.pending for call in self.calls):
+        if self.held and any(call.pending for call in self.calls):
             return False
-        self.chat.open_step = None
+        chat.open_step = None
         return True
 
     def _batch(self, todo: list[Call]) -> list[Call]:
@@ -103,11 +105,9 @@ class Step:
 
         None, where the next must not overtake a call that waits for an approval.
         """
-        if self._held and self._alone(todo[0]):
+        if self.held and self._alone(todo[0]):
             waits = any(call.pending for call in self.calls[: todo[0].place])
             return [] if waits else todo[:1]
-        if len(todo) == 1:
-            return todo
         if self._alone(todo[0]):
             return todo[:1]
         end = next((i for i, call in enumerate(todo) if self._alone(call)), len(todo))
@@ -115,10 +115,9 @@ class Step:
 
     def _look_up(self, calls: list[Call]) -> None:
         for call in calls:
-            if call.decided or call.pending:
-                continue
-            found = lookup(self.chat, self.request, call.call.name)
-            call.tool, call.scope, call.offered = found or (None, None, False)
+            if call.request is None:
+                found = lookup(self.chat, self.request, call.call.name)
+                call.tool, call.scope, call.offered = found or NOT_FOUND
 
     def _alone(self, call: Call) -> bool:
         if not self.chat.config.parallel_tools:
@@ -127,55 +126,41 @@ class Step:
 
     # ── before ──────────────────────────────────────────────────────────────────────────────
 
-    async def _decide(self, todo: list[Call], batch: list[Call]) -> None:
-        """Decide each call; after a Stop nothing of this step starts any more."""
-        for call in batch:
-            if call.decided or call.pending or call.result is not None:
-                continue  # known from an earlier chat
-            if not self._exists(call):
-                continue
-            if self.chat.view.preToolCall:
-                await self._ask_hooks(call)
-                if self._halted:
-                    break
-            call.runs = call.result is None and call.request is None
-        if not self._halted:
-            return
+    def _refuse(self, call: Call) -> None:
+        """There is no such tool, or the step may have no more calls."""
+        limit = self.chat.config.limits.tool_calls
+        if call.place >= limit:
+            call.set(ToolError.of(ToolLimitError(call.call.name, limit)), "error")
+        else:
+            names = [tool.name for tool in self.request.tools] if self.request else []
+            call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
+
+    async def _ask_hooks(self, call: Call) -> None:
+        """Run preToolCall: the call as it leaves it, an answer, or questions to ask."""
+        key = (CALL, self.iteration, call.id)
+        verdict = await self.chat.runtime.step(key, self._chain, _VERDICT, call)
+        call.call = verdict.call
+        answer = verdict.answer
+        if isinstance(answer, Stop):
+            self.stop = self.stop or answer
+            self.halted = True
+        elif isinstance(answer, ToolResult):
+            call.set(answer, "answered")
+        elif answer is not None:
+            call.set(answer, "error" if verdict.failed else "denied")
+        elif verdict.asks:
+            self.held = True
+            prepare(self.chat, self.iteration, call, verdict.asks)
+        call.runs = call.result is None and call.request is None
+
+    def _halt(self, todo: list[Call]) -> None:
+        """A hook said Stop: nothing of this step starts any more."""
         for call in todo:
             if call.result is None or call.runs:
                 call.set(STOPPED, "stopped")
                 call.request = None
                 call.pending = False
                 call.final = True
-
-    def _exists(self, call: Call) -> bool:
-        """Whether there is such a tool, and the step may have one more call."""
-        limit = self.chat.config.limits.tool_calls
-        if call.place >= limit:
-            call.set(ToolError.of(ToolLimitError(call.call.name, limit)), "error")
-            return False
-        if call.tool is None:
-            names = [tool.name for tool in self.request.tools] if self.request else []
-            call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
-            return False
-        return True
-
-    async def _ask_hooks(self, call: Call) -> None:
-        """Run preToolCall: the call as it leaves it, an answer, or questions to ask."""
-        key = (CALL, self.iteration, call.id)
-        verdict = await self.chat.runtime.step(key, partial(self._chain, call), _VERDICT)
-        call.call = verdict.call
-        answer = verdict.answer
-        if isinstance(answer, Stop):
-            self.stop = self.stop or answer
-            self._halted = True
-        elif isinstance(answer, ToolResult):
-            call.set(answer, "answered")
-        elif answer is not None:
-            call.set(answer, "error" if verdict.failed else "denied")
-        elif verdict.asks:
-            self._held = True
-            prepare(self.chat, self.iteration, call, verdict.asks)
 
     async def _chain(self, call: Call) -> Verdict:
         chat = self.chat
@@ -209,29 +194,21 @@ class Step:
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
-    async def _carry_out(self, batch: list[Call]) -> None:
-        """Announce the calls, put questions, run what runs, write the results."""
+    async def _announce(self, call: Call) -> None:
         chat = self.chat
-        for call in batch:
-            if not call.announced:
-                outlet = chat.outlet
-                if len(outlet.items) >= SIZE:
-                    await outlet.room()
-                call.announced = True
-                seq = outlet.number()
-                if outlet.buffer is not None or outlet.heard:
-                    outlet.put(
-                        ToolCallStarted(
-                            chat_id=chat.chat_id,
-                            seq=seq,
-                            path=outlet.path,
-                            iteration=self.iteration,
-                            call=call.call,
-                        )
-                    )
-        if len(batch) == 1 and not self._held:
-            await self._run(batch[0])  # a lone call needs no task of its own
-            return
+        outlet = chat.outlet
+        if len(outlet.items) >= SIZE:
+            await outlet.room()
+        call.announced = True
+        outlet.put(
+            ToolCallStarted(
+                chat_id=chat.chat_id, path=outlet.path, iteration=self.iteration, call=call.call
+            )
+        )
+
+    async def _carry_out(self, batch: list[Call]) -> None:
+        """Put questions, run what runs side by side, write the results."""
+        chat = self.chat
         ready: list[Call] = []
         for call in batch:
             if call.request is not None and not call.asked:
@@ -239,9 +216,9 @@ class Step:
             if not call.pending:
                 ready.append(call)
         if len(ready) > 1 and any(call.runs or call.request is not None for call in ready):
-            self._turn = Lock()
+            self.turn = Lock()
             await chat.runtime.gather([partial(self._guarded, call) for call in ready])
-            self._turn = None
+            self.turn = None
         else:
             for call in ready:
                 await self._run(call)
@@ -259,6 +236,7 @@ class Step:
             await self._run(call)
 
     async def _run(self, call: Call) -> None:
+        """The handler, then the result's hooks, its event, its message."""
         chat = self.chat
         if chat.broken:
             chat.check()
@@ -266,31 +244,35 @@ class Step:
             await decide(chat, self.iteration, call)
             chat.check()
         if call.runs:
-            ran = await run_handler(chat, self.iteration, call)
+            key = (RUN, self.iteration, call.id)
+            ran = await chat.runtime.step(key, run_handler, RAN, chat, call)
             call.set(ran.result, None)
             call.stop = ran.stop
             if chat.broken:
                 chat.check()
-        if self._turn is None:
-            await self._finish(call)
-        else:
-            async with self._turn:
-                await self._finish(call)
+        if self.turn is not None:
+            await self.turn.acquire()
+        try:
+            call.result = bounded(call.result, chat.config.limits.output_bytes)
+            if not call.final:
+                if chat.view.onToolCallResult or chat.view.onToolCallError:
+                    await settle(chat, self.iteration, call)
+                call.final = True
+            if call.stop is not None:
+                self.stop = self.stop or call.stop
+            if len(chat.outlet.items) >= SIZE:
+                await chat.outlet.room()
+            self._report(call)
+            if len(self.calls) > 1:
+                await self._write()
+            else:
+                call.message = await chat.commit(message_for(call, chat.next_id()))
+        finally:
+            if self.turn is not None:
+                self.turn.release()
 
-    async def _finish(self, call: Call) -> None:
-        """The result's hooks, its event, and the messages whose turn it is."""
-        chat = self.chat
-        assert call.result is not None
-        call.result = bounded(call.result, chat.config.limits.output_bytes)
-        if not call.final:
-            if chat.view.onToolCallResult or chat.view.onToolCallError:
-                await settle(chat, self.iteration, call)
-            call.final = True
-        if call.stop is not None:
-            self.stop = self.stop or call.stop
-        if len(chat.outlet.items) >= SIZE:
-            await chat.outlet.room()
-        self._report(call)
+    async def _write(self) -> None:
+        """Write the messages whose turn it is."""
         overtaken = False
         for each in self.calls:
             if each.pending:
@@ -299,29 +281,29 @@ class Step:
                 if not each.reported:
                     return
                 if overtaken:
-                    chat.conversation.disorder()
-                each.message = message_for(each, chat.next_id())
-                each.message = await chat.commit(each.message)
+                    self.chat.conversation.disorder()
+                message = message_for(each, self.chat.next_id())
+                each.message = await self.chat.commit(message)
 
     def _report(self, call: Call) -> None:
         """Publish how the call ended; room was waited for."""
-        assert call.result is not None
+        result = call.result
+        assert result is not None
+        if isinstance(result, ToolError):
+            result = result.told()  # who keeps an event keeps no traceback
         outlet = self.chat.outlet
         call.reported = True
-        seq = outlet.number()
-        if outlet.buffer is not None or outlet.heard:
-            outlet.put(
-                ToolCallFinished(
-                    chat_id=self.chat.chat_id,
-                    seq=seq,
-                    path=outlet.path,
-                    iteration=self.iteration,
-                    call_id=call.id,
-                    name=call.call.name,
-                    outcome=call.outcome,
-                    result=call.result,
-                )
+        outlet.put(
+            ToolCallFinished(
+                chat_id=self.chat.chat_id,
+                path=outlet.path,
+                iteration=self.iteration,
+                call_id=call.id,
+                name=call.call.name,
+                outcome=call.outcome,
+                result=result,
             )
+        )
 
     # ── the end that was not planned ────────────────────────────────────────────────────────
 
@@ -341,7 +323,7 @@ class Step:
         for call in self._unwritten():
             self._broken_off(call)
             if call.announced and not call.reported:
-                if self.chat.outlet.full:
+                if len(self.chat.outlet.items) >= SIZE:
                     await self.chat.outlet.room()
                 self._report(call)
             count = len(self.chat.messages)
@@ -350,7 +332,7 @@ class Step:
             except Exception:
                 if len(self.chat.messages) == count:  # a hook will not have it as it is
                     call.withhold(WITHHELD)
-                    if self.chat.outlet.full:
+                    if len(self.chat.outlet.items) >= SIZE:
                         await self.chat.outlet.room()
                     self.chat.write_plain(message_for(call, self.chat.next_id()))
 
@@ -363,8 +345,8 @@ class Step:
 
     def reopened(self) -> None:
         """Some of its calls have results, or wait, from an earlier chat."""
-        self._fresh = False
-        self._held = True
+        self.fresh = False
+        self.held = True
 
     def pending_step(self) -> PendingStep:
         """What a resumed chat needs to go on with this step."""
@@ -377,3 +359,12 @@ class Step:
             stop=self.stop,
             continuations=self.chat.continuations,
         )
+
+
+def open_step(
+    chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
+) -> Step:
+    """The step whose calls are made next."""
+    made = list(map(Call, [call.id for call in calls], calls, range(len(calls))))
+    step = chat.open_step = Step(chat=chat, iteration=iteration, request=request, calls=made)
+    return step

@@ -9,13 +9,13 @@ for the caller.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from hookline._chain import call, excuse, fault
 from hookline._chat import Chat
-from hookline._dispatch import Step
+from hookline._dispatch import Step, open_step
 from hookline._errors import ChatAbortedError
 from hookline._log import log_throw
 from hookline._messages import AssistantMessage, ToolCall, ToolMessage
@@ -24,7 +24,8 @@ from hookline._points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._registration import Hook
 from hookline._runtime import END_CHAT, NOTHING, OUTCOME, Key
 
-Ending = deque[Callable[[], Awaitable[None]]]
+Act = Callable[[], Coroutine[Any, Any, None]]
+Ending = deque[Act]
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
@@ -59,6 +60,11 @@ def end(chat: Chat) -> Ending:
     return ending
 
 
+def is_close(act: Act) -> bool:
+    """Whether this act closes the step that was broken off."""
+    return isinstance(act, partial) and act.func is _close
+
+
 async def _close(chat: Chat) -> None:
     """Keep what there is of the step that was broken off."""
     try:
@@ -78,6 +84,7 @@ async def _keep_partial(chat: Chat) -> None:
     """A text that was shown and cut off is kept and marked; one that nobody saw is not."""
     assembly, chat.assembly = chat.assembly, None
     if assembly is None or not chat.live:
+        await chat.take_back()
         return
     parts = assembly.partial()
     if not parts:
@@ -98,7 +105,7 @@ def _open_step(chat: Chat) -> Step | None:
     calls = _unanswered(chat)
     if not calls or chat.conversation.pending_step is not None:
         return None
-    return Step(chat, chat.iteration, calls, None)
+    return open_step(chat, chat.iteration, calls, None)
 
 
 def _unanswered(chat: Chat) -> list[ToolCall]:
@@ -118,13 +125,14 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
     if not hook.alive:
         return
     try:
-        await chat.runtime.step(key, partial(_tell, chat, hook), NOTHING)
+        await chat.runtime.step(key, _tell, NOTHING, chat, hook)
     except BaseException as raised:
         exc = fault(hook, raised)
         if hook.head.name != "onChatDone" or chat.thrown is not None:
             log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
         else:
             chat.thrown = exc
+        del exc  # or its traceback would hold it
 
 
 async def _tell(chat: Chat, hook: Hook) -> None:

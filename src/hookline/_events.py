@@ -27,7 +27,7 @@ class Event(Data, frozen=True, kw_only=True, tag_field="event"):
     """What every event has."""
 
     chat_id: str
-    seq: int
+    seq: int = 0
     path: tuple[str, ...] = ()
 
 

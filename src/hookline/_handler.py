@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
 import msgspec
@@ -33,8 +33,7 @@ from hookline._messages import ToolCall
 from hookline._outcomes import CallResult, Stop, ToolError, ToolResult
 from hookline._points import AroundToolCall
 from hookline._request import FROM_HOOK
-from hookline._runtime import RUN, Json
-from hookline._scopes import Scope
+from hookline._runtime import Json
 from hookline._tools import AnyTool
 from hookline._values import as_data, worded
 
@@ -46,35 +45,51 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop | None = None
 
 
-_RAN: Json[Ran] = Json(Ran)
+RAN: Final[Json[Ran]] = Json(Ran)
 
 
-def run_handler(chat: Chat, iteration: int, call: Call) -> Awaitable[Ran]:
+def run_handler(chat: Chat, call: Call) -> Awaitable[Ran]:
     """Run the call, through aroundToolCall."""
-    return chat.runtime.step((RUN, iteration, call.id), partial(_run, chat, call), _RAN)
+    return _wrapped(chat, call) if chat.view.aroundToolCall else _handle(chat, call)
 
 
-async def _run(chat: Chat, call: Call) -> Ran:
-    assert call.tool is not None
-    if call.bound is None:
-        error = admit(chat, call)
-        if error is not None:
-            return Ran(result=error)
-    if chat.attempt > 1 and not call.tool.idempotent:
-        return Ran(result=ToolError("interrupted: the call may have run", type="Interrupted"))
-    handler = Handler(chat, call)
-    wrappers = chat.view.aroundToolCall
-    if not wrappers:
-        return Ran(result=await handler(call.call), stop=handler.stop)
-    assert call.tool is not None and call.scope is not None
+async def _wrapped(chat: Chat, call: Call) -> Ran:
+    error = _refused(chat, call)
+    if error is not None:
+        return Ran(result=error)
+    tool, scope = call.tool, call.scope
+    assert tool is not None and scope is not None
+    stop: Stop | None = None
+
+    async def inner(wanted: ToolCall) -> CallResult:
+        nonlocal stop
+        ran = await _handle(chat, call, wanted)
+        stop = ran.stop
+        return ran.result
+
+    def again() -> str | None:
+        if tool.idempotent:
+            return None
+        return "proceed ran this tool already; declare it @tool(idempotent=True) to run it again"
+
     ctx: AroundToolCall[Any] = AroundToolCall(
-        run=call.run_of(chat), call=call.call, tool=call.tool, scope=call.scope
+        run=call.run_of(chat), call=call.call, tool=tool, scope=scope
     )
     name = call.call.name
-    result = await wrap(wrappers, ctx, handler, chat, tool=name, again=handler.again)
+    result = await wrap(chat.view.aroundToolCall, ctx, inner, chat, tool=name, again=again)
     if isinstance(result, ToolResult):
         result = as_data(result)
-    return Ran(result=result, stop=handler.stop)
+    return Ran(result=result, stop=stop)
+
+
+def _refused(chat: Chat, call: Call) -> ToolError | None:
+    """Why the call must not run, where nobody has looked yet."""
+    tool = call.tool
+    assert tool is not None
+    error = admit(chat, call) if call.bound is None else None
+    if error is None and chat.attempt > 1 and not tool.idempotent:
+        return ToolError("interrupted: the call may have run", type="Interrupted")
+    return error
 
 
 def admit(chat: Chat, call: Call) -> ToolError | None:
@@ -88,88 +103,86 @@ def admit(chat: Chat, call: Call) -> ToolError | None:
         if raw is not None:
             parse_arguments(raw, limit=chat.config.limits.argument_bytes)
             raise BadArguments(("the arguments were cut off",))
-        call.bound = tool.bind(call.call.arguments)
-    except (BadArguments, ToolArgumentsError) as bad:
+        call.bound = tool.signature.bind(call.call.arguments)
+    except BadArguments as bad:
         return ToolError.of(ToolArgumentsError(call.call.name, bad.issues, raw))
     return None
 
 
-class Handler:
-    """The inside of the onion: gives a result, never raises for the tool."""
-
-    __slots__ = ("_call", "_chat", "stop")
-
-    def __init__(self, chat: Chat, call: Call) -> None:
-        self._chat = chat
-        self._call = call
-        self.stop: Stop | None = None
-
-    def again(self) -> str | None:
-        """Why `proceed` must not be called a second time."""
-        tool = self._call.tool
-        if tool is not None and tool.idempotent:
-            return None
-        return "proceed ran this tool already; declare it @tool(idempotent=True) to run it again"
-
-    async def __call__(self, wanted: ToolCall) -> CallResult:
-        chat, call = self._chat, self._call
-        tool, scope = call.tool, call.scope
-        assert tool is not None and scope is not None
-        if call.request is not None and wanted.arguments != call.call.arguments:
-            raise HookError(
+async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran:
+    """The inside of the onion: never raises for the tool. `wanted` is what wrappers made of it."""
+    tool = call.tool
+    assert tool is not None
+    seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+    limit: Limit | None = None
+    if chat.broken:
+        chat.check()
+    chat.doing[call.id] = tool.name
+    try:
+        if wanted is None:
+            known = call.bound is not None
+            error = _refused(chat, call)
+            if error is not None:
+                return Ran(result=error)
+            if known:  # somebody was waited for since
+                _check_offer(chat, call, tool)
+        elif call.request is not None and wanted.arguments != call.call.arguments:
+            raise _Changed(
                 f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
             )
-        seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-        limit: Limit | None = None
-        chat.check()
-        chat.doing[call.id] = tool.name
-        try:
-            self._check_offer(tool, scope)
+        else:
+            _check_offer(chat, call, tool)
             if wanted is not call.call:  # a wrapper changed the arguments
                 call.call = wanted
                 call.bound = tool.bind(wanted.arguments)
-            arguments = call.bound
-            assert arguments is not None
-            if tool.signature.injected is not None:
-                arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
-            if seconds is not None and seconds != inf:
-                limit = chat.deadlines.start(seconds)
-            if tool.is_async:
-                value = await tool.fn(**arguments)
-            else:
-                value = await _in_thread(chat, tool.name, partial(tool.fn, **arguments))
-        except StopChat as stop:
-            reason = clean_text(str(stop.reason))
-            self.stop = Stop(reason)
-            return ToolResult(reason)
-        except asyncio.CancelledError as exc:
-            if limit is not None and limit.ran_out():
-                assert seconds is not None
-                return ToolError.of(ToolTimeoutError(tool.name, seconds))
-            task = asyncio.current_task()
-            if chat.broken or (task is not None and task.cancelling()):
-                raise
-            return ToolError.of(exc)  # the tool's own: nobody cancelled it
-        except Exception as exc:
-            return ToolError.of(exc)
-        finally:
-            del chat.doing[call.id]
-            if limit is not None:
-                chat.deadlines.stop(limit)
-        if isinstance(value, ToolError):
-            return worded(value)
-        return as_data(value if isinstance(value, ToolResult) else ToolResult(value))
+        arguments = call.bound
+        assert arguments is not None
+        if tool.signature.injected is not None:
+            arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
+        if seconds is not None and seconds != inf:
+            limit = chat.deadlines.start(seconds)
+        if tool.is_async:
+            value = await tool.fn(**arguments)
+        else:
+            value = await _in_thread(chat, tool.name, partial(tool.fn, **arguments))
+    except StopChat as stop:
+        reason = clean_text(str(stop.reason))
+        return Ran(result=ToolResult(reason), stop=Stop(reason))
+    except asyncio.CancelledError as exc:
+        if limit is not None and limit.ran_out():
+            assert seconds is not None
+            return Ran(result=ToolError.of(ToolTimeoutError(tool.name, seconds)))
+        task = asyncio.current_task()
+        if chat.broken or (task is not None and task.cancelling()):
+            raise
+        return Ran(result=ToolError.of(exc))  # the tool's own: nobody cancelled it
+    except _Changed:
+        raise
+    except Exception as exc:
+        return Ran(result=ToolError.of(exc))
+    finally:
+        del chat.doing[call.id]
+        if limit is not None:
+            chat.deadlines.stop(limit)
+    if isinstance(value, ToolError):
+        return Ran(result=worded(value))
+    return Ran(result=as_data(value if isinstance(value, ToolResult) else ToolResult(value)))
 
-    def _check_offer(self, tool: AnyTool, scope: Scope) -> None:
-        """A tool that is off or gone by now does not run."""
-        scopes = self._chat.config.scopes
-        if scope is FROM_HOOK:
-            return
-        found = scopes.find(tool.name)
-        if found is None or found[0] is not tool:
-            raise UnknownToolError(tool.name, ())
-        if not scopes.allows(tool, scope):
-            raise DisabledToolError(tool.name)
+
+class _Changed(HookError):
+    """A wrapper's fault, not the tool's."""
+
+
+def _check_offer(chat: Chat, call: Call, tool: AnyTool) -> None:
+    """A tool that is off or gone by now does not run."""
+    scope, scopes = call.scope, chat.config.scopes
+    if scope is FROM_HOOK or scope is None:
+        return
+    found = scopes.find(tool.name)
+    if found is None or found[0] is not tool:
+        raise UnknownToolError(tool.name, ())
+    if not scopes.allows(tool, scope):
+        raise DisabledToolError(tool.name)
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:

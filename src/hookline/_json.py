@@ -243,7 +243,9 @@ _STRICT: Final = json.JSONDecoder(
 def to_json_data(value: object) -> Any:
     """The value as JSON data of its own; NotJson for what cannot be, whatever its code raises."""
     kind = type(value)
-    if value is None or kind is bool:
+    if value is None or kind is bool or (kind is str and cast("str", value).isascii()):
+        return value
+    if kind is int and MIN_INT <= cast("int", value) <= MAX_INT:
         return value
     try:
         if kind is not str and kind is not int:

@@ -9,11 +9,11 @@ tasks and cancellation through the keeper that owns the run.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hookline._approval import check_answers
 from hookline._chain import intercept, notify, wrap
-from hookline._chat import Chat
+from hookline._chat import Chat, cleaned
 from hookline._ending import Ending, end, respond
 from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError
 from hookline._events import ChatStarted
@@ -25,7 +25,14 @@ from hookline._outcomes import Continue, Response, Stop
 from hookline._points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._registration import Hook
 from hookline._reopen import deny_step, resume_step
-from hookline._request import AS_IT_IS, Opening, OpeningReturns, first_request, opening
+from hookline._request import (
+    AS_IT_IS,
+    AskedReturns,
+    Opening,
+    OpeningReturns,
+    first_request,
+    opening,
+)
 from hookline._runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
 from hookline._steps import GO, NATURAL, WAITING, StepEnd, run_step, say
 
@@ -95,13 +102,14 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
     chat.began = True
     chat.started = chat.runtime.now()
     try:
-        response = await _live(chat, message)
+        begun = await _begin(chat, message)
+        response = begun if isinstance(begun, Response) else await _steps(chat, begun)
         chat.check()
         chat.response = response
         chat.outcome = "done"
     except BaseException as exc:
         keeper.judge(exc)
-    ending = end(chat)
+    ending = chat.ending = end(chat)
     if chat.outcome == "aborted":
         await keeper.finish(ending)
     elif ending:
@@ -121,7 +129,17 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
     return chat.response
 
 
-async def _live(chat: Chat, message: UserMessage | None) -> Response:
+class _Begun(NamedTuple):
+    """How the steps begin; `ended` is how the last one did, of an earlier chat."""
+
+    opening: Opening
+    step: int = 0
+    answer: ModelResponse | None = None
+    ended: StepEnd = GO
+
+
+async def _begin(chat: Chat, message: UserMessage | None) -> Response | _Begun:
+    """Start, preChat, the user's message; a response where preChat stops the chat."""
     view, runtime = chat.view, chat.runtime
     pending = chat.conversation.pending_step
     resumed = pending if chat.task.answers is not None else None
@@ -139,16 +157,17 @@ async def _live(chat: Chat, message: UserMessage | None) -> Response:
     )
     if view.onChatStart:
         start: OnChatStart[Any] = OnChatStart(run=chat.run, message=message)
-        await runtime.step((START,), partial(notify, view.onChatStart, start, chat), NOTHING)
+        await runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)
     chat.check()
     if resumed is not None:
         begin, ended = await resume_step(chat, resumed)
-        return await _steps(chat, begin, resumed.iteration + 1, None, ended)
+        return _Begun(begin, resumed.iteration + 1, None, ended)
     assert message is not None
     begin, answer, said = AS_IT_IS, None, message
     if view.preChat:
-        ask = partial(_pre_chat, chat, message)
-        begin, said, answer = await runtime.step((PRE_CHAT,), ask, OpeningReturns(chat))
+        begin, said, answer = await runtime.step(
+            (PRE_CHAT,), _pre_chat, OpeningReturns(chat), chat, message
+        )
         chat.check()
         if isinstance(answer, Stop):
             return respond(chat, answer.reason, text=clean_text(answer.text or ""))
@@ -156,8 +175,8 @@ async def _live(chat: Chat, message: UserMessage | None) -> Response:
             _check_message(chat, said)
     if pending is not None:
         await deny_step(chat, pending)
-    await chat.commit(said)
-    return await _steps(chat, begin, 0, answer, GO)
+    await chat.commit(said if said is message else cleaned(said))
+    return _Begun(begin, 0, answer)
 
 
 async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
@@ -167,16 +186,16 @@ async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
     return opening(before, ctx.request), ctx.request.message, answer
 
 
-async def _steps(
-    chat: Chat, begin: Opening, step: int, answer: ModelResponse | None, ended: StepEnd
-) -> Response:
-    """Steps until the chat ends by itself, is stopped, or waits; `ended` is how the last did."""
+async def _steps(chat: Chat, begun: _Begun) -> Response:
+    """Steps until the chat ends by itself, is stopped, or waits."""
+    begin, step, answer, ended = begun
     limit = chat.config.max_steps
+    asks = AskedReturns(chat)
     while True:
         while ended == GO:
             if step >= limit:
                 raise MaxStepsError(limit)
-            ended = await run_step(chat, begin, step, answer)
+            ended = await run_step(chat, begin, step, answer, asks)
             if chat.broken:
                 chat.check()
             answer = None
@@ -192,7 +211,7 @@ async def _steps(
         if not more or ended != NATURAL or step >= limit:
             return respond(chat, reason)
         chat.continuations += 1
-        await chat.commit(UserMessage(parts=(Text(more),)))
+        await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
         ended = GO
 
 
@@ -201,7 +220,7 @@ async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     if not chat.view.preStop or chat.continuations >= chat.config.max_continuations:
         return None
     key = (PRE_STOP, chat.continuations)
-    inputs = await chat.runtime.step(key, partial(_ask_to_stop, chat, reason), _INPUTS)
+    inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
     chat.check()
     return "\n\n".join(each.input for each in inputs) or None
 

@@ -124,7 +124,11 @@ def reasoning_of(parts: Iterable[object]) -> str:
 
 def calls_of(parts: Iterable[object]) -> tuple[ToolCall, ...]:
     """The calls among these parts, in order."""
-    return tuple([part for part in parts if type(part) is ToolCall])
+    calls: list[ToolCall] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            calls.append(part)
+    return tuple(calls)
 
 
 def with_text(parts: Sequence[ModelPart], text: str) -> tuple[ModelPart, ...]:

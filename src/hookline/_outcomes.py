@@ -82,6 +82,10 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         _attributes(error)["exception"] = exc
         return error
 
+    def told(self) -> ToolError:
+        """The error without its exception."""
+        return ToolError(self.message, type=self.type, issues=self.issues)
+
     def replace(self, **changes: Any) -> Self:
         """A changed copy that still knows its exception."""
         copy = msgspec.structs.replace(self, **changes)

@@ -3,7 +3,7 @@
 An event is numbered when it is put, and room is waited for before it is put, so that numbers are
 in order and a slow consumer slows the model down. A sub-agent's events go the way of its parent,
 under the parent's numbers. Writing an event is three steps, with nothing awaited between the last
-two: `if outlet.full: await outlet.room()`, `outlet.number()`, `outlet.put(event)`.
+two: `if len(outlet.items) >= SIZE: await outlet.room()`, then `outlet.put(event)`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final
+
+from msgspec.structs import force_setattr
 
 from hookline._bus import HookBus
 from hookline._deadline import Deadlines
@@ -22,7 +24,7 @@ SIZE: Final = 16
 class Buffer:
     """Between the writers of a run and its one reader: at most `SIZE` events."""
 
-    __slots__ = ("_queue", "ended", "items", "left", "reader", "reading", "writer")
+    __slots__ = ("_queue", "ended", "items", "left", "open", "reader", "reading", "writer")
 
     def __init__(self) -> None:
         self.items: list[ChatEvent] = []  # so short that taking the first costs nothing
@@ -32,6 +34,7 @@ class Buffer:
         self._queue: list[asyncio.Future[None]] | None = None  # wait behind it
         self.left = False  # the consumer is gone: what is put is dropped
         self.ended = False  # nothing more will be put
+        self.open = True  # neither of them
 
     def wake(self) -> None:
         """There is something for the reader to see."""
@@ -69,11 +72,13 @@ class Buffer:
     def end(self) -> None:
         """Nothing more comes."""
         self.ended = True
+        self.open = False
         self.wake()
 
     def leave(self) -> None:
         """The consumer is gone: free the writers, keep nothing."""
         self.left = True
+        self.open = False
         self.items.clear()
         while self.writer is not None:
             self.admit()
@@ -92,7 +97,7 @@ class Numbers:
 class Outlet:
     """Where one chat puts its events."""
 
-    __slots__ = ("buffer", "buses", "deadlines", "items", "path", "root")
+    __slots__ = ("buffer", "bus", "buses", "deadlines", "items", "nested", "path", "root")
 
     def __init__(
         self,
@@ -104,6 +109,7 @@ class Outlet:
     ) -> None:
         self.deadlines = deadlines
         self.path = path
+        self.bus = bus
         self.buses: tuple[HookBus[Any], ...] = (bus,)
         self.root = Numbers()
         self.buffer = buffer
@@ -112,6 +118,8 @@ class Outlet:
             self.buffer = parent.buffer
             known = parent.buses
             self.buses = known if any(each is bus for each in known) else (*known, bus)
+            self.bus = self.buses[0]
+        self.nested = len(self.buses) > 1
         self.items: list[ChatEvent] | tuple[()] = () if self.buffer is None else self.buffer.items
 
     @property
@@ -125,11 +133,6 @@ class Outlet:
         return False
 
     @property
-    def full(self) -> bool:
-        """Whether a writer has to wait for room."""
-        return len(self.items) >= SIZE
-
-    @property
     def count(self) -> int:
         """How many numbers have been given."""
         return self.root.seq
@@ -138,11 +141,11 @@ class Outlet:
         """Give away the numbers of events that were published in an earlier life of this chat."""
         self.root.seq = max(self.root.seq, seq)
 
-    def number(self) -> int:
-        """The number of the event that is put next."""
+    def number(self, event: ChatEvent) -> None:
+        """Give the event its number."""
         root = self.root
         seq = root.seq = root.seq + 1
-        return seq
+        force_setattr(event, "seq", seq)
 
     def room(self) -> Awaitable[None]:
         """Wait for room in the buffer; no time limit of the chat runs meanwhile."""
@@ -158,14 +161,16 @@ class Outlet:
             self.deadlines.resume()
 
     def put(self, event: ChatEvent) -> None:
-        """Hand the event on."""
+        """Number the event and hand it on."""
+        root = self.root
+        seq = root.seq = root.seq + 1
+        force_setattr(event, "seq", seq)  # frozen it is for everybody else
         buffer = self.buffer
-        if buffer is not None and not buffer.left and not buffer.ended:
+        if buffer is not None and buffer.open:
             buffer.items.append(event)
             if buffer.reader is not None:
                 buffer.wake()
-        buses = self.buses
-        if buses[0].subscribers or len(buses) > 1:
+        if self.bus.subscribers or self.nested:
             self.publish(event)
 
     def publish(self, event: ChatEvent) -> None:

@@ -16,13 +16,13 @@ from weakref import ref
 
 from hookline._chain import Alone
 from hookline._chat import Chat
-from hookline._ending import Ending, end
+from hookline._ending import Ending, end, is_close
 from hookline._errors import ChatAbortedError, HooklineError, StreamInterruptedError
 from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._log import log_throw, logger
 from hookline._loop import run
 from hookline._outcomes import ErrorInfo, Response
-from hookline._outlet import Buffer
+from hookline._outlet import SIZE, Buffer
 from hookline._registration import Hook
 
 # Weak, because a task holds its context and an owner its task.
@@ -49,6 +49,7 @@ class Owner:
         "_asked",
         "_cancels",
         "_entered",
+        "_finishing",
         "_outside",
         "_rescuer",
         "_superseded",
@@ -76,6 +77,7 @@ class Owner:
         self._entered = False  # the task has begun to run
         self._cancels = 0  # cancellations that are ours
         self._outside = False  # cancellations that are not
+        self._finishing = False  # the ending is carried out, within bounds
         self._superseded = False  # the task is stuck and was left behind
         self._timer: asyncio.TimerHandle | None = None
         self._rescuer: asyncio.Task[None] | None = None
@@ -170,6 +172,7 @@ class Owner:
 
     async def finish(self, ending: Ending) -> None:
         """Carry out the ending in a task that no cancellation of ours reaches."""
+        self._finishing = True
         task = self.loop.create_task(self._end(ending))
         while not task.done():
             try:
@@ -179,20 +182,32 @@ class Owner:
         task.result()
 
     async def _end(self, ending: Ending) -> None:
-        """Each thing in its turn; one that hangs past the grace period is cut off."""
-        until = self.loop.time() + self.chat.config.limits.grace
+        """Each act in its turn. The hooks share one grace period; what hangs past it is cut off.
+
+        The closing of a step, which may wait for a slow reader, has a period of its own.
+        """
+        grace = self.chat.config.limits.grace
+        until = self.loop.time() + grace
         while ending:
             act = ending.popleft()
-            try:
-                async with asyncio.timeout_at(max(until, self.loop.time() + 0.05)):
-                    await act()
-            except TimeoutError:
+            task = self.loop.create_task(act())
+            await asyncio.wait([task], timeout=max(0.05, until - self.loop.time()))
+            if not task.done():
+                stuck = _stuck_hook(task.get_coro())
+                task.cancel()
+                await asyncio.wait([task], timeout=0.05)
                 logger.warning(
-                    "chat %s: a hook at its end took longer than the grace period and was cut off",
+                    "chat %s: %s took longer at its end than the grace period and was %s",
                     self.chat.chat_id,
+                    stuck,
+                    "cut off" if task.done() else "left behind: it ignored its cancellation",
                 )
-            except Exception as exc:
+            elif not task.cancelled() and (exc := task.exception()) is not None:
+                if not isinstance(exc, Exception):
+                    raise exc
                 log_throw(f"chat {self.chat.chat_id}: its ending raised", exc)
+            if is_close(act):
+                until = self.loop.time() + grace
 
     # ── aborting ────────────────────────────────────────────────────────────────────────────
 
@@ -217,10 +232,29 @@ class Owner:
         self.task.cancel()
         self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
 
+    def leave(self, reason: str) -> None:
+        """The caller goes: abort the chat, or hurry its end where the outcome is decided."""
+        if self.chat.abort(reason) or self.ended or self._finishing or self._timer is not None:
+            return
+        self._timer = self.loop.call_later(self.chat.config.limits.grace, self._cut_off)
+
+    def _cut_off(self) -> None:
+        """Something at the end of the chat hangs, and nobody waits for it any more."""
+        if self.ended or self._finishing:
+            return
+        logger.warning(
+            "chat %s: %s took longer at its end than the grace period and was cut off",
+            self.chat.chat_id,
+            _stuck_hook(self.task.get_coro()),
+        )
+        self._cancels += 1
+        self.task.cancel()
+        self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
+
     def _rescue(self) -> None:
         """The grace period is over and the chat has not ended: end it without its task."""
         chat = self.chat
-        if chat.outcome is not None or self.ended:
+        if self.ended or self._finishing:
             return
         self._superseded = True
         names = [what if key == "model" else f"tool {what!r}" for key, what in chat.doing.items()]
@@ -235,11 +269,13 @@ class Owner:
 
     async def _rescued(self) -> None:
         chat = self.chat
-        if chat.began:
+        if chat.began and chat.outcome is None:
             chat.outcome = "error" if chat.fatal is not None else "aborted"
             chat.error = chat.fatal
             self._end_well()
-            await self._end(end(chat))
+            chat.ending = end(chat)
+        if chat.ending:
+            await self._end(chat.ending)
         chat.conversation.release(chat.chat_id)
         chat.deadlines.close()
         await self._publish_last()
@@ -267,25 +303,24 @@ class Owner:
         outlet = chat.outlet
         if chat.outcome is None or not outlet.heard:
             return
-        if chat.task.parent is not None:
+        last = self._last_event()
+        if chat.task.parent is None:
+            outlet.number(last)
+            self.terminal = last
+            for bus in outlet.buses:
+                bus.publish(last)
+            return
+        if len(outlet.items) >= SIZE:  # a sub-agent's last event goes the way of all its events
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
-                    if outlet.full:
-                        await (
-                            outlet.room()
-                        )  # a sub-agent's last event goes the way of all its events
+                    await outlet.room()
             except TimeoutError:
                 return
-            outlet.put(self._last_event())
-            return
-        self.terminal = self._last_event()
-        for bus in outlet.buses:
-            bus.publish(self.terminal)
+        outlet.put(last)
 
     def _last_event(self) -> ChatEvent:
         chat = self.chat
         head: dict[str, Any] = {"chat_id": chat.chat_id, "path": chat.outlet.path}
-        head["seq"] = chat.outlet.number()
         if chat.outcome == "done":
             assert chat.response is not None
             return ChatDone(response=chat.response, **head)
@@ -340,7 +375,7 @@ class Owner:
             try:
                 await waiter
             except asyncio.CancelledError:
-                self.chat.abort("cancelled")
+                self.leave("cancelled")
                 await self.join()
                 raise
         error, self.error = self.error, None

@@ -17,7 +17,7 @@ class Proceed(Generic[P, R]):
     __slots__ = ("_go", "calls", "error", "result", "running")
 
     def __init__(self, go: Callable[[Any], Awaitable[R]]) -> None:
-        self._go = go
+        self._go: Callable[[Any], Awaitable[R]] | None = go
         self.calls = 0
         self.running = False
         self.result: R | None = None
@@ -26,6 +26,8 @@ class Proceed(Generic[P, R]):
     async def __call__(self, payload: P | None = None, /) -> R:
         if self.running:
             raise HookError("proceed was called while an earlier call of it was still running")
+        if self._go is None:
+            raise HookError("proceed was called after its hook had returned")
         self.calls += 1
         self.running = True
         self.error = None
@@ -37,3 +39,8 @@ class Proceed(Generic[P, R]):
             raise
         finally:
             self.running = False
+
+    def end(self) -> None:
+        """The wrapper has returned: what it wraps cannot be run any more, and is let go."""
+        self._go = None
+        self.error = None

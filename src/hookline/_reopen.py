@@ -5,12 +5,12 @@ from __future__ import annotations
 from hookline._approval import act_on
 from hookline._chat import Chat
 from hookline._conversation import PendingStep
-from hookline._dispatch import STOPPED, Step
+from hookline._dispatch import STOPPED, Step, open_step
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Deny
 from hookline._request import Opening, known_tools, lookup
-from hookline._steps import StepEnd, run_calls
+from hookline._steps import StepEnd, finish_step
 
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEnd]:
@@ -33,7 +33,7 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEn
         model=message.model,
         meta=message.meta,
     )
-    return begin, await run_calls(chat, step, response, begin)
+    return begin, await finish_step(chat, step.iteration, response, step, begin)
 
 
 async def deny_step(chat: Chat, pending: PendingStep) -> None:
@@ -61,7 +61,7 @@ def _reopen(chat: Chat, pending: PendingStep) -> Step:
     offered = [name for name in pending.offered if chat.config.scopes.find(name) is not None]
     tools = known_tools(chat, offered, ())
     request = ModelRequest(model=chat.config.model, messages=(), tools=tools)
-    step = Step(chat, pending.iteration, _asked(chat).calls, request)
+    step = open_step(chat, pending.iteration, _asked(chat).calls, request)
     step.stop = pending.stop
     step.reopened()
     results: dict[str, ToolMessage] = {}

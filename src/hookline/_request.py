@@ -70,20 +70,17 @@ def opening(before: ChatRequest, after: ChatRequest) -> Opening:
     )
 
 
-async def build(chat: Chat, start: Opening) -> ModelRequest:
+def build(chat: Chat, start: Opening, system: str | None) -> ModelRequest:
     """The request of the step that begins."""
     config = chat.config
     scopes = config.scopes
-    offered = chat.base_tools = scopes.offered()
+    offered, sections = scopes.on()
+    chat.base_tools = offered
     if start.tools is not None:
         on = {tool.name for tool in offered}
         offered = tuple(
             tool for tool in start.tools if tool.name in on or scopes.find(tool.name) is None
         )
-    sections = scopes.sections()
-    system = start.system if start.system is not None else config.system
-    if system is not None and not isinstance(system, str):
-        system = await system_text(chat)
     if sections.system:
         system = f"{system}\n\n{sections.system}" if system else sections.system
     messages: Sequence[Message] = chat.conversation.for_request()
@@ -126,10 +123,10 @@ def lookup(
 ) -> tuple[AnyTool, Scope, bool] | None:
     """The tool of that name, its scope, and whether this step's final request offered it."""
     found = chat.config.scopes.find(name)
+    if found is not None and request is not None and found[0] in request.tools:
+        return *found, True
     for tool in request.tools if request is not None else ():
         if tool.name == name:
-            if found is not None and found[0] is tool:
-                return tool, found[1], True
             if any(each is tool for each in chat.base_tools):
                 return None  # its scope was removed since
             return tool, FROM_HOOK, True

@@ -6,7 +6,6 @@ whole other one. What a hook that failed was given is not kept: it may have been
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +40,7 @@ async def settle(chat: Chat, iteration: int, call: Call) -> None:
     """The result's way through its hooks; afterwards it is final."""
     key = (RESULT, iteration, call.id)
     try:
-        settled = await chat.runtime.step(key, partial(_chains, chat, call), _SETTLED)
+        settled = await chat.runtime.step(key, _chains, _SETTLED, chat, call)
     except BaseException:
         call.withhold(WITHHELD)
         call.final = True

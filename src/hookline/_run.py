@@ -23,10 +23,11 @@ class ChatPort(Protocol):
     agent_name: str
     parent_chat_id: str | None
     iteration: int
-    attempt: int
     deps: Any
     state: dict[str, Any]
 
+    @property
+    def attempt(self) -> int: ...
     @property
     def conversation_id(self) -> str | None: ...
     @property

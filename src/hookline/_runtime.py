@@ -12,16 +12,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from secrets import token_hex
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 from urllib.parse import quote
 
 import msgspec
 
 from hookline._log import log_throw
-from hookline._messages import Data, encoded
+from hookline._messages import Data, Usage, encoded
 from hookline._outcomes import ApprovalRequest, Decision
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 Key: TypeAlias = tuple[Any, ...]
 
 # What runs inside each step. Call ids are unique within a chat before they are used here.
@@ -91,14 +92,23 @@ class Effects(Data, frozen=True, kw_only=True):
     aborted: bool = False
     reason: str | None = None
     seq: int = 0  # the number of the last event when it ended
+    usage: Usage | None = None  # what the chat had used when it ended, where that changed
+    shown: bool = False  # text of an answer was shown that is not yet in history
+    hidden: tuple[str, ...] = ()  # calls whose deltas a hook has hidden
 
 
 class Journaled(Protocol):
     """A chat, as a durable runtime sees it."""
 
     chat_id: str
-    attempt: int
 
+    @property
+    def attempt(self) -> int:
+        """How often the step that runs has begun; set before `fn` is called, in its context."""
+        ...
+
+    @attempt.setter
+    def attempt(self, number: int, /) -> None: ...
     def mark(self) -> Any:
         """The state before a step."""
         ...
@@ -120,9 +130,14 @@ class Runtime(Protocol):
         ...
 
     def step(
-        self, key: Key, fn: Callable[[], Awaitable[T]], returns: Returns[T], /
+        self,
+        key: Key,
+        fn: Callable[[*Args], Awaitable[T]],
+        returns: Returns[T],
+        /,
+        *args: *Args,
     ) -> Awaitable[T]:
-        """Run `fn`, or give what it gave before under this key."""
+        """Run `fn(*args)`, or give what it gave before under this key."""
         ...
 
     def wait(
@@ -151,9 +166,14 @@ class LocalRuntime:
         return self
 
     def step(
-        self, key: Key, fn: Callable[[], Awaitable[T]], returns: Returns[T], /
+        self,
+        key: Key,
+        fn: Callable[[*Args], Awaitable[T]],
+        returns: Returns[T],
+        /,
+        *args: *Args,
     ) -> Awaitable[T]:
-        return fn()
+        return fn(*args)
 
     def wait(
         self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
@@ -169,9 +189,14 @@ class LocalRuntime:
             failed = [exc for task in tasks if not task.cancelled() and (exc := task.exception())]
             for exc in failed[1:]:
                 log_throw("a call beside the one that failed raised too", exc)
+            cut = any(task.cancelled() for task in tasks)
+            tasks.clear()  # or the traceback of what is raised here would hold what it came from
         if failed:
-            raise failed[0]
-        if any(task.cancelled() for task in tasks):
+            try:
+                raise failed[0]
+            finally:
+                failed.clear()
+        if cut:
             raise asyncio.CancelledError("a job was cancelled, and nobody had cancelled it")
 
     def now(self) -> float:

@@ -92,8 +92,8 @@ class Scopes:
         self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
         self._tools: dict[str, tuple[AnyTool, Scope]] = {}
         self._offered: tuple[AnyTool, ...] = ()
-        self._plain = True
         self._observer = observer
+        self._set(())
 
     def __iter__(self) -> Iterator[Scope]:
         return iter(self._scopes)
@@ -145,6 +145,7 @@ class Scopes:
         self._scopes = scopes = tuple(scope for _, scope in entries)
         self._tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
         self._offered = tuple(each for each, _ in self._tools.values())
+        self._always = self._offered, NO_SECTIONS
         # Most agents have no predicate and no context: then a request costs nothing here.
         self._plain = all(
             scope.enabled is None
@@ -192,10 +193,12 @@ class Scopes:
             tool.enabled, f"tool {tool.name!r}"
         )
 
+    def on(self) -> tuple[tuple[AnyTool, ...], Sections]:
+        """What a request gets: the tools and the context sections that are on now."""
+        return self._always if self._plain else (self.offered(), self.sections())
+
     def sections(self) -> Sections:
         """The context sections of the scopes that are on now."""
-        if self._plain:
-            return NO_SECTIONS
         texts: dict[str, list[str]] = {"system": [], "user": []}
         for scope in self._scopes:
             if scope.context is None or not holds(scope.enabled, f"scope {scope.label!r}"):

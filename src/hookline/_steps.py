@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from hookline._answer import ask_model, play
+from hookline._answer import RESPONSE_JSON, ask_model, play, recall
 from hookline._assembly import kept, unique_calls
 from hookline._chain import intercept
-from hookline._chat import Chat
+from hookline._chat import Chat, cleaned
 from hookline._conversation import PendingStep
-from hookline._dispatch import Step
+from hookline._dispatch import Step, open_step
 from hookline._events import StepFinished, StepStarted
 from hookline._history import check_history
 from hookline._messages import AssistantMessage, ToolMessage
@@ -18,7 +17,15 @@ from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Stop
 from hookline._outlet import SIZE
 from hookline._points import OnResponse, OnStep, PreRequest
-from hookline._request import Asked, AskedReturns, Opening, build, check_tools, foreign_names
+from hookline._request import (
+    Asked,
+    AskedReturns,
+    Opening,
+    build,
+    check_tools,
+    foreign_names,
+    system_text,
+)
 from hookline._runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
@@ -27,21 +34,19 @@ NATURAL: Final = "natural"  # it asked for nothing more
 STOPPED_NATURAL: Final = "stopped"  # the same, and a hook said Stop: nothing may prolong it
 WAITING: Final = "waiting"  # calls wait for approval
 
-_RESPONSE: Json[ModelResponse] = Json(ModelResponse)
 _PENDING: Json[PendingStep] = Json(PendingStep)
 _STOPS: Json[list[Stop]] = Json(list[Stop])
 
 
 async def run_step(
-    chat: Chat, begin: Opening, iteration: int, answer: ModelResponse | None
+    chat: Chat, begin: Opening, iteration: int, answer: ModelResponse | None, asks: AskedReturns
 ) -> StepEnd:
     """One step; `answer` is what preChat has given in the model's place."""
-    runtime, view, scopes = chat.runtime, chat.view, chat.config.scopes
+    runtime, view = chat.runtime, chat.view
     chat.iteration = iteration
-    if scopes.told:
-        await scopes.tell()
-    ask = partial(_request, chat, begin, iteration, answer)
-    asked = await runtime.step((REQUEST, iteration), ask, AskedReturns(chat))
+    if chat.config.scopes.told:
+        await chat.config.scopes.tell()
+    asked = await runtime.step((REQUEST, iteration), _request, asks, chat, begin, answer)
     if isinstance(asked.answer, Stop):
         return asked.answer
     if chat.broken:
@@ -51,20 +56,17 @@ async def run_step(
     outlet = chat.outlet
     if len(outlet.items) >= SIZE:
         await outlet.room()
-    seq = outlet.number()
-    if outlet.buffer is not None or outlet.heard:
-        outlet.put(
-            StepStarted(chat_id=chat.chat_id, seq=seq, path=outlet.path, iteration=iteration)
-        )
-    if asked.answer is None:
-        streamed = await ask_model(chat, iteration, request)
-    else:
-        streamed = await play(chat, (MODEL, iteration), iteration, asked.answer)
-    response = streamed
+    outlet.put(StepStarted(chat_id=chat.chat_id, path=outlet.path, iteration=iteration))
+    before = chat.asked
+    response = streamed = await ask_model(chat, (MODEL, iteration), request, asked.answer)
+    if chat.asked == before:
+        recall(chat, streamed)
     try:
         if view.onResponse:
-            seen = partial(_on_response, chat, iteration, request, streamed)
-            response = await runtime.step((RESPONSE, iteration), seen, _RESPONSE)
+            key = (RESPONSE, iteration)
+            response = await runtime.step(
+                key, _on_response, RESPONSE_JSON, chat, iteration, request, streamed
+            )
         if chat.broken:
             chat.check()
         await commit_answer(chat, response, streamed)
@@ -74,19 +76,19 @@ async def run_step(
             await chat.take_back()
         raise
     calls = response.calls
-    if not calls:
-        return await _end_step(chat, iteration, response, None)
-    return await run_calls(chat, Step(chat, iteration, calls, request), response, begin)
+    step = open_step(chat, iteration, calls, request) if calls else None
+    return await finish_step(chat, iteration, response, step, begin)
 
 
-async def _request(
-    chat: Chat, begin: Opening, iteration: int, answer: ModelResponse | None
-) -> Asked:
-    before = await build(chat, begin)
+async def _request(chat: Chat, begin: Opening, answer: ModelResponse | None) -> Asked:
+    system = begin.system if begin.system is not None else chat.config.system
+    if system is not None and not isinstance(system, str):
+        system = await system_text(chat)
+    before = build(chat, begin, system)
     hooks = chat.view.preRequest
     if answer is not None or not hooks:
         return Asked(request=before, answer=answer)  # preChat has answered step 0
-    ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=iteration, request=before)
+    ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
     ctx, said, _ = await intercept(hooks, ctx, chat)
     check_tools(before, ctx.request)
     request = ctx.request
@@ -119,6 +121,8 @@ async def commit_answer(chat: Chat, response: ModelResponse, streamed: ModelResp
         model=response.model,
         meta=response.meta,
     )
+    if response is not streamed:  # a hook's own
+        message = cleaned(message)
     if message.parts:
         message = await chat.commit(message, streamed.parts)
     else:
@@ -131,62 +135,65 @@ async def commit_answer(chat: Chat, response: ModelResponse, streamed: ModelResp
 async def say(chat: Chat, text: str) -> None:
     """What a Stop says to the user, streamed and committed like an answer."""
     said = ModelResponse.of(text).replace(finish_reason=chat.finish_reason or "stop")
-    streamed = await play(chat, (SAY, chat.iteration), chat.iteration, said)
+    before = chat.asked
+    key = (SAY, chat.iteration)
+    streamed = await chat.runtime.step(key, play, RESPONSE_JSON, chat, said)
+    if chat.asked == before:
+        recall(chat, streamed)
     await commit_answer(chat, streamed, streamed)
 
 
-async def run_calls(chat: Chat, step: Step, response: ModelResponse, begin: Opening) -> StepEnd:
-    """Run the step's calls; where some wait for approval, write down how to go on."""
-    whole = await step.run()
-    if chat.broken:
-        chat.check()
-    if whole:
-        return await _end_step(chat, step.iteration, response, step)
+async def finish_step(
+    chat: Chat, iteration: int, response: ModelResponse, step: Step | None, begin: Opening
+) -> StepEnd:
+    """Run the step's calls and end it, or write down how to go on where some wait for approval."""
+    stop: Stop | None = None
+    if step is not None:
+        whole = await step.run()
+        if chat.broken:
+            chat.check()
+        if not whole:
+            await _suspend(chat, step, begin)
+            return WAITING
+        stop = step.stop
+    if chat.view.onStep:
+        results = step.results if step is not None else ()
+        key = (STEP, iteration)
+        stops = await chat.runtime.step(key, _on_step, _STOPS, chat, iteration, response, results)
+        stop = stop or (stops[0] if stops else None)
+    outlet = chat.outlet
+    if len(outlet.items) >= SIZE:
+        await outlet.room()
+    outlet.put(
+        StepFinished(
+            chat_id=chat.chat_id,
+            path=outlet.path,
+            iteration=iteration,
+            finish_reason=response.finish_reason,
+            usage=response.usage,
+        )
+    )
+    if step is not None:
+        return stop or GO
+    return NATURAL if stop is None else STOPPED_NATURAL
+
+
+async def _suspend(chat: Chat, step: Step, begin: Opening) -> None:
+    """Some calls wait for approval: write down how a later chat goes on."""
     pending = step.pending_step().replace(
         system=begin.system,
         tools=None if begin.tools is None else tuple(tool.name for tool in begin.tools),
         foreign=tuple(foreign_names(chat, begin.tools or ())),
         settings=begin.settings,
     )
-    key = (PENDING, step.iteration)
-    waits = await chat.runtime.step(key, partial(_wait, chat, pending), _PENDING)
+    waits = await chat.runtime.step((PENDING, step.iteration), _wait, _PENDING, chat, pending)
     chat.conversation.wait(waits)  # once more, for a step that was replayed
     chat.open_step = None
-    return WAITING
 
 
 async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
     chat.conversation.wait(pending)
     return pending
-
-
-async def _end_step(
-    chat: Chat, iteration: int, response: ModelResponse, step: Step | None
-) -> StepEnd:
-    stop = step.stop if step is not None else None
-    if chat.view.onStep:
-        results = step.results if step is not None else ()
-        ask = partial(_on_step, chat, iteration, response, results)
-        stops = await chat.runtime.step((STEP, iteration), ask, _STOPS)
-        stop = stop or (stops[0] if stops else None)
-    outlet = chat.outlet
-    if len(outlet.items) >= SIZE:
-        await outlet.room()
-    seq = outlet.number()
-    if outlet.buffer is not None or outlet.heard:
-        outlet.put(
-            StepFinished(
-                chat_id=chat.chat_id,
-                seq=seq,
-                path=outlet.path,
-                iteration=iteration,
-                finish_reason=response.finish_reason,
-                usage=response.usage,
-            )
-        )
-    if step is not None:
-        return stop or GO
-    return NATURAL if stop is None else STOPPED_NATURAL
 
 
 async def _on_step(

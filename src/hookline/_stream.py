@@ -49,40 +49,21 @@ class ChatStream:
     async def __anext__(self) -> ChatEvent:
         buffer = self._buffer
         items = buffer.items
-        if items and not buffer.reading and get_running_loop() is self._loop:
-            event = items.pop(0)
-            if buffer.writer is not None:
-                buffer.admit()
-            return event
-        return await self._next(buffer)
-
-    async def _next(self, buffer: Buffer) -> ChatEvent:
-        """The slow way: begin, refuse, wait, or end."""
-        if self._closed:
-            raise StopAsyncIteration
-        owner = self._owner
-        if owner is None:
-            owner = self._start()
-        if buffer.reading:
-            raise StreamStateError(
-                "a stream has one reader, and another task is reading it; "
-                "use agent.subscribe() for further ones"
-            )
-        if get_running_loop() is not owner.loop:
-            raise StreamStateError("a stream is read in the event loop that began it")
-        items = buffer.items
+        if buffer.reading or get_running_loop() is not self._loop:
+            self._prepare(buffer)
         while not items:
             if self._closed:
                 raise StopAsyncIteration
             if buffer.ended:
-                return self._last(owner)
-            reader = buffer.reader = owner.loop.create_future()
+                return self._last()
+            assert self._loop is not None
+            reader = buffer.reader = self._loop.create_future()
             buffer.reading = True
             try:
                 await reader
             except BaseException:
                 buffer.reader = None
-                await self._leave(owner, "cancelled")
+                await self._leave("cancelled")
                 raise
             finally:
                 buffer.reading = False
@@ -91,6 +72,20 @@ class ChatStream:
             buffer.admit()
         return event
 
+    def _prepare(self, buffer: Buffer) -> None:
+        """Begin the chat, or refuse the reader."""
+        if self._closed:
+            raise StopAsyncIteration
+        if self._owner is None:
+            self._start()
+        elif buffer.reading:
+            raise StreamStateError(
+                "a stream has one reader, and another task is reading it; "
+                "use agent.subscribe() for further ones"
+            )
+        else:
+            raise StreamStateError("a stream is read in the event loop that began it")
+
     def _start(self) -> Owner:
         context, self._context = self._context, None
         owner = self._owner = self._make(self._buffer)
@@ -98,8 +93,10 @@ class ChatStream:
         self._loop = owner.loop
         return owner
 
-    def _last(self, owner: Owner) -> ChatEvent:
+    def _last(self) -> ChatEvent:
         """The last event, then how it ended."""
+        owner = self._owner
+        assert owner is not None
         if not self._told_end:
             self._told_end = True
             if owner.terminal is not None:
@@ -142,13 +139,17 @@ class ChatStream:
         if owner is None or (self._closed and owner.ended):
             self._closed = True
             return
-        await self._leave(owner, "consumer left")
+        if get_running_loop() is not owner.loop:
+            raise StreamStateError("a stream is closed in the event loop that began it")
+        await self._leave("consumer left")
 
-    async def _leave(self, owner: Owner, reason: str) -> None:
+    async def _leave(self, reason: str) -> None:
+        owner = self._owner
+        assert owner is not None
         self._closed = True
         self._buffer.leave()
         if not owner.ended:
-            owner.chat.abort(reason)
+            owner.leave(reason)
             if not owner.holds_caller():
                 await owner.join()
         expected = (ChatAbortedError, StreamInterruptedError)

@@ -36,8 +36,9 @@ def text_of_result(result: CallResult) -> str:
     return json_text({"error": {"type": clean_text(result.type), "message": message}})
 
 
-def bounded(result: CallResult, limit: int) -> CallResult:
+def bounded(result: CallResult | None, limit: int) -> CallResult:
     """The result, cut to so many bytes of text and marked where it is longer."""
+    assert result is not None
     if isinstance(result, ToolError):
         cut = _cut(result.message, limit)
         return result if cut is result.message else result.replace(message=cut)

@@ -1,7 +1,8 @@
 """The limit: what these chats cost when they are written by hand, with no library at all.
 
-An async generator is the model, a list the history, a tool is awaited directly. A chunk is a plain
-string, a call a tuple of id, name and arguments as JSON text.
+An async generator is the model, a list the history, a tool is awaited directly, and what happens is
+passed on to a reader as it happens: the loop that somebody would write for a page that shows an
+answer as it grows. A chunk is a plain string, a call a tuple of id, name and arguments as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Any
 CallChunk = tuple[str, str, str]
 Chunk = str | CallChunk
 Tools = dict[str, Callable[..., Awaitable[Any]]]
-Entry = tuple[Any, ...]
+Entry = dict[str, Any]
+Event = tuple[str, Any]
+
+
+def user(text: str = "go") -> Entry:
+    """What the user said."""
+    return {"role": "user", "content": text}
 
 
 class Counter:
@@ -84,21 +91,45 @@ def script(count: int) -> list[list[Chunk]]:
     return answers
 
 
-async def chat(answers: Sequence[Sequence[Chunk]], history: list[Entry], tools: Tools) -> int:
-    """Ask the model until it calls no more tool; gives the number of messages."""
-    history.append(("user", "go"))
-    before = len(history)
+async def chat_stream(
+    model: Callable[[list[Entry]], AsyncIterator[Chunk]], history: list[Entry], tools: Tools
+) -> AsyncIterator[Event]:
+    """Ask the model until it calls no more tool; yields the texts and the results of calls."""
     while True:
         said: list[str] = []
         wanted: list[CallChunk] = []
-        async for chunk in scripted(answers, before, history):
+        async for chunk in model(history):
             if isinstance(chunk, str):
                 said.append(chunk)
+                yield "text", chunk
             else:
                 wanted.append(chunk)
-        history.append(("assistant", "".join(said), wanted))
+        history.append({"role": "assistant", "content": "".join(said), "tool_calls": wanted})
         if not wanted:
-            return len(history)
+            return
         for id, name, arguments in wanted:
             value = await tools[name](**json.loads(arguments))
-            history.append(("tool", id, str(value)))
+            history.append({"role": "tool", "tool_call_id": id, "content": str(value)})
+            yield "result", value
+
+
+async def read_text(model: Callable[[list[Entry]], AsyncIterator[Chunk]]) -> int:
+    """One streamed chat, its text collected; gives the number of texts."""
+    out: list[str] = []
+    async for kind, value in chat_stream(model, [user()], {}):
+        if kind == "text":
+            out.append(value)
+    return len(out)
+
+
+async def read_calls(answers: Sequence[Sequence[Chunk]], history: list[Entry], tools: Tools) -> int:
+    """One streamed chat on this history, all read; gives the number of finished calls."""
+    history.append(user())
+    before = len(history)
+    done = 0
+    async for kind, _ in chat_stream(
+        lambda known: scripted(answers, before, known), history, tools
+    ):
+        if kind == "result":
+            done += 1
+    return done

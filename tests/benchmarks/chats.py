@@ -18,12 +18,7 @@ def limit_work(chunks: int) -> Work:
     texts = byhand.texts(chunks)
 
     async def chat() -> int:
-        out: list[str] = []
-        history: list[byhand.Entry] = [("user", "go")]
-        async for chunk in byhand.stream(texts):
-            out.append(chunk)
-        history.append(("assistant", "".join(out)))
-        return len(out)
+        return await byhand.read_text(lambda _: byhand.stream(texts))
 
     return chat
 

@@ -20,10 +20,10 @@ def rows(options: Options) -> Iterator[Row]:
     agent = ours.tool_agent(mine, CALLS)
 
     async def limit() -> int:
-        return await byhand.chat(script, [], {"add": theirs.add})
+        return await byhand.read_calls(script, [], {"add": theirs.add})
 
     jobs = [
-        job(limit, CHATS * 4, 2 + 2 * CALLS),
+        job(limit, CHATS * 4, CALLS),
         job(lambda: ours.read_calls(agent), CHATS, CALLS),
     ]
     one, two = asyncio.run(interleaved(jobs, times))

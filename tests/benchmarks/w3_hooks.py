@@ -44,21 +44,21 @@ async def sync_chat(
     before: SyncHooks,
 ) -> int:
     """The loop by hand, with sync hooks before the model and before the tool."""
-    history: list[byhand.Entry] = [("user", "go")]
+    history: list[byhand.Entry] = [byhand.user()]
     while True:
         wanted: list[byhand.Chunk] = []
         for hook in requests:
             hook(history)
         async for chunk in byhand.scripted(script, 1, history):
             wanted.append(chunk)
-        history.append(("assistant", wanted))
+        history.append({"role": "assistant", "tool_calls": wanted})
         if isinstance(wanted[0], str):
             return len(history)
         for call in wanted:
             for hook in before:
                 hook(call)
             value = await tools[call[1]](**json.loads(call[2]))
-            history.append(("tool", call[0], str(value)))
+            history.append({"role": "tool", "content": json.dumps(value)})
 
 
 async def async_chat(
@@ -68,21 +68,21 @@ async def async_chat(
     before: AsyncHooks,
 ) -> int:
     """The same with async ones."""
-    history: list[byhand.Entry] = [("user", "go")]
+    history: list[byhand.Entry] = [byhand.user()]
     while True:
         wanted: list[byhand.Chunk] = []
         for hook in requests:
             await hook(history)
         async for chunk in byhand.scripted(script, 1, history):
             wanted.append(chunk)
-        history.append(("assistant", wanted))
+        history.append({"role": "assistant", "tool_calls": wanted})
         if isinstance(wanted[0], str):
             return len(history)
         for call in wanted:
             for hook in before:
                 await hook(call)
             value = await tools[call[1]](**json.loads(call[2]))
-            history.append(("tool", call[0], str(value)))
+            history.append({"role": "tool", "content": json.dumps(value)})
 
 
 def agent_with(point: str, hook: Callable[[Any], Any], count: int) -> Agent[Any]:

@@ -29,12 +29,7 @@ def limit_work(chats: int, crowd: byhand.Crowd) -> Work:
     texts = byhand.texts(CHUNKS)
 
     async def chat() -> int:
-        out: list[str] = []
-        history: list[byhand.Entry] = [("user", "go")]
-        async for chunk in byhand.yielding(texts, crowd):
-            out.append(chunk)
-        history.append(("assistant", "".join(out)))
-        return len(out)
+        return await byhand.read_text(lambda _: byhand.yielding(texts, crowd))
 
     async def all_of_them() -> int:
         return sum(await asyncio.gather(*(chat() for _ in range(chats))))

@@ -25,7 +25,8 @@ class Limit:
         self.script = byhand.script(CALLS)
         self.tools: byhand.Tools = {"add": byhand.Counter().add}
         self.base: list[byhand.Entry] = [
-            ("user" if n % 2 == 0 else "assistant", f"message {n}") for n in range(length)
+            {"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n}"}
+            for n in range(length)
         ]
 
     def prepare(self) -> Job:
@@ -35,7 +36,8 @@ class Limit:
 
         async def run() -> None:
             for history in fresh:
-                assert await byhand.chat(self.script, history, self.tools) == expected
+                assert await byhand.read_calls(self.script, history, self.tools) == CALLS
+                assert len(history) == expected
 
         return run
 

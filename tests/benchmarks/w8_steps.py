@@ -18,9 +18,9 @@ def limit_job(calls: int) -> Job:
     tools: byhand.Tools = {"add": byhand.Counter().add}
 
     async def chat() -> int:
-        return await byhand.chat(script, [], tools)
+        return await byhand.read_calls(script, [], tools)
 
-    return job(chat, 4 * max(STEPS) // calls, 2 + 2 * calls)
+    return job(chat, 4 * max(STEPS) // calls, calls)
 
 
 def our_job(calls: int) -> Job:
