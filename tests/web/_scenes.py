@@ -28,6 +28,7 @@ from hookline.events import ChatEvent
 from hookline.models import TextChunk
 from hookline.points import (
     AroundRequest,
+    OnChatStart,
     OnDelta,
     OnResponse,
     OnStep,
@@ -239,12 +240,34 @@ async def an_unanswered_question() -> Played:
 
 
 @scene
+async def a_status_before_anything() -> Played:
+    made = agent("Hello.")
+
+    @made.hook("onChatStart")
+    async def tell(ctx: OnChatStart) -> None:
+        await ctx.run.status("waking up")
+
+    return await play(made)
+
+
+@scene
 async def a_stop_with_text() -> Played:
-    made = agent("The answer.", "more")
+    made = agent(["I look. ", call("weather", city="Oslo")], "never said")
 
     @made.hook("onStep")
     def stop(ctx: OnStep) -> Stop:
         return Stop("enough", "And now we stop.")
+
+    return await play(made)
+
+
+@scene
+async def a_stop_instead_of_calls() -> Played:
+    made = agent(["I look. ", call("weather", city="Oslo"), call("nothing")], "never said")
+
+    @made.hook("preToolCall")
+    def stop(ctx: PreToolCall) -> Stop:
+        return Stop("enough", "No calls today.")
 
     return await play(made)
 

@@ -40,12 +40,11 @@ def text(message: dict[str, Any]) -> str:
 # ── the Vercel AI SDK ───────────────────────────────────────────────────────────────────────
 
 
-@VERSIONS
-async def test_text_grows_and_tools_show(version: str) -> None:
+async def test_text_grows_and_tools_show() -> None:
     turn = Turn(reasoning="Hm.", text="I look. ", calls=[call("weather", city="Oslo")])
     agent = Agent(ScriptedModel(turn, "Sunny in Oslo.", chunk=2), tools=[weather])
     async with site_of(agent) as (site, url):
-        seen = await ai(url, [{"send": "hi"}], version)
+        seen = await ai(url, [{"send": "hi"}])
         kept = await conversation_of(site, "c1")
     assert seen["status"] == "ready"
     said, answer = seen["messages"]
@@ -76,15 +75,14 @@ async def test_an_approval_goes_there_and_back(version: str, approved: bool) -> 
     assert text(seen["messages"][1]) == "That is done."
 
 
-@VERSIONS
-async def test_stop_ends_the_run(version: str) -> None:
+async def test_stop_ends_the_run() -> None:
     gate = Gate()
     agent = Agent(ScriptedModel(Turn("Hello, ", "Ada.", delay=_after(gate, 1))))
     reasons: list[Any] = []
     agent.add_hook("onChatAbort", lambda ctx: reasons.append(ctx.reason))
     async with site_of(agent) as (site, url):
         script = [{"begin": "hi"}, {"until": "Hello, "}, {"stop": True}, {"ready": True}]
-        seen = await ai(url, script, version)
+        seen = await ai(url, script)
         await eventually(lambda: len(site.runs) == 0)
         kept = await conversation_of(site, "c1")
     assert reasons == ["client left"]
@@ -152,10 +150,9 @@ async def test_nothing_to_resume_is_no_error() -> None:
     assert (seen["status"], seen["errors"]) == ("ready", [])
 
 
-@VERSIONS
-async def test_an_answer_is_made_again(version: str) -> None:
+async def test_an_answer_is_made_again() -> None:
     async with site_of(Agent(ScriptedModel("One.", "Two."))) as (site, url):
-        seen = await ai(url, [{"send": "hi"}, {"regenerate": True}], version)
+        seen = await ai(url, [{"send": "hi"}, {"regenerate": True}])
         kept = await conversation_of(site, "c1")
     assert [text(m) for m in seen["messages"]] == ["hi", "Two."]
     assert [m.text for m in kept.messages] == ["hi", "Two."]

@@ -389,11 +389,13 @@ async def test_screenshots(browser: Any, tmp_path: Path) -> None:
     """Pictures for docs/web.md: written there with HOOKLINE_SCREENSHOTS=1, else only made."""
     folder = DOCS if os.environ.get("HOOKLINE_SCREENSHOTS") else tmp_path
     folder.mkdir(exist_ok=True)
-    for name, options in {
-        "web-light": {"color_scheme": "light"},
-        "web-dark": {"color_scheme": "dark"},
-        "web-phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 780}},
-    }.items():
+    kinds: dict[str, dict[str, Any]] = {
+        "web-phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 780}}
+    }
+    if folder is DOCS:
+        kinds["web-light"] = {"color_scheme": "light"}
+        kinds["web-dark"] = {"color_scheme": "dark"}
+    for name, options in kinds.items():
         agent, _ = travel()
         async with serving(agent) as (_, url):
             page = await page_of(browser, url, **options)

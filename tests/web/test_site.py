@@ -16,7 +16,7 @@ from tests.web._sse import read
 
 from hookline import Agent, Ask, MemoryStore, Response, Run
 from hookline.events import ChatDone, MessageAdded, TextDelta, read_event
-from hookline.points import OnChatAbort, OnChatDone, PreToolCall
+from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps
 
@@ -433,6 +433,24 @@ async def test_a_replay_of_an_answer_that_went_on_tells_it_whole() -> None:
         assert paid == ["Ada"]
 
 
+async def test_a_status_before_the_answer_knows_its_id() -> None:
+    """Also where questions that nobody answered are denied first."""
+    agent, _ = asking([call("pay", to="Ada", amount=1.0)], "Fine.")
+
+    @agent.hook("onChatStart")
+    async def tell(ctx: OnChatStart) -> None:
+        await ctx.run.status("waking up")
+
+    async with direct(agent) as (site, http):
+        for text in ("a", "b"):
+            data = (await http.post("/ai-sdk", json=request_of("ai-sdk", text))).content
+            start, status, *_ = ai_sdk.check(data)
+            assert status["data"]["type"] == "waking up"
+            kept = await conversation_of(site, "c1")
+            answers = [m.id for m in kept.messages if m.role == "assistant"]
+            assert start["messageId"] == answers[-1]
+
+
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
 
 
@@ -584,4 +602,4 @@ async def test_tools_see_the_deps_of_the_principal() -> None:
         data = (await http.post("/native", json=request_of("native", "hi"))).content
     results = [e.message for e in native(data) if isinstance(e, MessageAdded)]
     assert results[2].text == "owner of http"
-    assert json.loads(read(data)[0][0].data)["conversation_id"] == "owner/c1"
+    assert json.loads(read(data)[0][0].data)["conversation_id"] == "c1"

@@ -17,6 +17,7 @@ from hookline.web._outline import (
     Aborted,
     AnyAct,
     Asked,
+    Begin,
     CallDone,
     CallLost,
     CallMore,
@@ -50,7 +51,8 @@ class AiSdkEncoder:
 
     `message_id`: of the message that this answer goes on with (after approvals), `known` its
     calls. Without it the answer is a message of its own, named by its first committed message.
-    `started`: its beginning was written already, up to a step that is open.
+    `started`: its beginning was written already, up to a step that is open. `first`: the number of
+    the first answer among the chat's messages, for a chat that reports something before it.
     """
 
     media_type = "text/event-stream"
@@ -64,11 +66,14 @@ class AiSdkEncoder:
         target: Target = 6,
         errors: ErrorText | None = None,
         started: bool = False,
+        first: int = 1,
     ) -> None:
         self._outline = Outline(known)
         self._mask = Mask(errors)
         self._target = target
         self._message_id = message_id
+        self._first = first
+        self._expected = ""  # the id of the first answer, before it is there
         self._started = started  # by a prelude
         self._open = started  # a step
         self._raw: dict[str, ToolCall] = {}  # calls whose arguments are no JSON object
@@ -124,11 +129,15 @@ class AiSdkEncoder:
                 return self._lost(act)
             case Withdrawn():
                 return self._withdraw(act)
+            case Begin():
+                self._expected = f"{act.event.chat_id}.{self._first}"
+                return b""
             case Note():
                 note = {"type": act.event.type, "data": act.event.data}
                 if act.event.call_id is not None:
                     note["toolCallId"] = act.event.call_id
-                return _chunk("data-status", data=note, transient=True)
+                begin = self._begin(self._expected)
+                return begin + _chunk("data-status", data=note, transient=True)
             case Asked():
                 if self._target < 6:
                     return b""

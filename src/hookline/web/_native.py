@@ -11,7 +11,17 @@ from typing import Any
 
 import msgspec
 
-from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, ErrorInfo, TextDelta
+from hookline import ApprovalRequest
+from hookline.events import (
+    ApprovalRequested,
+    ChatAborted,
+    ChatDone,
+    ChatEvent,
+    ChatFailed,
+    ChatStarted,
+    ErrorInfo,
+    TextDelta,
+)
 from hookline.web._mask import ErrorText, Mask
 from hookline.web._wire import dumps, frame, plain, quoted
 
@@ -27,13 +37,24 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NativeEncoder:
-    """Events of one chat → bytes of hookline's own stream. `run` marks the ids of its frames."""
+    """Events of one chat → bytes of hookline's own stream.
+
+    `run` marks the ids of its frames; `conversation_id` is what the client calls the conversation,
+    where it is stored under another name.
+    """
 
     media_type = "text/event-stream"
     headers: tuple[tuple[str, str], ...] = ()
 
-    def __init__(self, *, run: str = "", errors: ErrorText | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        run: str = "",
+        conversation_id: str | None = None,
+        errors: ErrorText | None = None,
+    ) -> None:
         self._mask = Mask(errors)
+        self._conversation_id = conversation_id
         self._run = run
         self._chat_id = ""
         self._seq = 0
@@ -51,12 +72,28 @@ class NativeEncoder:
             event, (ChatDone, ChatAborted, ChatFailed)
         )
         self.ended = ended
-        event = self._mask.event(event)
-        if isinstance(event, ChatDone):
-            event = event.replace(response=event.response.replace(messages=()))
-        elif isinstance(event, ChatAborted):
-            event = event.replace(partial=())
+        event = self._shown(self._mask.event(event))
         return self._frame(dumps(_timed(plain(event), at)), number)
+
+    def _shown(self, event: ChatEvent) -> ChatEvent:
+        """Without what was sent before, and under the client's name of the conversation."""
+        match event:
+            case ChatDone(response=response):
+                pending = tuple(map(self._request, response.pending))
+                return event.replace(response=response.replace(messages=(), pending=pending))
+            case ChatAborted():
+                return event.replace(partial=())
+            case ApprovalRequested():
+                return event.replace(request=self._request(event.request))
+            case ChatStarted() if self._conversation_id is not None:
+                return event.replace(conversation_id=self._conversation_id)
+            case _:
+                return event
+
+    def _request(self, request: ApprovalRequest) -> ApprovalRequest:
+        if self._conversation_id is None:
+            return request
+        return request.replace(conversation_id=self._conversation_id)
 
     def hook(self, hook: HookFired, at: float | None = None, number: int | None = None) -> bytes:
         """The frame of a hook that has fired."""

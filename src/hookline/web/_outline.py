@@ -193,6 +193,7 @@ class Outline:
         self._chat_id: str | None = None
         self._messages = 0  # of this chat: what numbers their ids
         self._step: int | None = None
+        self._last_step = -1
         self._answered = False  # this step has an answer: more text is another message
         self._part: tuple[PartKind, str] | None = None
         self._parts: list[tuple[PartKind, str]] = []  # shown of the answer in the making
@@ -201,6 +202,8 @@ class Outline:
         self._calls: dict[str, str] = {}  # calls of the answer in the making
         self._known = set(known)
         self._open: dict[str, tuple[str, bool]] = {}  # calls without a result: name, ready
+        self._decided: set[str] = set()  # calls that have started
+        self._finished: set[str] = set()
         self._spoke = False
 
     @property
@@ -249,10 +252,7 @@ class Outline:
             case ToolCallStarted():
                 self._start_call(event.call)
             case ToolCallFinished():
-                if event.call_id in self._known:
-                    self._close_call(event.call_id)
-                    self._open.pop(event.call_id, None)
-                    self._acts.append(CallDone(event))
+                self._finish_call(event)
             case MessageAdded():
                 self._add(event)
             case ResponseReset():
@@ -278,6 +278,7 @@ class Outline:
 
     def _add(self, event: MessageAdded) -> None:
         message = event.message
+        self._close_part()
         if isinstance(message, AssistantMessage):
             self._close_parts()
             self._acts.append(Said(message))
@@ -302,9 +303,9 @@ class Outline:
         self._acts.append(PartMore(*self._part, text, self.message_id))
 
     def _begin_answer(self) -> None:
-        """A second answer of a step (what a Stop says) is a step of its own on the wire."""
-        if self._answered and self._step is not None:
-            number = self._step
+        """Text is in a step: what a Stop says, after a step or its answer, is in one of its own."""
+        if self._step is None or self._answered:
+            number = self._last_step + 1
             self._close_step()
             self._open_step(number)
 
@@ -318,6 +319,10 @@ class Outline:
             self._acts.append(CallOpen(id, name, self.message_id))
 
     def _start_call(self, call: ToolCall) -> None:
+        if call.id in self._decided:
+            return
+        self._decided.add(call.id)
+        self._close_part()
         if call.id not in self._known:  # hooks had hidden it: it is shown now that it counts
             self._known.add(call.id)
             self._writing[call.id] = call.name
@@ -329,8 +334,19 @@ class Outline:
         self._open[call.id] = (call.name, True)
         self._acts.append(CallReady(call))
 
+    def _finish_call(self, event: ToolCallFinished) -> None:
+        id = event.call_id
+        if id not in self._known or id in self._finished:
+            return
+        self._finished.add(id)
+        if id in self._open:
+            self._start_call(ToolCall(id=id, name=event.name))
+            del self._open[id]
+        self._acts.append(CallDone(event))
+
     def _withdraw(self) -> None:
         self._close_parts()
+        self._calls = {id: name for id, name in self._calls.items() if id not in self._decided}
         if self._parts or self._calls:
             calls = tuple(self._calls.items())
             self._acts.append(Withdrawn(self.message_id, tuple(self._parts), calls))
@@ -353,6 +369,8 @@ class Outline:
     def _lose(self, id: str) -> None:
         found = self._open.pop(id, None)
         if found is not None:
+            self._decided.add(id)
+            self._finished.add(id)
             self._acts.append(CallLost(id, *found))
 
     def _close_parts(self) -> None:
@@ -362,6 +380,7 @@ class Outline:
 
     def _open_step(self, number: int) -> None:
         self._step, self._answered = number, False
+        self._last_step = number
         self._acts.append(StepOpen(number, self.message_id))
 
     def _close_step(self) -> None:
@@ -369,11 +388,11 @@ class Outline:
         if self._step is not None:
             self._acts.append(StepClose(self._step))
             self._step = None
+            self._parts, self._calls = [], {}  # what is left of it stays
 
     def _done(self, response: Response) -> None:
         if response.text and not self._spoke and not self._parts and response.steps == 0:
-            self._open_step(0)  # a Stop before anything was written: it is said all the same
-            self._more("text", response.text)
+            self._more("text", response.text)  # a Stop before anything was written
         self._close_parts()
         for request in response.pending:
             self._acts.append(Asked(request))

@@ -59,7 +59,9 @@ def encoder_for(
     incoming = live.incoming
     known = [call.id for call in last_calls(live.before)] if live.resumed else []
     if protocol == "native":
-        return NativeEncoder(run=live.id, errors=errors), b""
+        return NativeEncoder(
+            run=live.id, conversation_id=conversation_id or None, errors=errors
+        ), b""
     if protocol == "ai-sdk":
         id: str | None = None
         prelude = b""
@@ -69,7 +71,12 @@ def encoder_for(
             if replay and turn:
                 prelude = chunks_of({**turn[0], "id": id})
         encoder = AiSdkEncoder(
-            message_id=id, known=known, target=target, errors=errors, started=bool(prelude)
+            message_id=id,
+            known=known,
+            target=target,
+            errors=errors,
+            started=bool(prelude),
+            first=1 + _unanswered(live.before),
         )
         return encoder, prelude
     return AgUiEncoder(
@@ -114,6 +121,16 @@ def last_calls(messages: Sequence[Message]) -> Sequence[Any]:
         if not isinstance(message, ToolMessage):
             break
     return ()
+
+
+def _unanswered(messages: Sequence[Message]) -> int:
+    """How many calls wait for a result, which a new message of the user's denies first."""
+    for results, message in enumerate(reversed(messages)):
+        if isinstance(message, AssistantMessage):
+            return len(message.calls) - results
+        if not isinstance(message, ToolMessage):
+            break
+    return 0
 
 
 def release_for(

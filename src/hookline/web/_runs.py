@@ -25,6 +25,7 @@ class Runs:
         self.closing = False
         self._live: dict[str, Live] = {}  # by key: running, or kept for a while after
         self._chats: dict[str, Live] = {}  # by chat id, running only
+        self._nested: dict[str, Live] = {}  # by chat id of a sub-agent
         self._principals: Counter[str] = Counter()
         self._forget: dict[str, asyncio.TimerHandle] = {}
 
@@ -66,6 +67,8 @@ class Runs:
 
         def ended(live: Live) -> None:
             self._chats.pop(live.chat_id, None)
+            for nested in [id for id, other in self._nested.items() if other is live]:
+                del self._nested[nested]
             self._principals[principal] -= 1
             if not self._principals[principal]:
                 del self._principals[principal]
@@ -117,11 +120,18 @@ class Runs:
         """Put every hook of the agent that fires into the run it fires in."""
         agent.add_hook("onHook", self._fired, name="hookline.web timeline", on_error="log")
 
+    def _find_chat(self, chat_id: str) -> Live | None:
+        return self._chats.get(chat_id) or self._nested.get(chat_id)
+
     def _fired(self, ctx: OnHook[Any]) -> None:
         run = ctx.run
         if run is None:
             return
-        live = self._chats.get(run.chat_id) or self._chats.get(run.parent_chat_id or "")
+        live = self._find_chat(run.chat_id)
+        if live is None and run.parent_chat_id is not None:
+            live = self._find_chat(run.parent_chat_id)
+            if live is not None:
+                self._nested[run.chat_id] = live
         if live is not None and not live.ended:
             live.put(
                 HookFired(

@@ -209,7 +209,8 @@ class Site:
         shown = shown_messages(protocol, messages, pending, self._config.errors)
         reply: dict[str, Any] = {"messages": shown, "running": running}
         if protocol != "ai-sdk":
-            reply["pending"] = [plain(request) for request in pending]
+            own = [request.replace(conversation_id=id) for request in pending]
+            reply["pending"] = [plain(request) for request in own]
         return json_reply(reply)
 
     async def _find(self, principal: str, id: str) -> Conversation:

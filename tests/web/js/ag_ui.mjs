@@ -48,7 +48,7 @@ for (const step of script) {
     await run({ runId: `run-${number++}`, resume });
   }
 }
-console.log(JSON.stringify({
+const output = JSON.stringify({
   messages: agent.messages, events, runs, lengths, warnings, pending: agent.pendingInterrupts,
-}));
-process.exit(0);
+});
+process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once

@@ -76,7 +76,7 @@ for (const step of script) {
     chat.messages = [...chat.messages.slice(0, -1), last];
   }
 }
-console.log(JSON.stringify({
+const output = JSON.stringify({
   status: chat.status, error: chat.error?.message, messages: chat.messages, lengths, data, errors, finishes,
-}));
-process.exit(0);
+});
+process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once

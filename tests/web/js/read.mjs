@@ -30,5 +30,5 @@ let input = '';
 for await (const piece of process.stdin) input += piece;
 const results = [];
 for (const each of JSON.parse(input)) results.push(await read(each));
-console.log(JSON.stringify(results));
-process.exit(0);
+const output = JSON.stringify(results);
+process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once

@@ -24,9 +24,10 @@ async function verify({ data, threadId, runId, messages }) {
   agent.setMessages(messages);
   let failed;
   try {
-    await agent.runAgent({ runId });
+    // A RUN_ERROR is told to subscribers; whether the promise is rejected too is the client's affair.
+    await agent.runAgent({ runId }, { onRunErrorEvent: ({ event }) => { failed ??= event.message; } });
   } catch (error) {
-    failed = String(error?.message ?? error);
+    failed ??= String(error?.message ?? error);
   }
   return { messages: agent.messages, pending: agent.pendingInterrupts, failed, warnings };
 }
@@ -35,5 +36,5 @@ let input = '';
 for await (const piece of process.stdin) input += piece;
 const results = [];
 for (const each of JSON.parse(input)) results.push(await verify(each));
-console.log(JSON.stringify(results));
-process.exit(0);
+const output = JSON.stringify(results);
+process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once
