@@ -76,28 +76,21 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         """Take more of a call; gives its id and name."""
         call = self.calls.get(chunk.index)
         if call is None:
-            if not chunk.name:
+            name = chunk.name
+            if not name:
                 raise ModelError(f"the first chunk of call {chunk.index} has no name: {chunk!r}")
-            name = chunk.name if chunk.name.isascii() else clean_text(chunk.name)
-            id = chunk.id
-            if id and id not in self.taken and id.isascii():
-                self.taken.add(id)
-                self.mine.append(id)
-            else:
-                id = self._unique(id, chunk.index)
-            call = _Call(id, name)
+            call = _Call(self._unique(chunk.id, chunk.index), clean_text(name))
             self.calls[chunk.index] = call
             self.parts.append(call)
-        if chunk.arguments and call.size <= self.limit:
-            call.text.append(chunk.arguments)
-            call.size += len(chunk.arguments)
+        text = chunk.arguments
+        if text and call.size <= self.limit:
+            call.text.append(text)
+            call.size += len(text)
         return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
         taken = self.taken
-        base = id or made_id(self.chat_id, self.iteration, index)
-        if not base.isascii():
-            base = clean_text(base)
+        base = clean_text(id or made_id(self.chat_id, self.iteration, index))
         found, n = base, 1
         while found in taken:
             n += 1

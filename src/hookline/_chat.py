@@ -47,7 +47,7 @@ from hookline._messages import (
 )
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome, Response
-from hookline._outlet import SIZE, Buffer, Outlet
+from hookline._outlet import NOBODY, SIZE, Buffer, Outlet
 from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
@@ -436,11 +436,11 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
     given = task.conversation
     if parent is None:
         deadlines = Deadlines()
-        outlet = Outlet(config.bus, deadlines, buffer)
+        outlet = Outlet(config.bus, deadlines, buffer or NOBODY)
     else:
         deadlines = Deadlines(parent.deadlines)
         path = (*parent.outlet.path, task.call_id or "")
-        outlet = Outlet(config.bus, deadlines, None, parent.outlet, path)
+        outlet = Outlet(config.bus, deadlines, parent.outlet.buffer, parent.outlet, path)
     chat = Chat(
         config=config,
         task=task,

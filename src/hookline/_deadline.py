@@ -77,9 +77,10 @@ class Deadlines:
         loop = self._loop
         if loop is None:
             loop = self._loop = task.get_loop()
-        limit = Limit(task, loop.time() - self._stalled + seconds, task.cancelling())
+        rings = loop.time() + seconds
+        limit = Limit(task, rings - self._stalled, task.cancelling())
         self._limits[limit] = None
-        if limit.when + self._stalled < self._rings:
+        if rings < self._rings:
             self._arm(limit.when)
         return limit
 

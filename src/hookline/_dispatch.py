@@ -82,14 +82,27 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 elif not chat.view.preToolCall:
                     call.runs = True
                 else:
-                    await self._ask_hooks(call)
+                    key = (CALL, self.iteration, call.id)
+                    verdict = await chat.runtime.step(key, self._chain, _VERDICT, call)
+                    self._accept(call, verdict)
                     if self.halted:
                         self._halt(todo)
                         batch = todo
                         break
             for call in batch:
                 if not call.announced:
-                    await self._announce(call)
+                    outlet = chat.outlet
+                    if len(outlet.items) >= SIZE:
+                        await outlet.room()
+                    call.announced = True
+                    outlet.put(
+                        ToolCallStarted(
+                            chat_id=chat.chat_id,
+                            path=outlet.path,
+                            iteration=self.iteration,
+                            call=call.call,
+                        )
+                    )
             if lone and not self.held:
                 await self._run(todo[0])  # it needs no task of its own
                 break
@@ -135,23 +148,22 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             names = [tool.name for tool in self.request.tools] if self.request else []
             call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
 
-    async def _ask_hooks(self, call: Call) -> None:
-        """Run preToolCall: the call as it leaves it, an answer, or questions to ask."""
-        key = (CALL, self.iteration, call.id)
-        verdict = await self.chat.runtime.step(key, self._chain, _VERDICT, call)
+    def _accept(self, call: Call, verdict: Verdict) -> None:
+        """What preToolCall came to: the call as it leaves it, an answer, or questions to ask."""
         call.call = verdict.call
         answer = verdict.answer
-        if isinstance(answer, Stop):
+        if answer is None and not verdict.asks:
+            call.runs = True
+        elif answer is None:
+            self.held = True
+            prepare(self.chat, self.iteration, call, verdict.asks)
+        elif isinstance(answer, Stop):
             self.stop = self.stop or answer
             self.halted = True
         elif isinstance(answer, ToolResult):
             call.set(answer, "answered")
-        elif answer is not None:
+        else:
             call.set(answer, "error" if verdict.failed else "denied")
-        elif verdict.asks:
-            self.held = True
-            prepare(self.chat, self.iteration, call, verdict.asks)
-        call.runs = call.result is None and call.request is None
 
     def _halt(self, todo: list[Call]) -> None:
         """A hook said Stop: nothing of this step starts any more."""
@@ -193,18 +205,6 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         return Verdict(call=changed, answer=error, failed=error is not None, asks=tuple(asks))
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
-
-    async def _announce(self, call: Call) -> None:
-        chat = self.chat
-        outlet = chat.outlet
-        if len(outlet.items) >= SIZE:
-            await outlet.room()
-        call.announced = True
-        outlet.put(
-            ToolCallStarted(
-                chat_id=chat.chat_id, path=outlet.path, iteration=self.iteration, call=call.call
-            )
-        )
 
     async def _carry_out(self, batch: list[Call]) -> None:
         """Put questions, run what runs side by side, write the results."""

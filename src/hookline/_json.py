@@ -34,6 +34,7 @@ MAX_INT: Final = 2**64 - 1
 
 # A string is eaten whole, closed or not and without backtracking, so this is linear on any text.
 _BRACKET_OR_STRING = re.compile(r'[\[{]|[\]}]|"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_LONG_NUMBER = re.compile(r"\d{19}")  # what fits into 64 bits may be that long
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -132,10 +133,8 @@ def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
     # As many colons as keys: no colon belongs to a lost duplicate or to a nested object.
     if text.count(":") != len(data):
         return _parse_strictly(text)
-    for value in data.values():
-        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-        if kind is list or (kind is int and not MIN_INT <= value <= MAX_INT):
-            return _parse_strictly(text)
+    if "[" in text or (len(text) > 18 and _LONG_NUMBER.search(text)):
+        return _parse_strictly(text)
     return data
 
 

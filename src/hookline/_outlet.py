@@ -85,6 +85,10 @@ class Buffer:
         self.wake()
 
 
+NOBODY: Final = Buffer()  # of chats that are not streamed: it takes nothing
+NOBODY.open = False
+
+
 class Numbers:
     """The number of the last event of a root chat and all its sub-agents."""
 
@@ -103,7 +107,7 @@ class Outlet:
         self,
         bus: HookBus[Any],
         deadlines: Deadlines,
-        buffer: Buffer | None = None,
+        buffer: Buffer,
         parent: Outlet | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
@@ -115,22 +119,16 @@ class Outlet:
         self.buffer = buffer
         if parent is not None:
             self.root = parent.root
-            self.buffer = parent.buffer
             known = parent.buses
             self.buses = known if any(each is bus for each in known) else (*known, bus)
             self.bus = self.buses[0]
         self.nested = len(self.buses) > 1
-        self.items: list[ChatEvent] | tuple[()] = () if self.buffer is None else self.buffer.items
+        self.items = buffer.items
 
     @property
     def heard(self) -> bool:
         """Whether anybody would get an event."""
-        if self.buffer is not None:
-            return True
-        for bus in self.buses:  # noqa: SIM110 - any() would cost three times as much
-            if bus.subscribers:
-                return True
-        return False
+        return self.buffer.open or any(bus.subscribers for bus in self.buses)
 
     @property
     def count(self) -> int:
@@ -149,11 +147,9 @@ class Outlet:
 
     def room(self) -> Awaitable[None]:
         """Wait for room in the buffer; no time limit of the chat runs meanwhile."""
-        assert self.buffer is not None
         return self._pause() if self.deadlines.running else self.buffer.room()
 
     async def _pause(self) -> None:
-        assert self.buffer is not None
         self.deadlines.pause()
         try:
             await self.buffer.room()
@@ -166,7 +162,7 @@ class Outlet:
         seq = root.seq = root.seq + 1
         force_setattr(event, "seq", seq)  # frozen it is for everybody else
         buffer = self.buffer
-        if buffer is not None and buffer.open:
+        if buffer.open:
             buffer.items.append(event)
             if buffer.reader is not None:
                 buffer.wake()
