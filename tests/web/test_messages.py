@@ -143,7 +143,7 @@ BAD_UI = {
     "a text that is none": ui(user({"type": "text", "text": 3})),
     "an id that is none": {**ui(user()), "id": 3},
     "an id that cannot be printed": {**ui(user()), "id": "a\nb"},
-    "an id that is too long": {**ui(user()), "id": "x" * 201},
+    "an id that is too long": {**ui(user()), "id": "x" * 129},
     "a message id that is empty": ui({**user(), "id": ""}),
     "a file on this machine": ui(user({"type": "file", "mediaType": "a/b", "url": "file:///etc"})),
     "a file on the network inside": ui(

@@ -28,7 +28,7 @@ from hookline.web._wire import json_text
 
 Decision: TypeAlias = Approve | Deny
 SystemPolicy: TypeAlias = Literal["refuse", "ignore"]
-MAX_ID: Final = 200
+MAX_ID: Final = 128
 
 
 class Refused(Exception):

@@ -1,21 +1,42 @@
-"""Which conversations a principal has: what the page lists, and what may be asked for.
+"""Which conversations a principal has, and how they are opened and forgotten.
 
-A store that can list its ids is asked; of another one only what this process has seen is known.
+A conversation is stored under a key that begins with the quoted name of its principal, so that
+nobody can even name another's. A store is asked through what it has: `open`, `load`, `list` and
+`delete` are used where they are there; of a store that cannot list, only what this process has
+seen is known.
 """
 
 from __future__ import annotations
 
 import time
-from inspect import isawaitable
-from typing import Any
+from hashlib import sha256
+from inspect import isawaitable, signature
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from hookline import Store, UserMessage
+from hookline import Conversation, Store, UserMessage
+from hookline.errors import ConversationBusyError
+from hookline.web._incoming import Refused
 
-TITLE = 60
-KNOWN = 1000  # conversations of one principal that are remembered with a title
+TITLE: Final = 60
+KNOWN: Final = 1000  # conversations of one principal that are remembered with a title
+PAGES: Final = 50  # of a store's list, at most
+NAME: Final = 100  # characters of a principal's quoted name; a longer one is hashed
+
+
+def prefix_of(principal: str) -> str:
+    """What the keys of a principal's conversations begin with; no two have the same."""
+    name = quote(principal, safe="@")
+    if len(name) > NAME:
+        name = "%~" + sha256(principal.encode()).hexdigest()  # quoting never writes `%~`
+    return f"{name}/"
+
+
+def key_of(principal: str, id: str) -> str:
+    """The id under which a principal's conversation is stored."""
+    return prefix_of(principal) + id
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -33,6 +54,17 @@ class Index:
         self._store: Any = store
         self._entries: dict[str, dict[str, Entry]] = {}
 
+    async def open(self, principal: str, id: str) -> Conversation:
+        """The conversation of that id, a new one if there is none."""
+        how: Any = getattr(self._store, "open", None)
+        key = key_of(principal, id)
+        if how is not None:
+            found: Conversation = await how(key)
+        else:
+            makes: Any = Conversation
+            found = await makes.open(self._store, key)
+        return found
+
     def touch(self, principal: str, id: str, message: UserMessage | None) -> None:
         """Something was said in a conversation."""
         mine = self._entries.setdefault(principal, {})
@@ -46,32 +78,53 @@ class Index:
             del mine[next(iter(mine))]
 
     async def has(self, principal: str, id: str) -> bool:
-        return id in self._entries.get(principal, {}) or id in await self._stored(principal)
+        """Whether there is one of that id."""
+        if id in self._entries.get(principal, {}):
+            return True
+        load = getattr(self._store, "load", None)
+        if load is not None:
+            return await load(key_of(principal, id)) is not None
+        return any(entry.id == id for entry in await self._stored(principal))
 
     async def entries(self, principal: str) -> list[Entry]:
         """The latest first."""
         known = self._entries.get(principal, {})
-        rest = [Entry(id=id) for id in await self._stored(principal) if id not in known]
+        rest = [entry for entry in await self._stored(principal) if entry.id not in known]
         return [*reversed(known.values()), *rest]
 
     async def forget(self, principal: str, id: str) -> bool:
         """Forget a conversation, in the store too where that can."""
         found = await self.has(principal, id)
-        self._entries.get(principal, {}).pop(id, None)
         delete = getattr(self._store, "delete", None)
         if found and delete is not None:
-            done = delete(f"{quote(principal, safe='@')}/{id}")
-            if isawaitable(done):
-                await done
+            try:
+                await _awaited(delete(key_of(principal, id)))
+            except ConversationBusyError:
+                raise Refused(409, "This conversation is busy with an answer.") from None
+        self._entries.get(principal, {}).pop(id, None)
         return found
 
-    async def _stored(self, principal: str) -> list[str]:
+    async def _stored(self, principal: str) -> list[Entry]:
+        """What the store knows, which may be conversations of other processes and times."""
         listing = getattr(self._store, "list", None)
         if listing is None:
             return []
-        ids = listing()
-        if isawaitable(ids):
-            ids = await ids
-        prefix = f"{quote(principal, safe='@')}/"
-        found = [str(getattr(each, "id", each)) for each in ids]
-        return [id.removeprefix(prefix) for id in found if id.startswith(prefix)]
+        prefix = prefix_of(principal)
+        paged = "offset" in signature(listing).parameters
+        out: list[Entry] = []
+        seen = 0
+        for _ in range(PAGES if paged else 1):
+            page: Any = await _awaited(listing(offset=seen) if paged else listing())
+            seen += len(page)
+            for each in page:
+                key = str(getattr(each, "id", each))
+                if key.startswith(prefix):
+                    updated = float(getattr(each, "updated", 0.0))
+                    out.append(Entry(id=key.removeprefix(prefix), updated=updated))
+            if not page:
+                break
+        return out
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if isawaitable(value) else value

@@ -28,7 +28,7 @@ from hookline.web._chats import Deps, OnDisconnect, Opening, begin
 from hookline.web._guard import Guard, preflight
 from hookline.web._http import Reply, Request, json_reply, refusal
 from hookline.web._incoming import Refused, id_of, read_object
-from hookline.web._index import Index
+from hookline.web._index import Index, key_of
 from hookline.web._live import Live
 from hookline.web._mask import ErrorText, Mask
 from hookline.web._page import page_file
@@ -150,7 +150,7 @@ class Site:
         id = incoming.conversation_id or token_hex(10)
         key = key_of(principal, id)
         self.runs.check(key, principal)
-        conversation = await config.store.open(key)
+        conversation = await self._index.open(principal, id)
         options = dict(config.options)
         if config.deps is not None:
             deps = config.deps(request.scope, principal)
@@ -217,7 +217,7 @@ class Site:
         """A conversation that is there: reading must not make one."""
         if not await self._index.has(principal, id):
             raise Refused(404, "There is no such conversation.")
-        return await self._config.store.open(key_of(principal, id))
+        return await self._index.open(principal, id)
 
     async def _conversations(self, request: Request, principal: str, id: str) -> Reply:
         if not id:
@@ -280,11 +280,6 @@ class Streaming:
 
     async def send(self, receive: Receive, send: Send, cors: Headers) -> None:
         await self._site.stream(self, receive, send, cors)
-
-
-def key_of(principal: str, id: str) -> str:
-    """The id under which a principal's conversation is stored."""
-    return f"{quote(principal, safe='@')}/{id}"
 
 
 def _allow(request: Request, method: str) -> None:
