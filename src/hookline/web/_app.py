@@ -72,7 +72,7 @@ def app(
             agent=agent,
             guard=Guard(token=token, authorize=authorize, hosts=hosts, origins=origins),
             runs=runs,
-            store=store if store is not None else MemoryStore(),
+            store=store or getattr(agent, "store", None) or MemoryStore(),
             on_disconnect=on_disconnect,
             target=target,
             deps=deps,

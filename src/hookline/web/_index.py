@@ -65,13 +65,20 @@ class Index:
             found = await makes.open(self._store, key)
         return found
 
-    def touch(self, principal: str, id: str, message: UserMessage | None) -> None:
-        """Something was said in a conversation."""
+    def touch(
+        self, principal: str, id: str, conversation: Conversation, message: UserMessage | None
+    ) -> None:
+        """Something was said in a conversation; its first words become its title, if it has none.
+
+        The title stands in `conversation.meta`, and is saved with the message.
+        """
         mine = self._entries.setdefault(principal, {})
         entry = mine.pop(id, None) or Entry(id=id)
-        if not entry.title and message is not None:
+        if message is not None and "title" not in conversation.meta:
             words = " ".join(message.text.split())
-            entry.title = words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
+            short = words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
+            conversation.meta["title"] = short
+        entry.title = str(conversation.meta.get("title", ""))
         entry.updated = time.time()
         mine[id] = entry
         while len(mine) > KNOWN:
@@ -119,8 +126,14 @@ class Index:
             for each in page:
                 key = str(getattr(each, "id", each))
                 if key.startswith(prefix):
-                    updated = float(getattr(each, "updated", 0.0))
-                    out.append(Entry(id=key.removeprefix(prefix), updated=updated))
+                    meta: Any = getattr(each, "meta", {})
+                    out.append(
+                        Entry(
+                            id=key.removeprefix(prefix),
+                            title=str(meta.get("title", "")),
+                            updated=float(getattr(each, "updated", 0.0)),
+                        )
+                    )
             if not page:
                 break
         return out

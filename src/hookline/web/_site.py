@@ -170,7 +170,8 @@ class Site:
             conversation=conversation,
             options=options,
         )
-        self._index.touch(principal, id, incoming.message)
+        # Before the run's first step, which is in a task of its own: the title is saved with it.
+        self._index.touch(principal, id, conversation, incoming.message)
         return Streaming(self, live, protocol, id)
 
     def _replay(
