@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from hookline import ApprovalRequest, AssistantMessage, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo
-from hookline.web._ai_sdk import usage_of
-from hookline.web._mask import ErrorText, Mask
-from hookline.web._outline import (
+from hookline.web._acts import (
     Aborted,
     Answered,
     AnyAct,
@@ -26,7 +24,6 @@ from hookline.web._outline import (
     Done,
     Failed,
     Note,
-    Outline,
     PartClose,
     PartMore,
     PartOpen,
@@ -35,6 +32,9 @@ from hookline.web._outline import (
     StepOpen,
     Withdrawn,
 )
+from hookline.web._ai_sdk import usage_of
+from hookline.web._mask import ErrorText, Mask
+from hookline.web._outline import Outline
 from hookline.web._wire import dumps, frame, json_text, quoted
 
 VERSION: Final = "1.0"

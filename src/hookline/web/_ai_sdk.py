@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 
 from hookline import ToolCall, ToolError, Usage
 from hookline.events import ChatEvent, ErrorInfo, ToolCallFinished
-from hookline.web._mask import ErrorText, Mask
-from hookline.web._outline import (
+from hookline.web._acts import (
     Aborted,
     AnyAct,
     Asked,
@@ -26,7 +25,6 @@ from hookline.web._outline import (
     Done,
     Failed,
     Note,
-    Outline,
     PartClose,
     PartMore,
     PartOpen,
@@ -34,6 +32,8 @@ from hookline.web._outline import (
     StepOpen,
     Withdrawn,
 )
+from hookline.web._mask import ErrorText, Mask
+from hookline.web._outline import Outline
 from hookline.web._wire import DONE, dumps, frame, quoted
 
 Target = Literal[5, 6, 7]

@@ -26,7 +26,7 @@ from hookline.web._live import DEFAULT_CAPS, Caps, Live
 from hookline.web._mask import ErrorText
 from hookline.web._protocols import Protocol, check_protocol, encoder_for, parse
 from hookline.web._runs import Runs
-from hookline.web._send import Encoder, Receive, Scope, Send, send_stream
+from hookline.web._send import Encoder, Outgoing, Receive, Scope, Send, send_stream
 from hookline.web._site import Site, SiteConfig
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def chat_response(
         )
         return live, encoder, prelude
 
-    return make(_Run(start, runs.caps, 0))
+    return make(_Run(start, runs.caps))
 
 
 def resume_response(
@@ -167,7 +167,7 @@ def resume_response(
     encoder, prelude = encoder_for(
         protocol, live, conversation_id=key, replay=True, target=target, errors=errors
     )
-    return make(_Run(lambda: (live, encoder, prelude), runs.caps, 0))
+    return make(_Run(lambda: (live, encoder, prelude), runs.caps))
 
 
 async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIterator[bytes]:
@@ -204,10 +204,9 @@ class _Run:
 
     status = 200
 
-    def __init__(self, start: Any, caps: Caps, at: int) -> None:
+    def __init__(self, start: Callable[[], tuple[Live, Encoder, bytes]], caps: Caps) -> None:
         self._start = start
         self._caps = caps
-        self._at = at
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -215,10 +214,10 @@ class _Run:
         except Refused as refused:
             await refusal(refused).send(send)
             return
-        reader = live.read(self._at)
-        await send_stream(
-            live, reader, encoder, self._caps, receive, send, headers=(), prelude=prelude
+        outgoing = Outgoing(
+            live=live, reader=live.read(), encoder=encoder, caps=self._caps, prelude=prelude
         )
+        await send_stream(outgoing, receive, send)
 
 
 @cache

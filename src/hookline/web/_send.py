@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from hookline.web._ag_ui import AgUiEncoder
 from hookline.web._ai_sdk import AiSdkEncoder
 from hookline.web._live import Caps, Entry, Lagged, Live, Reader
@@ -36,22 +38,26 @@ STREAM_HEADERS: Final = (
 )
 
 
-async def send_stream(
-    live: Live,
-    reader: Reader,
-    encoder: Encoder,
-    caps: Caps,
-    receive: Receive,
-    send: Send,
-    headers: Headers = (),
-    prelude: bytes = b"",
-) -> None:
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is to be sent: to whom it is read, how it is written, what it begins with."""
+
+    live: Live
+    reader: Reader
+    encoder: Encoder
+    caps: Caps
+    headers: Headers = ()
+    prelude: bytes = b""
+
+
+async def send_stream(outgoing: Outgoing, receive: Receive, send: Send) -> None:
     """Send a run's events until its end, or until the client leaves."""
+    live, reader, encoder = outgoing.live, outgoing.reader, outgoing.encoder
+    caps = outgoing.caps
     listener = asyncio.create_task(_listen(reader, receive))
     line = _Line(send, caps.send)
     try:
-        await line.start(200, (*STREAM_HEADERS, *encoder.headers, *headers))
-        await line.put(OPENED + prelude)
+        await line.start(200, (*STREAM_HEADERS, *encoder.headers, *outgoing.headers))
+        await line.put(OPENED + outgoing.prelude)
         while not reader.gone:
             entries = reader.take()
             if entries:

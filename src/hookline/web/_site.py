@@ -41,7 +41,7 @@ from hookline.web._protocols import (
     shown_messages,
 )
 from hookline.web._runs import Runs
-from hookline.web._send import Headers, Receive, Scope, Send, send_stream
+from hookline.web._send import Headers, Outgoing, Receive, Scope, Send, send_stream
 from hookline.web._wire import plain
 
 logger = logging.getLogger("hookline.web")
@@ -247,16 +247,15 @@ class Site:
         more = [*cors, ("x-hookline-conversation", quote(streaming.conversation_id))]
         if cors:
             more.append(("access-control-expose-headers", "x-hookline-conversation"))
-        await send_stream(
-            live,
-            live.read(streaming.start),
-            encoder,
-            self.runs.caps,
-            receive,
-            send,
+        outgoing = Outgoing(
+            live=live,
+            reader=live.read(streaming.start),
+            encoder=encoder,
+            caps=self.runs.caps,
             headers=more,
             prelude=prelude,
         )
+        await send_stream(outgoing, receive, send)
 
 
 class Streaming:
