@@ -183,7 +183,7 @@ async def test_text_grows_and_escape_stops_it(browser: Any) -> None:
         assert "word4" not in await page.text("#log")
         assert await page.page.locator("#stop").is_visible()
         await page.page.keyboard.press("Escape")
-        await page.sees("Stopped: stopped by the user.")
+        await page.sees("Stopped by the user.")
         await eventually(lambda: len(site.runs) == 0)
         gate.open.set()
         await page.say("Once more.")

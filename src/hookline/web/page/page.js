@@ -229,7 +229,11 @@ class View {
         break;
       case 'response_reset': this.withdraw(); break;
       case 'chat_done': this.done(event.response); break;
-      case 'chat_aborted': this.broken(`Stopped${event.reason ? `: ${event.reason}` : ''}.`, false); break;
+      case 'chat_aborted': {
+        const reason = event.reason || 'stopped';
+        this.broken(`${reason[0].toUpperCase()}${reason.slice(1)}.`, false);
+        break;
+      }
       case 'chat_failed': this.broken(event.error.message, true); break;
     }
   }
@@ -369,6 +373,7 @@ class Timeline {
     this.runs += 1;
     this.bars = [];
     this.end = 1;
+    this.drawn = 0;
     this.last = null;
     if (this.runs > 1) {
       $('waterfall').append(make('li', 'run', `run ${this.runs}`));
@@ -378,6 +383,7 @@ class Timeline {
 
   event(event) {
     const { at = 0 } = event;
+    if (this.open.size && at - this.drawn > 100) this.draw(at);
     switch (event.event) {
       case 'step_started': this.bar('model', `step ${event.iteration}`, '', at); break;
       case 'message_added': if (event.message.role === 'assistant') this.close('model', at); break;
@@ -420,6 +426,7 @@ class Timeline {
   }
 
   draw(at) {
+    this.drawn = at;
     this.end = Math.max(this.end, at);
     for (const { bar, from, to } of this.bars) {
       bar.style.left = `${Math.min(99, (from / this.end) * 100)}%`;
