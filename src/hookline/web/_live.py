@@ -9,6 +9,7 @@ own pace.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from secrets import token_hex
 from typing import Final, TypeAlias
@@ -30,6 +31,8 @@ from hookline.events import (
 )
 from hookline.web._incoming import Incoming
 from hookline.web._native import HookFired
+
+logger = logging.getLogger("hookline.web")
 
 BACKLOG: Final = 16  # entries that wait for the one reader of a run that is not kept
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)
@@ -172,6 +175,7 @@ class Live:
             raise
         except Exception as exc:
             self.error = exc
+            logger.debug("chat %s failed", self.chat_id, exc_info=exc)
         finally:
             self.ended = self.over = True
             for timer in self._timers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -113,12 +114,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long answers may still take at the end (%(default)s)",
     )
+    serving.add_argument("--debug", action="store_true", help="log tracebacks of what fails")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command `hookline`; gives the exit status."""
     asked = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(name)s: %(message)s")
+    logging.getLogger("hookline").setLevel(logging.DEBUG if asked.debug else logging.WARNING)
     token = asked.token or os.environ.get("HOOKLINE_TOKEN") or token_urlsafe(24)
     try:
         needs("uvicorn")
