@@ -178,6 +178,14 @@ async def test_a_body_that_is_cut_off_runs_nothing() -> None:
     assert len(site.runs) == 0
 
 
+async def test_a_body_that_comes_too_slowly_is_refused() -> None:
+    site, wire = site_with(Agent(ScriptedModel()), send=0.05), Wire("2.3")
+    wire.told.get_nowait()
+    wire.told.put_nowait({"type": "http.request", "body": b'{"mess', "more_body": True})
+    await wire.run(site)
+    assert wire.sent[0]["status"] == 408
+
+
 async def test_websockets_are_closed_and_lifespan_ends_what_runs() -> None:
     gate = Gate()
     site, wire = site_with(gated("Hello.", gate=gate)), Wire("2.3")

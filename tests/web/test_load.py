@@ -45,6 +45,7 @@ async def test_no_event_is_lost_or_doubled_in_many_streams(
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.web._load", str(listener.fileno()), mode),
             pass_fds=[listener.fileno()],
+            cwd=Path(__file__).parents[2],
         )
         try:
             warm = Client(port, "warm", 0)  # its answer waits for the others

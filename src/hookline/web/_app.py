@@ -114,7 +114,7 @@ async def chat_response(
         http = HttpRequest(request.scope, request.receive)
         if hasattr(request, "_body"):  # the framework has read it already
             http.receive = _once(await request.body())
-        body = await http.body(runs.caps.body_bytes)
+        body = await http.body(runs.caps.body_bytes, runs.caps.send)
         incoming = parse(protocol, read_object(body), system)
         key = conversation.id if conversation is not None else f"-{token_hex(8)}"
         opening = Opening(

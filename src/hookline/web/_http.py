@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,8 +28,8 @@ class Request:
         self.path = path or "/"
         self.root = root
 
-    async def body(self, limit: int) -> bytes:
-        """The body; raises Refused when it is no JSON, larger than the limit, or cut off."""
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The body; raises Refused when it is no JSON, too large, too slow, or cut off."""
         kind = self.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(415, "The content type must be application/json.")
@@ -36,6 +37,13 @@ class Request:
             raise Refused(400, "The content length is no number.")
         if int(self.headers.get("content-length", "0")) > limit:
             raise Refused(413, f"The body is larger than {limit} bytes.")
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._read(limit)
+        except TimeoutError:
+            raise Refused(408, "The body came too slowly.") from None
+
+    async def _read(self, limit: int) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:

@@ -145,7 +145,7 @@ class Site:
 
     async def _chat(self, request: Request, principal: str, protocol: Protocol) -> Streaming:
         config = self._config
-        body = await request.body(self.runs.caps.body_bytes)
+        body = await request.body(self.runs.caps.body_bytes, self.runs.caps.send)
         incoming = parse(protocol, read_object(body))
         id = incoming.conversation_id or token_hex(10)
         key = key_of(principal, id)
