@@ -1,0 +1,203 @@
+"""Messages and requests of AG-UI ⇄ ours."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.web._ag_ui import as_ag_ui
+from hookline.web._incoming import (
+    Answer,
+    Incoming,
+    Refused,
+    SystemPolicy,
+    call_id_of,
+    decision_of,
+    failed_message,
+    id_of,
+    media,
+    no_system,
+    object_of,
+    objects,
+    optional_id,
+    text_of,
+)
+from hookline.web._wire import json_text
+
+# ── ours → theirs ───────────────────────────────────────────────────────────────────────────
+
+
+def to_ag_ui_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """A history as AG-UI messages; reasoning is a message of its own, before the answer."""
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            out.append({"id": message.id, "role": "user", "content": _content(message)})
+            continue
+        if isinstance(message, AssistantMessage) and message.reasoning:
+            id = f"{message.id}.reasoning0"
+            out.append({"id": id, "role": "reasoning", "content": message.reasoning})
+        out.append(as_ag_ui(message))
+    return out
+
+
+def _content(message: UserMessage) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, Text) for part in message.parts):
+        return message.text
+    return [_part(part) for part in message.parts]
+
+
+def _part(part: Text | Image | File) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    source: dict[str, Any] = {"type": "url", "value": part.url, "mimeType": part.media_type}
+    if part.data is not None:
+        source.update(type="data", value=b64encode(part.data).decode())
+    return {"type": "image" if isinstance(part, Image) else "document", "source": source}
+
+
+# ── theirs → ours ───────────────────────────────────────────────────────────────────────────
+
+
+def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
+    """The history that a client sends: what it says was said, not what was.
+
+    A call without a result gets one that says so. Raises Refused for what is no message and, by
+    default, for a system or developer prompt.
+    """
+    out: list[Message] = []
+    open_calls: dict[str, ToolCall] = {}
+    for item in objects(value, "messages"):
+        role = item.get("role")
+        if role != "tool":
+            _close(out, open_calls)
+        if role in ("system", "developer"):
+            no_system(system)
+        elif role == "user":
+            out.append(_user(item))
+        elif role == "assistant":
+            message = _assistant(item)
+            if message.parts:
+                out.append(message)
+                open_calls = {call.id: call for call in message.calls}
+        elif role == "tool":
+            call_id = call_id_of(item.get("toolCallId"))
+            call = open_calls.pop(call_id, None)
+            if call is None:
+                raise Refused(400, "A tool message answers no call before it.")
+            out.append(_result(item, call))
+        elif role not in ("reasoning", "activity"):
+            raise Refused(400, "A message has an unknown role.")
+    _close(out, open_calls)
+    return out
+
+
+def _close(out: list[Message], open_calls: dict[str, ToolCall]) -> None:
+    for id, call in open_calls.items():
+        out.append(failed_message(f"result.{id}", id, call.name, "not finished", "aborted"))
+    open_calls.clear()
+
+
+def _user(item: dict[str, Any]) -> UserMessage:
+    content = item.get("content")
+    id = optional_id(item.get("id"), "A message id") or ""
+    if isinstance(content, str):
+        return UserMessage(id=id, parts=(Text(content),))
+    parts: list[Text | Image | File] = []
+    for part in objects(content, "The content of a message"):
+        kind = part.get("type")
+        if kind == "text":
+            parts.append(Text(text_of(part.get("text"), "A text")))
+        elif kind == "binary":
+            name = part.get("filename")
+            parts.append(media(part.get("mimeType"), part.get("url"), name, part.get("data")))
+        else:
+            source = object_of(part.get("source"), "The source of a part")
+            value = source.get("value")
+            if source.get("type") == "data":
+                parts.append(media(source.get("mimeType"), None, data=value))
+            else:
+                parts.append(media(source.get("mimeType"), value))
+    if not parts:
+        raise Refused(400, "A message of the user is empty.")
+    return UserMessage(id=id, parts=tuple(parts))
+
+
+def _assistant(item: dict[str, Any]) -> AssistantMessage:
+    parts: list[Any] = []
+    content = item.get("content")
+    if isinstance(content, str) and content:
+        parts.append(Text(content))
+    for call in objects(item.get("toolCalls") or [], "toolCalls"):
+        function = object_of(call.get("function"), "A call's function")
+        text = text_of(function.get("arguments", "{}"), "A call's arguments")
+        try:
+            arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError):
+            arguments = {}
+        name = text_of(function.get("name"), "The name of a tool")
+        id = call_id_of(call.get("id"))
+        parts.append(ToolCall(id=id, name=name, arguments=arguments))
+    return AssistantMessage(id=id_of(item.get("id"), "A message id"), parts=tuple(parts))
+
+
+def _result(item: dict[str, Any], call: ToolCall) -> ToolMessage:
+    content = item.get("content")
+    if not isinstance(content, str):
+        content = json_text(content)
+    failed = isinstance(item.get("error"), str)
+    return ToolMessage(
+        id=id_of(item.get("id"), "A message id"),
+        call_id=call.id,
+        name=call.name,
+        text=content,
+        outcome="error" if failed else "ok",
+    )
+
+
+def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
+    """A RunAgentInput. Tools of the front end are not taken: they would run nowhere."""
+    thread_id = id_of(body.get("threadId"), "threadId")
+    run_id = id_of(body.get("runId"), "runId")
+    items = objects(body.get("messages"), "messages")
+    messages = from_ag_ui_messages(items, system=system)
+    version = body.get("protocolVersion")
+    incoming = Incoming(
+        conversation_id=thread_id,
+        run_id=run_id,
+        modern=isinstance(version, str) and version.split(".")[0].isdigit() and version >= "1",
+        raw=tuple(items),
+    )
+    resume = objects(body.get("resume") or [], "resume")
+    if resume:
+        answers = dict(_answer(entry) for entry in resume)
+        return msgspec.structs.replace(incoming, history=tuple(messages), answers=answers)
+    if not messages or not isinstance(messages[-1], UserMessage):
+        raise Refused(400, "The last message must be the user's.")
+    return msgspec.structs.replace(incoming, message=messages[-1], history=tuple(messages[:-1]))
+
+
+def _answer(entry: dict[str, Any]) -> tuple[str, Answer]:
+    id = text_of(entry.get("interruptId"), "interruptId")
+    if entry.get("status") == "cancelled":
+        return id, Answer(decision=decision_of(False, "cancelled by the user"))
+    if entry.get("status") != "resolved":
+        raise Refused(400, "The status of an answer must be resolved or cancelled.")
+    payload = object_of(entry.get("payload"), "The payload of an answer")
+    decision = decision_of(
+        payload.get("approved"), payload.get("reason"), payload.get("editedArgs")
+    )
+    return id, Answer(decision=decision)

@@ -1,0 +1,125 @@
+"""Who may ask at all: the Host and Origin of a request, and the principal behind it.
+
+A page of another site can make a browser send requests here, so its Origin must be ours or be
+listed, and the name by which we were reached must be ours, whatever the DNS said. There is no
+wildcard. Then somebody must be behind the request: a bearer token, or what `authorize` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from hmac import compare_digest
+from inspect import isawaitable
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from hookline.errors import UsageError
+from hookline.web._extra import needs
+from hookline.web._http import Request
+from hookline.web._incoming import Refused
+
+Authorize: TypeAlias = Callable[[Any], str | Awaitable[str | None] | None]
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+ONE: Final = "owner"  # the principal of the one token
+
+
+class Guard:
+    """The door: `enter` gives the principal or raises Refused."""
+
+    def __init__(
+        self,
+        *,
+        token: str | None,
+        authorize: Authorize | None,
+        hosts: Iterable[str],
+        origins: Iterable[str],
+    ) -> None:
+        if (token is None) == (authorize is None):
+            raise UsageError("pass token= or authorize=, and not both")
+        if token is not None and len(token) < 16:
+            raise UsageError("token= must have at least 16 characters")
+        self._token = token
+        self._authorize = authorize
+        self._hosts = frozenset(_host(each) for each in _listed(hosts, "hosts"))
+        self._origins = frozenset(_origin(each) for each in _listed(origins, "origins"))
+
+    def check_host(self, request: Request) -> str:
+        """Check by which name we were reached; gives it."""
+        host = request.headers.get("host", "")
+        if _name(host) not in self._hosts:
+            raise Refused(
+                403, "This host name is not allowed here; the server lists its names in hosts=."
+            )
+        return host
+
+    def check_site(self, request: Request) -> tuple[tuple[str, str], ...]:
+        """Check Host and Origin; gives the headers of an answer to another, listed origin."""
+        host = self.check_host(request)
+        origin = request.headers.get("origin")
+        if origin is None:
+            if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                raise Refused(403, "Requests of other sites are not allowed here.")
+            return ()
+        if origin in self._origins:
+            return (("access-control-allow-origin", origin), ("vary", "Origin"))
+        if urlsplit(origin).netloc.lower() == host.lower():
+            return ()
+        raise Refused(403, "Requests from this origin are not allowed here.")
+
+    async def enter(self, request: Request) -> str:
+        """The principal behind a request."""
+        if self._authorize is None:
+            assert self._token is not None
+            kind, _, given = request.headers.get("authorization", "").partition(" ")
+            known = kind.lower() == "bearer" and compare_digest(
+                given.strip().encode(), self._token.encode()
+            )
+            principal = ONE if known else None
+        else:
+            said = self._authorize(needs("starlette.requests").HTTPConnection(request.scope))
+            principal = await said if isawaitable(said) else said
+        if not isinstance(principal, str) or not principal:
+            raise Refused(401, "You are not allowed to do that.", www_authenticate="Bearer")
+        return principal
+
+
+def preflight(request: Request, cors: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The headers by which a listed origin is told what it may send."""
+    if not cors:
+        return ()
+    return (
+        *cors,
+        ("access-control-allow-methods", "GET, POST, DELETE"),
+        ("access-control-allow-headers", "authorization, content-type, last-event-id, accept"),
+        ("access-control-max-age", "600"),
+    )
+
+
+def _listed(values: Iterable[str], what: str) -> list[str]:
+    if isinstance(values, str):
+        raise UsageError(f"{what}={values!r} must be a list of names")
+    found = list(values)
+    if any("*" in each for each in found):
+        raise UsageError(f"{what}={found!r}: there is no wildcard; list the names")
+    return found
+
+
+def _host(value: str) -> str:
+    if "/" in value or not value:
+        raise UsageError(f"hosts: {value!r} must be a host name such as 'chat.example.com'")
+    return _name(value)
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].lower() + "]"
+    return host.partition(":")[0].lower()
+
+
+def _origin(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path or parts.query:
+        raise UsageError(f"origins: {value!r} must look like 'https://chat.example.com'")
+    return value.lower()

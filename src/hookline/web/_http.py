@@ -1,0 +1,98 @@
+"""The little of HTTP that is needed over bare ASGI: a request to read, an answer to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hookline.web._incoming import Refused
+from hookline.web._send import Headers, Receive, Scope, Send
+from hookline.web._wire import dumps
+
+
+class Request:
+    """A request. Of a header that comes twice the last counts; names are lower case."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.method: str = scope["method"]
+        raw: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in raw}
+        path, root = str(scope["path"]), str(scope.get("root_path") or "")
+        if root and (path == root or path.startswith(f"{root}/")):
+            path = path[len(root) :]
+        self.path = path or "/"
+        self.root = root
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The body; raises Refused when it is no JSON, too large, too slow, or cut off."""
+        kind = self.headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refused(415, "The content type must be application/json.")
+        if not self.headers.get("content-length", "0").isdigit():
+            raise Refused(400, "The content length is no number.")
+        if int(self.headers.get("content-length", "0")) > limit:
+            raise Refused(413, f"The body is larger than {limit} bytes.")
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._read(limit)
+        except TimeoutError:
+            raise Refused(408, "The body came too slowly.") from None
+
+    async def _read(self, limit: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "The body was cut off.")
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size > limit:
+                raise Refused(413, f"The body is larger than {limit} bytes.")
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer."""
+
+    status: int = 200
+    body: bytes = b""
+    media_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+    async def send(self, send: Send, more: Headers = ()) -> None:
+        headers = {
+            "content-length": str(len(self.body)),
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **dict(self.headers),
+            **dict(more),
+        }
+        if self.body:
+            headers["content-type"] = self.media_type
+        if self.status == 204:
+            del headers["content-length"]
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": raw})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def json_reply(value: Any, status: int = 200) -> Reply:
+    return Reply(status=status, body=dumps(value))
+
+
+def refusal(refused: Refused) -> Reply:
+    """A short plain text: chat clients show it to their user as it is."""
+    return Reply(
+        status=refused.status,
+        body=refused.text.encode(),
+        media_type="text/plain; charset=utf-8",
+        headers=tuple(refused.headers.items()),
+    )

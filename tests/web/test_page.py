@@ -1,0 +1,409 @@
+"""The chat page in Chromium: what a person does with it, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.web._clients import missing
+from tests.web._scenes import HOSTILE, fails, slow, weather
+from tests.web._server import TOKEN, eventually, site_of
+from tests.web.test_clients import _after
+from tests.web.test_site import Gate
+
+from hookline import Agent, Ask, ModelRequest
+from hookline.points import OnDelta, PreRequest, PreToolCall
+from hookline.testing import ScriptedModel, Turn, call
+
+pytestmark = [pytest.mark.timeout(90), pytest.mark.asyncio(loop_scope="module")]
+DOCS = Path(__file__).parents[2] / "docs" / "images"
+ATTACKS = (
+    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>",
+    "<a href=\"javascript:document.title='owned'\">x</a><style>body{display:none}</style>",
+    "</div></details><h1 id=forged>forged</h1>&lt;b&gt;",
+    "${document.title='owned'}{{constructor.constructor('1')()}}\u202e\u0000" + HOSTILE,
+)
+
+
+def chromium_path() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    missing("there is no chromium: install it (Debian: chromium)")
+    raise AssertionError
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Any]:
+    path = chromium_path()
+    try:
+        from playwright.async_api import async_playwright
+    except ImportError:
+        missing("playwright is not installed")
+        raise
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+class Page:
+    """A page of the browser, with what it has complained of and asked for."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.problems: list[str] = []
+        self.asked: list[str] = []
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("console", self._console)
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error" and "401" not in message.text:
+            self.problems.append(message.text)
+
+    async def open(self) -> None:
+        await self.page.goto(f"{self.url}/#token={TOKEN}")
+
+    async def say(self, text: str) -> None:
+        await self.page.fill("#say", text)
+        await self.page.keyboard.press("Enter")
+
+    async def sees(self, text: str) -> None:
+        await self.page.get_by_text(text).first.wait_for(timeout=15_000)
+
+    async def text(self, selector: str) -> str:
+        return str(await self.page.inner_text(selector))
+
+    def assert_clean(self) -> None:
+        assert self.problems == []
+        assert all(url.startswith((self.url, "data:")) for url in self.asked), self.asked
+
+
+async def page_of(browser: Any, url: str, **options: Any) -> Page:
+    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+    return Page(await context.new_page(), url)
+
+
+def serving(agent: Agent[Any], **options: Any) -> Any:
+    return site_of(agent, page=True, on_disconnect="detach", **options)
+
+
+def travel() -> tuple[Agent[Any], list[str]]:
+    """An agent with something of everything, and what it has booked."""
+    booked: list[str] = []
+
+    async def book(train: str, seats: int) -> str:
+        """Book seats."""
+        booked.append(train)
+        return f"booked {seats} seats on {train}"
+
+    first = Turn(
+        reasoning="Two cities. I look at the weather in both, then I book.",
+        text="Let me look at the weather first. ",
+        calls=[call("slow", city="Oslo"), call("weather", city="Rome")],
+        chunk=4,
+    )
+    second = Turn(text="Both are sunny.", calls=[call("book", train="EN 40295", seats=2)], chunk=4)
+    third = Turn(text="Done: two seats on EN 40295. Have a good journey!", chunk=4)
+    model = ScriptedModel(first, second, third, "You are welcome.")
+    agent = Agent(model, tools=[weather, slow, book], name="travel")
+
+    @agent.hook("preToolCall", tools=["book"], name="ask before booking")
+    def ask(ctx: PreToolCall) -> Ask:
+        return Ask("Book two seats on EN 40295 for 118 €?")
+
+    @agent.hook("preRequest", name="be brief")
+    def brief(ctx: PreRequest) -> ModelRequest:
+        return ctx.request.replace(system="Be brief.")
+
+    @agent.hook("onDelta", name="no secrets")
+    async def watch(ctx: OnDelta) -> None:
+        await asyncio.sleep(0.002)
+
+    return agent, booked
+
+
+async def test_a_chat_with_tools_an_approval_and_its_hooks(browser: Any) -> None:
+    agent, booked = travel()
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Take us from Oslo to Rome.")
+        await page.sees("needs your approval")
+        assert booked == []
+        assert await page.page.evaluate("document.activeElement.id") == "say"
+        reasoning = page.page.locator("details.reasoning")
+        assert await reasoning.get_attribute("open") is None
+        await reasoning.locator("summary").click()
+        await page.sees("Two cities. I look at the weather")
+        cards = page.page.locator("details.call")
+        assert await cards.count() == 3
+        await cards.nth(1).locator("summary").click()
+        assert '"degrees": 21.5' in await cards.nth(1).inner_text()
+        await cards.nth(0).locator("summary").click()
+        assert "looking" in await cards.nth(0).inner_text()
+        await page.page.get_by_role("button", name="Approve").click()
+        await page.sees("Have a good journey!")
+        await eventually(lambda: booked == ["EN 40295"])
+        hooks = await page.text("#hooks")
+        for shown in ("preToolCall", "ask before booking", "asked", "be brief", "changed"):
+            assert shown in hooks, shown
+        assert "onDelta ×" in hooks
+        bars = await page.text("#waterfall")
+        for shown in ("step 0", "slow", "weather", "step 1", "book", "run 2", "step 2"):
+            assert shown in bars, shown
+        assert "Take us from Oslo to Rome." in await page.text("#conversations")
+        await page.say("Thanks!")
+        await page.sees("You are welcome.")
+        page.assert_clean()
+
+
+async def test_text_grows_and_escape_stops_it(browser: Any) -> None:
+    gate = Gate()
+    words = [f"word{n} " for n in range(6)]
+    agent = Agent(ScriptedModel(Turn(*words, delay=_after(gate, 4)), "Again."))
+    async with serving(agent) as (site, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Talk.")
+        await page.sees("word3")
+        assert "word4" not in await page.text("#log")
+        assert await page.page.locator("#stop").is_visible()
+        await page.page.keyboard.press("Escape")
+        await page.sees("Stopped by the user.")
+        await eventually(lambda: len(site.runs) == 0)
+        gate.open.set()
+        await page.say("Once more.")
+        await page.sees("Again.")
+        page.assert_clean()
+
+
+async def test_a_reload_in_mid_stream_goes_on(browser: Any) -> None:
+    gate = Gate()
+    turns = (
+        ["I look. ", call("weather", city="Oslo")],
+        Turn("Sunny ", "in Oslo.", delay=_after(gate, 1)),
+    )
+    async with serving(Agent(ScriptedModel(*turns), tools=[weather])) as (site, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("How is Oslo?")
+        await page.sees("Sunny")
+        before = await page.text("#log")
+        await page.page.reload()
+        await page.sees("Sunny")
+        assert await page.text("#log") == before
+        gate.open.set()
+        await page.sees("Sunny in Oslo.")
+        assert (await page.text("#log")).count("I look.") == 1
+        await eventually(lambda: len(site.runs) == 0)
+        await page.page.reload()  # and from the stored messages
+        await page.sees("Sunny in Oslo.")
+        assert await page.page.locator("details.call").count() == 1
+        page.assert_clean()
+
+
+async def test_a_lost_connection_is_read_on(browser: Any) -> None:
+    gate = Gate()
+    agent = Agent(ScriptedModel(Turn("One, ", "two.", delay=_after(gate, 1))))
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Count.")
+        await page.sees("One,")
+        await page.page.evaluate("window.stop()")  # cuts the stream, not the page
+        await page.sees("connecting again")
+        gate.open.set()
+        await page.sees("One, two.")
+        assert (await page.text("#log")).count("One, two.") == 1
+
+
+async def test_an_approval_waits_for_a_page_that_is_loaded_again(browser: Any) -> None:
+    agent, booked = travel()
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Take us to Rome.")
+        await page.sees("needs your approval")
+        await page.page.reload()
+        await page.sees("Book two seats")
+        await page.page.get_by_role("button", name="Deny").click()
+        await page.sees("Have a good journey!")
+        assert booked == []
+        assert "denied" in await page.page.locator("details.call").nth(2).inner_text()
+        page.assert_clean()
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=["script", "link", "markup", "template"])
+async def test_no_text_is_read_as_html(browser: Any, attack: str) -> None:
+    async def echo(text: str) -> dict[str, str]:
+        """Echo."""
+        return {text: text}
+
+    echo_call = call("echo", text=attack)
+    turn = Turn(reasoning=attack, text=attack, calls=[echo_call, call("fails", city=attack)])
+    agent = Agent(ScriptedModel(turn, attack), tools=[echo, fails])
+
+    @agent.hook("preToolCall", tools=["echo"], name=attack)
+    async def tell(ctx: PreToolCall) -> Ask:
+        await ctx.run.status(attack, {attack: attack})
+        return Ask(attack)
+
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        title = await page.page.title()
+        await page.say(attack.replace("\n", " ").replace("\r", " "))
+        await page.page.get_by_role("button", name="Approve").click()
+        await page.page.locator(".badge.ok").wait_for()
+        await page.page.reload()
+        await page.page.locator(".badge.ok").wait_for()
+        for summary in await page.page.locator("summary").all():
+            await summary.click()
+        assert await page.page.title() == title
+        script = "[...document.querySelectorAll('#log *')].map((e) => e.localName)"
+        found = set(await page.page.evaluate(script))
+        assert found <= {"div", "p", "details", "summary", "span", "pre", "button"}
+        assert await page.page.locator("#forged").count() == 0
+        assert await page.page.locator("body").is_visible()
+        shown = await page.page.evaluate("document.querySelector('#log').textContent")
+        assert attack.replace("\0", "") in shown.replace("\0", "").replace("\ufffd", "") or (
+            "\r" in attack
+        )
+        assert "hunter2" not in shown
+        page.assert_clean()
+
+
+async def test_a_wrong_token_is_asked_for_again(browser: Any) -> None:
+    async with serving(Agent(ScriptedModel("Hello."))) as (_, url):
+        page = await page_of(browser, url)
+        await page.page.goto(f"{url}/#token=wrong")
+        await page.sees("This token is not the right one.")
+        await page.page.fill("#token", TOKEN)
+        await page.page.keyboard.press("Enter")
+        await page.page.locator("dialog").wait_for(state="hidden")
+        await page.say("Hi.")
+        await page.sees("Hello.")
+        assert TOKEN not in page.page.url
+        assert all(TOKEN not in asked for asked in page.asked)
+
+
+async def test_everything_can_be_done_by_keyboard(browser: Any) -> None:
+    agent, booked = travel()
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        keys = page.page.keyboard
+        await keys.type("Take us")
+        await keys.press("Shift+Enter")
+        await keys.type("to Rome.")
+        await keys.press("Enter")
+        await page.sees("needs your approval")
+        for _ in range(12):
+            await keys.press("Shift+Tab")
+            name = await page.page.evaluate("document.activeElement.textContent")
+            ring = "getComputedStyle(document.activeElement).outlineStyle"
+            assert await page.page.evaluate(ring) != "none", name
+            if name == "Approve":
+                break
+        await keys.press("Enter")
+        await page.sees("Have a good journey!")
+        await eventually(lambda: booked == ["EN 40295"])
+
+
+@pytest.mark.parametrize("width", [320, 390])
+async def test_it_fits_a_phone(browser: Any, width: int) -> None:
+    agent, _ = travel()
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url, viewport={"width": width, "height": 720}, has_touch=True)
+        await page.open()
+        await page.say("Take us from Oslo to Rome, and " + "x" * 200)
+        await page.sees("needs your approval")
+        over = "document.documentElement.scrollWidth - innerWidth"
+        assert await page.page.evaluate(over) <= 0
+        assert not await page.page.locator("#timeline").is_visible()
+        await page.page.click("#show-timeline")
+        assert await page.page.locator("#timeline").is_visible()
+        assert await page.page.evaluate(over) <= 0
+        await page.page.keyboard.press("Escape")
+        await page.page.click("#show-list")
+        assert await page.page.locator("#conversations").is_visible()
+        await page.page.keyboard.press("Escape")
+        small = """[...document.querySelectorAll('button, summary, textarea')]
+            .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 39)
+            .map((e) => e.textContent)"""
+        assert await page.page.evaluate(small) == []
+        page.assert_clean()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_text_has_enough_contrast(browser: Any, scheme: str) -> None:
+    agent, _ = travel()
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url, color_scheme=scheme)
+        await page.open()
+        await page.say("Take us to Rome.")
+        await page.sees("needs your approval")
+        assert await page.page.evaluate(CONTRAST) == []
+
+
+# Every element with a text of its own against the nearest ground behind it (WCAG AA: 4.5).
+CONTRAST = """(() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const found = rgb(getComputedStyle(e).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!own || !e.offsetParent || e.disabled) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) bad.push([e.className, e.textContent.slice(0, 20), ratio]);
+  }
+  return bad;
+})()"""
+
+
+async def test_screenshots(browser: Any, tmp_path: Path) -> None:
+    """Pictures for docs/web.md: written there with HOOKLINE_SCREENSHOTS=1, else only made."""
+    folder = DOCS if os.environ.get("HOOKLINE_SCREENSHOTS") else tmp_path
+    folder.mkdir(exist_ok=True)
+    kinds: dict[str, dict[str, Any]] = {
+        "web-phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 780}}
+    }
+    if folder is DOCS:
+        kinds["web-light"] = {"color_scheme": "light"}
+        kinds["web-dark"] = {"color_scheme": "dark"}
+    for name, options in kinds.items():
+        agent, _ = travel()
+        async with serving(agent) as (_, url):
+            page = await page_of(browser, url, **options)
+            await page.open()
+            await page.say("Take the two of us from Oslo to Rome.")
+            await page.sees("needs your approval")
+            if name == "web-dark":
+                await page.page.get_by_role("button", name="Approve").click()
+                await page.sees("Have a good journey!")
+            await page.page.screenshot(path=folder / f"{name}.png")
+        assert (folder / f"{name}.png").stat().st_size > 10_000
