@@ -32,7 +32,7 @@ def agents(*turns, store=None, **options):
     return Agent(model, tools=[look], hooks=[hook]), model
 
 
-async def test_a_hit_does_not_ask_the_():
+async def test_a_hit_does_not_ask_the_model():
     agent, model = agents("one", "two")
     assert [(await agent.chat("hi")).text for _ in range(3)] == ["one"] * 3
     assert (await agent.chat("ho")).text == "two"
@@ -74,7 +74,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-async def test_what_the__is_given_decides(what):
+async def test_what_the_model_is_given_decides(what):
     requests = []
     agent = Agent(ScriptedModel("ok"), tools=[look])
     agent.add_hook("preRequest", lambda ctx: requests.append(ctx.request))
@@ -84,7 +84,27 @@ async def test_what_the__is_given_decides(what):
     assert request_key(DIFFERENT[what](request)) != request_key(request)
 
 
-async def test_s_without_a_name_are_never_taken_for_each_other():
+def step_of(ids, text="seen"):
+    """A history of one step with two calls."""
+    calls = tuple(ToolCall(id=id, name="look", arguments={"n": n}) for n, id in enumerate(ids))
+    return (
+        UserMessage(id=f"u{ids}", parts=(Text("hi"),)),
+        AssistantMessage(id=f"a{ids}", parts=calls),
+        *(ToolMessage(call_id=id, name="look", text=f"{text} {n}") for n, id in enumerate(ids)),
+    )
+
+
+def test_ids_are_no_part_of_it_but_which_result_is_whose_is():
+    model = ScriptedModel()
+    one = step_of(["a", "b"])
+    swapped = (*one[:2], one[2].replace(call_id="b"), one[3].replace(call_id="a"))
+    histories = (one, step_of(["c", "d"]), step_of(["a", "b"], text="other"), swapped)
+    keys = [request_key(ModelRequest(model=model, messages=each)) for each in histories]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+async def test_models_without_a_name_are_never_taken_for_each_other():
     class Nameless:
         def __init__(self, text):
             self.inner = ScriptedModel(text)
@@ -143,7 +163,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("broken", ["get", "set", "value"])
-async def test_a_store_that_fails_is_logged_and_the__is_asked(broken, caplog):
+async def test_a_store_that_fails_is_logged_and_the_model_is_asked(broken, caplog):
     agent, model = agents("one", store=Broken(broken))
     with caplog.at_level(logging.WARNING, logger="hookline"):
         assert (await agent.chat("hi")).text == "one"

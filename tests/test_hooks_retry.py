@@ -232,7 +232,7 @@ async def test_usage_counts_what_was_thrown_away():
 # ── fallback ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_next__answers_where_one_fails():
+async def test_the_next_model_answers_where_one_fails():
     one = ScriptedModel(Turn("half", fail=AuthenticationError("no")), name="one")
     two = ScriptedModel(down(), name="two")
     three = ScriptedModel("three", name="three")
@@ -255,7 +255,7 @@ async def test_the_last_ones_error_stands():
     assert caught.value is last
 
 
-async def test_an_error_that_is_nobodys__is_not_tried_elsewhere():
+async def test_an_error_that_is_nobodys_model_is_not_tried_elsewhere():
     two = ScriptedModel("two")
     agent = Agent(ScriptedModel(ValueError("mine")), hooks=[fallback(two)])
     with pytest.raises(ValueError, match="mine"):
@@ -272,7 +272,7 @@ async def test_it_may_be_narrowed():
         await agent.chat("hi")
 
 
-async def test_each_step_begins_with_the_first__again():
+async def test_each_step_begins_with_the_first_model_again():
     @tool
     async def look() -> str:
         return "seen"
@@ -283,7 +283,7 @@ async def test_each_step_begins_with_the_first__again():
     assert response.text == "from one"
 
 
-async def test_a_retry_inside_tries_each__in_turn():
+async def test_a_retry_inside_tries_each_model_in_turn():
     waits = Waits()
     one, two = ScriptedModel(down(), down()), ScriptedModel(down(), "ok")
     hooks = [retry(2, sleep=waits), fallback(two)]
@@ -291,7 +291,7 @@ async def test_a_retry_inside_tries_each__in_turn():
     assert len(waits.seconds) == 2
 
 
-def test_a_fallback_needs_a_():
+def test_a_fallback_needs_a_model():
     with pytest.raises(UsageError, match="model"):
         fallback()
 
