@@ -33,6 +33,21 @@ from hookline.otel._tracing import Tracing
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EMIT = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 SIZE = 16_384
+_NAMED = any(f"OTEL_PYTHON_{kind}_PROVIDER" in os.environ for kind in ("TRACER", "METER"))
+_MISSING = object()
+
+
+def _nobody() -> bool:
+    """Whether no provider was made global; the API's own answer takes twenty times as long.
+
+    Where an API keeps them under other names, this says nothing, and the API is asked.
+    """
+    internal = getattr(metrics, "_internal", None)
+    return (
+        not _NAMED
+        and getattr(trace, "_TRACER_PROVIDER", _MISSING) is None
+        and getattr(internal, "_METER_PROVIDER", _MISSING) is None
+    )
 
 
 class Telemetry:
@@ -76,6 +91,8 @@ class Telemetry:
 
         `beside` are the points at which the chat has other hooks.
         """
+        if self._tracers is None and self._meters is None and _nobody():
+            return None
         tracers = self._tracers or trace.get_tracer_provider()
         meters = self._meters or metrics.get_meter_provider()
         seen = self._seen
