@@ -19,7 +19,6 @@ from hookline._points import TABLE, Head, HookOutcome, Interceptor, OnHook, Wrap
 from hookline._registration import (
     Disposer,
     Hook,
-    HookDef,
     HookInfo,
     check_options,
     info_of,
@@ -27,7 +26,7 @@ from hookline._registration import (
 )
 from hookline._run import DepsT
 from hookline._subscribe import Overflow, Subscription
-from hookline._typed import AddHook, DefineHook, HookDecorator
+from hookline._typed import AddHook, HookDecorator
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -255,6 +254,3 @@ def watcher(view: View, run: Any) -> Watch:
                 log_throw(f"hook {observer.name!r} at onHook raised", fault(observer, exc))
 
     return watch
-
-
-define_hook = cast("DefineHook", HookDef)

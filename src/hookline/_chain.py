@@ -353,7 +353,7 @@ class _Way(Proceed[Any, Any]):
         self._onion = onion
         self._index = index
         self._hook = hook
-        self._ctx = ctx
+        self._ctx: Any = ctx
 
     def _go(self, payload: Any) -> Awaitable[Any]:
         onion, hook, ctx = self._onion, self._hook, self._ctx
@@ -383,7 +383,7 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     outcome: HookOutcome = "ok"
     try:
         value = hook.fn(ctx, proceed)
-        if type(value) is CoroutineType or isawaitable(value):
+        if _awaits(value):
             value = await (value if hook.timeout is None else _limited(hook, value, conduct))
         if value.__class__ not in hook.head.acts and not isinstance(value, tuple(hook.head.acts)):
             raise _refuse(hook, value)

@@ -1518,6 +1518,32 @@ class DefineHook(Protocol):
     @overload
     def __call__(
         self,
+        point: Literal["preMessageUpdate"] | type[p.PreMessageUpdate[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.PreMessageUpdate[Any]], Maybe[MessageChanges]]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["onMessageUpdate"] | type[p.OnMessageUpdate[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[[Callable[[p.OnMessageUpdate[Any]], object]], HookDef]: ...
+    @overload
+    def __call__(
+        self,
         point: Literal["onScopeRegister"] | type[p.OnScopeRegister],
         *,
         id: str | None = None,
