@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from hookline import (
     Agent,
+    AssistantMessage,
     Conversation,
+    ModelRequest,
     Settings,
+    Text,
+    ToolCall,
+    ToolMessage,
     Usage,
+    UserMessage,
     tool,
 )
 from hookline.events import TextDelta, ToolCallDelta

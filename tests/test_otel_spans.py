@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from opentelemetry import trace
 from opentelemetry.baggage import get_baggage, set_baggage
@@ -155,6 +156,18 @@ async def test_a_chat_without_a_conversation_has_no_conversation_id(http: Pipeli
     await Agent(ScriptedModel("hi"), telemetry=http.telemetry()).chat("hi")
     for span in http.flush().spans:
         assert "gen_ai.conversation.id" not in span.attributes
+
+
+class Sum(msgspec.Struct):
+    total: int
+
+
+async def test_an_answer_in_a_form_is_marked_as_json(http: Pipeline) -> None:
+    agent = Agent(ScriptedModel('{"total": 3}', "3"), telemetry=http.telemetry())
+    assert (await agent.chat("1 + 2?", output=Sum)).output == Sum(3)
+    await agent.chat("1 + 2?")
+    found = [span.attributes.get("gen_ai.output.type") for span in http.flush().spans]
+    assert sorted(map(str, found)) == ["None", "None", "json", "json"]
 
 
 async def test_the_server_and_the_provider_of_a_model_that_says_so(http: Pipeline) -> None:

@@ -99,6 +99,8 @@ class ModelCall(Operation):
             first[names.CONVERSATION] = trace.conversation
         if request.settings != NO_SETTINGS:
             first.update(names.parameters(request.settings))
+        if request.output is not None:
+            first[names.OUTPUT_TYPE] = "json"
         name = f"{names.CHAT} {self._labels[names.REQUEST_MODEL]}"
         super().__init__(kit, name, SpanKind.CLIENT, first)
         trace.open.append(self)

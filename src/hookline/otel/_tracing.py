@@ -195,6 +195,8 @@ class Tracing:
             if trace.model is None:
                 trace.model = trace.op.attributes[names.REQUEST_MODEL] = call.model
                 trace.op.attributes.update(names.parameters(ctx.request.settings))
+                if ctx.request.output is not None:
+                    trace.op.attributes[names.OUTPUT_TYPE] = "json"
             return call
         except Exception as exc:
             report("a model call could not be traced", exc)
