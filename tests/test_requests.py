@@ -23,7 +23,7 @@ from hookline import (
     UserMessage,
     tool,
 )
-from hookline.errors import HistoryError, HookReturnError
+from hookline.errors import HistoryError, HookError, HookReturnError
 from hookline.events import (
     MessageAdded,
     PartEnd,
@@ -921,3 +921,18 @@ async def test_a_request_is_frozen() -> None:
             setattr(request, field, None)
     with pytest.raises(TypeError):
         request.replace(unknown=1)
+
+
+async def test_proceed_is_refused_once_its_hook_has_returned() -> None:
+    """A wrapper that keeps its `proceed` cannot run what it wraps when the chat has gone on."""
+    kept: list[Any] = []
+    agent = Agent(ScriptedModel("hello"))
+
+    async def keeps(ctx: Any, proceed: Any) -> Any:
+        kept.append(proceed)
+        return await proceed()
+
+    agent.add_hook("aroundRequest", keeps)
+    await agent.chat("hi")
+    with pytest.raises(HookError, match="after its hook had returned"):
+        await kept[0]()

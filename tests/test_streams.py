@@ -113,7 +113,7 @@ async def settle() -> None:
 # ── composing ───────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("operator", [text, of_type, coalesce, sentences], ids=str)
+@pytest.mark.parametrize("operator", [text, of_type, coalesce, sentences], ids=["text", "of_type", "coalesce", "sentences"])
 def test_each_is_an_operator_of_aiostream(operator: Any) -> None:
     assert callable(operator.pipe)
     assert callable(operator.raw)
@@ -707,7 +707,7 @@ async def test_the_streams_own_abort_ends_it_normally() -> None:
     assert a.ends == ["seen enough"]
 
 
-@pytest.mark.parametrize("operator", [coalesce.pipe(chars=99), sentences.pipe()], ids=str)
+@pytest.mark.parametrize("operator", [coalesce.pipe(chars=99), sentences.pipe()], ids=["coalesce", "sentences"])
 async def test_leaving_at_the_flush_before_an_error(operator: Callable[[Any], Stream[Any]]) -> None:
     async def source() -> AsyncIterator[str]:
         yield "a"

@@ -298,7 +298,7 @@ def _deltas(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
     return new
 
 
-async def wrap(
+def wrap(
     hooks: Hooks,
     ctx: Any,
     inner: Callable[[Any], Awaitable[R]],
@@ -306,14 +306,15 @@ async def wrap(
     *,
     tool: str = "",
     again: Callable[[], str | None] | None = None,
-) -> R:
+) -> Awaitable[R]:
     """Wrappers: an onion whose first hook is the outermost; `inner` gets the point's payload.
 
     `again` is asked before a further call of one `proceed`; a text refuses it.
     """
     field = hooks[0].head.payload if hooks else head_of(ctx.__class__).payload
-    standing = [hook for hook in hooks if hook.tools is None or tool in hook.tools]
-    return cast("R", await _layer(_Onion(standing, field, inner, conduct, again), 0, ctx))
+    if tool:
+        hooks = [hook for hook in hooks if hook.tools is None or tool in hook.tools]
+    return _inside(_Onion(hooks, field, inner, conduct, again), 0, ctx)
 
 
 class _Onion:
@@ -327,22 +328,41 @@ class _Onion:
         self.again = again
 
 
-async def _layer(onion: _Onion, index: int, ctx: Any) -> Any:
-    while index < len(onion.hooks) and not onion.hooks[index].alive:
+def _inside(onion: _Onion, index: int, ctx: Any) -> Awaitable[Any]:
+    """The next layer that stands, or what is inside of all: nothing but a call."""
+    hooks = onion.hooks
+    while index < len(hooks):
+        if hooks[index].alive:
+            return _layer(onion, index, hooks[index], ctx)
         index += 1
-    if index == len(onion.hooks):
-        return await onion.inner(getattr(ctx, onion.field))
-    hook, conduct = onion.hooks[index], onion.conduct
-    field = onion.field
+    work: Awaitable[Any] = onion.inner(getattr(ctx, onion.field))
+    return work
 
-    async def go(payload: Any) -> Any:
-        if conduct.broken:
+
+class _Way(Proceed[Any, Any]):
+    """The way on from one layer."""
+
+    __slots__ = ("_ctx", "_hook", "_index", "_onion")
+
+    def __init__(self, onion: _Onion, index: int, hook: Hook, ctx: Any) -> None:
+        self.calls = 0  # what the base class does: a call less for each layer
+        self.running = False
+        self.over = False
+        self.result = None
+        self.error = None
+        self._onion = onion
+        self._index = index
+        self._hook = hook
+        self._ctx = ctx
+
+    def _go(self, payload: Any) -> Awaitable[Any]:
+        onion, hook, ctx = self._onion, self._hook, self._ctx
+        if onion.conduct.broken:
             raise _stopped()
-        if proceed.calls > 1 and onion.again is not None:
+        if self.calls > 1 and onion.again is not None:
             problem = onion.again()
             if problem:
                 raise HookError(f"hook {hook.name!r} at {hook.head.name}: {problem}")
-        inside = ctx
         if payload is not None:
             takes = hook.head.takes
             if not isinstance(payload, takes):
@@ -351,14 +371,22 @@ async def _layer(onion: _Onion, index: int, ctx: Any) -> Any:
             problem = hook.head.check(ctx, payload) if hook.head.check is not None else None
             if problem:
                 raise _refuse(hook, payload, f"{problem} for proceed()")
-            inside = _replace(ctx, **{field: payload})
-        return await _layer(onion, index + 1, inside)
+            ctx = _replace(ctx, **{onion.field: payload})
+        return _inside(onion, self._index + 1, ctx)
 
-    proceed: Proceed[Any, Any] = Proceed(go)
-    start = perf_counter()
+
+async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
+    conduct = onion.conduct
+    proceed = _Way(onion, index, hook, ctx)
+    watch = conduct.watch
+    start = perf_counter() if watch is not None else 0.0
     outcome: HookOutcome = "ok"
     try:
-        value = await _call_wrapper(hook, ctx, proceed, conduct)
+        value = hook.fn(ctx, proceed)
+        if type(value) is CoroutineType or isawaitable(value):
+            value = await (value if hook.timeout is None else _limited(hook, value, conduct))
+        if value.__class__ not in hook.head.acts and not isinstance(value, tuple(hook.head.acts)):
+            raise _refuse(hook, value)
         if proceed.calls != 1:
             outcome = "answered" if proceed.calls == 0 else "changed"
         elif value is not proceed.result:
@@ -370,24 +398,16 @@ async def _layer(onion: _Onion, index: int, ctx: Any) -> Any:
         outcome = "raised"
         excuse(hook, exc)
         if proceed.calls == 0:
-            return await _layer(onion, index + 1, ctx)
+            return await _inside(onion, index + 1, ctx)
+        if proceed.running:
+            raise exc from None  # in a task of the hook's own: no result stands yet
         if proceed.error is not None:
             if isinstance(proceed.error, asyncio.CancelledError):
                 raise exc from None  # its own timeout cut the inner part: no result stands
             raise proceed.error from None
         return proceed.result
     finally:
-        proceed.end()
-        if conduct.watch is not None:
-            await conduct.watch(hook, outcome, perf_counter() - start)
-
-
-async def _call_wrapper(hook: Hook, ctx: Any, proceed: Proceed[Any, Any], conduct: Conduct) -> Any:
-    work = hook.fn(ctx, proceed)
-    if _awaits(work):
-        value = await (_limited(hook, work, conduct) if hook.timeout is not None else work)
-    else:
-        value = work
-    if not isinstance(value, tuple(hook.head.acts)):
-        raise _refuse(hook, value)
-    return value
+        proceed.over = True
+        proceed.error = None  # whose traceback holds it
+        if watch is not None:
+            await watch(hook, outcome, perf_counter() - start)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable
+from typing import Generic, TypeVar
 
 from hookline._errors import HookError
 
@@ -14,33 +14,32 @@ R = TypeVar("R")
 class Proceed(Generic[P, R]):
     """The way on, as a wrapper is given it: `await proceed()` or `await proceed(changed)`."""
 
-    __slots__ = ("_go", "calls", "error", "result", "running")
+    __slots__ = ("calls", "error", "over", "result", "running")
 
-    def __init__(self, go: Callable[[Any], Awaitable[R]]) -> None:
-        self._go: Callable[[Any], Awaitable[R]] | None = go
+    def __init__(self) -> None:
         self.calls = 0
         self.running = False
+        self.over = False
         self.result: R | None = None
         self.error: BaseException | None = None
 
     async def __call__(self, payload: P | None = None, /) -> R:
         if self.running:
             raise HookError("proceed was called while an earlier call of it was still running")
-        if self._go is None:
+        if self.over:
             raise HookError("proceed was called after its hook had returned")
         self.calls += 1
         self.running = True
         self.error = None
         try:
-            self.result = await self._go(payload)
-            return self.result
+            result = self.result = await self._go(payload)
+            return result
         except BaseException as exc:
             self.error = exc
             raise
         finally:
             self.running = False
 
-    def end(self) -> None:
-        """The wrapper has returned: what it wraps cannot be run any more, and is let go."""
-        self._go = None
-        self.error = None
+    def _go(self, payload: P | None) -> Awaitable[R]:
+        """Go on; a method and no function that is kept, or each of them would hold itself."""
+        raise NotImplementedError
