@@ -79,7 +79,8 @@ async def chat_on(url: str, id: str, label: str, directory: Path, chats: int = 1
         return await proceed()
 
     agent.add_hook("aroundToolCall", began)
-    await store.load(id)  # the connection stands
+    warm = Agent(Model(label), tools=[look], store=store)
+    await warm.chat("warm", conversation=f"{id}-{label}")  # connections stand, caches are full
     os.write(1, b"go\n")
     for number in range(chats):
         await agent.chat(f"{label} {number}", conversation=id)
@@ -151,7 +152,7 @@ def main(url: str, rounds: int, seed: int, directory: Path) -> None:
     chance = random.Random(seed)
     killed = 0
     prefix = f"kill-{os.getpid()}"
-    longest = 2 * _chat_takes(url, prefix, directory)
+    longest = 3 * _chat_takes(url, prefix, directory)
     for number in range(rounds):
         id, label = f"{prefix}-{number % CONVERSATIONS}", f"r{number}"
         pid, pipe = _fork(partial(chat_on, url, id, label, directory))

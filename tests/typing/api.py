@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, assert_never, assert_type
 
 from hookline import (
     Agent,
+    ApprovalRequest,
     Approve,
     Ask,
     ChatRequest,
@@ -20,6 +21,7 @@ from hookline import (
     HookBus,
     HookDef,
     Interceptor,
+    MemoryStore,
     Message,
     MessageChanges,
     Model,
@@ -30,6 +32,7 @@ from hookline import (
     Response,
     Run,
     Stop,
+    Store,
     Subscription,
     ToolCall,
     ToolError,
@@ -91,6 +94,8 @@ from hookline.points import (
     PreStop,
     PreToolCall,
 )
+from hookline.storage import ConversationInfo, Stored
+from hookline.stores import SQLStore
 
 
 class Deps:
@@ -1936,6 +1941,29 @@ async def fires() -> None:
     assert_type(await bus.wrap(Fetched("a"), inner), bytes)
     await bus.intercept(Saved("a"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await bus.wrap(Fetched("a"), inner_wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── stores ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def keeps() -> None:
+    async with SQLStore("sqlite:///chats.db", pool_size=5) as store:
+        any_store: Store = store
+        any_store = MemoryStore()
+        kept: Agent[Deps] = Agent(any_model(), store=any_store)
+        assert_type(kept.store, Store | None)
+        assert_type(await store.open("c"), Conversation)
+        assert_type(await store.load("c"), Stored | None)
+        assert_type(await store.list(), tuple[ConversationInfo, ...])
+        assert_type(await store.pending(), tuple[ApprovalRequest, ...])
+    async with Agent[Deps](any_model(), store="postgresql://host/name") as named:
+        assert_type(named, Agent[Deps])
+    talk = Conversation.from_json("{}")
+    assert_type(talk.to_json(), bytes)
+    changes = MessageChanges(text="x")
+    assert_type(await agent.update_message(talk, "m", changes, deps=Deps()), Message)
+    await agent.update_message(talk, "m", {"text": "x"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Agent(any_model(), store=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # ── events ──────────────────────────────────────────────────────────────────────────────────
