@@ -124,7 +124,8 @@ def _order(chunks: list[dict[str, Any]], known: set[str]) -> None:
             if verb == "start":
                 need(in_step, "a part outside of a step", chunk)
                 need(id not in seen_parts, "an id twice", chunk)
-                need(not open_parts, "two parts are open", chunk)
+                # texts may stay open until their message is complete, reasoning may not
+                need("reasoning" not in open_parts.values(), "two parts are open", chunk)
                 seen_parts.add(id)
                 open_parts[id] = name
             else:
@@ -181,7 +182,9 @@ def message_of(
     active: dict[str, dict[str, Any]] = {}
     for chunk in chunks:
         kind = chunk["type"]
-        if kind in ("text-start", "reasoning-start"):
+        if chunk.get("providerMetadata", {}).get("hookline", {}).get("withdrawn"):
+            parts.remove(active[chunk["id"]])
+        elif kind in ("text-start", "reasoning-start"):
             part = {"type": kind.partition("-")[0], "text": ""}
             active[chunk["id"]] = part
             parts.append(part)

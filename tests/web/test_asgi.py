@@ -154,6 +154,23 @@ async def test_a_slow_client_slows_its_own_run_down(no_leaks: None) -> None:
     assert type(native(wire.data)[-1]).__name__ == "ChatDone"
 
 
+async def test_a_reader_that_lags_behind_what_is_kept_is_cut_off_and_its_run_goes_on() -> None:
+    agent = Agent(ScriptedModel("x" * 200, chunk=1))
+    done: list[str] = []
+    agent.add_hook("onChatDone", lambda ctx: done.append(ctx.response.text))
+    caps = Caps(replay_bytes=10_000, drain=0.0)
+    site = app(agent, token=TOKEN, caps=caps, on_disconnect="detach")
+    wire = Wire("2.3")
+    wire.blocked = asyncio.Event()
+    serving = wire.run(site)
+    await eventually(lambda: done == ["x" * 200])
+    wire.blocked.set()
+    await serving
+    (last,) = native(wire.data)
+    assert last.reason == "the connection was too slow"
+    assert wire.sent[-1]["more_body"] is False
+
+
 async def test_a_stream_begins_with_a_comment_before_anything_has_happened() -> None:
     gate = Gate()
     site, wire = site_with(gated("Hello.", gate=gate)), Wire("2.3")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.web._clients import need_node, play
-from tests.web._scenes import weather
+from tests.web._scenes import retrying, weather
 from tests.web._server import TOKEN, conversation_of, eventually, site_of
+from tests.web.test_client_streams import shown_text
 from tests.web.test_site import Gate, asking, gated
 
 from hookline import Agent, AssistantMessage, ModelResponse
@@ -200,6 +201,14 @@ async def test_a_rewritten_answer_is_never_shown_as_it_was() -> None:
         seen = await ai(url, [{"send": "hi"}], "ai6")
         assert text(seen["messages"][1]) == "The code is ****."
         assert len(set(seen["lengths"])) <= 2
+
+
+@VERSIONS
+async def test_an_answer_that_is_begun_anew_marks_what_it_takes_back(version: str) -> None:
+    cut = Turn("The wrong", " text", fail=ConnectionError("reset"))
+    async with site_of(retrying(cut, "The right text.")) as (_, url):
+        seen = await ai(url, [{"send": "hi"}], version)
+    assert shown_text(seen["messages"][1]) == "The right text."
 
 
 async def test_version_7_shows_an_answer_at_once_and_takes_it_back() -> None:

@@ -17,7 +17,7 @@ from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, encode, to_ui
 
 EVERY = pytest.mark.parametrize("name", SCENES)
 SECRETS = ("hunter2", "sk-123", "Traceback", "RuntimeError")
-# Version 6 of the SDK has no way to take a text back; see docs/web.md.
+# Version 6 of the SDK has no way to take a text back; it is marked. See docs/web.md.
 RESETS = ("a_rewritten_answer", "a_retried_answer", "a_retried_call")
 
 
@@ -71,15 +71,20 @@ async def test_a_ui_message_stream_is_right(name: str, target: Any) -> None:
 
 
 @EVERY
-async def test_a_ui_message_stream_shows_the_text_that_is_stored(name: str) -> None:
+@pytest.mark.parametrize("target", [6, 7])
+async def test_a_ui_message_stream_shows_the_text_that_is_stored(name: str, target: Any) -> None:
+    """With version 6, less the parts that are marked as withdrawn."""
     played = await SCENES[name]()
-    chunks = ai_sdk.check(ai_sdk_of(played, target=7), target=7, known=open_calls(played))
+    data = ai_sdk_of(played, target=target)
+    chunks = ai_sdk.check(data, target=target, known=open_calls(played))
     before = [{"type": "tool-x", "toolCallId": id} for id in all_calls(played)]
     parts = ai_sdk.message_of(chunks, before)
     shown = "".join(part["text"] for part in parts if part["type"] == "text")
     stored = "".join(message.text for message in said_after(played))
     assert shown == (stored or ("We are closed." if name == "a_stop_before_anything" else ""))
     thought = "".join(part["text"] for part in parts if part["type"] == "reasoning")
+    if target == 6 and name in RESETS:
+        return  # reasoning has ended before it can be marked
     assert thought == "".join(message.reasoning for message in said_after(played))
 
 
@@ -114,7 +119,9 @@ async def test_a_withdrawn_text_is_taken_off_the_screen_by_version_7_only() -> N
     assert "reset-step" in seven
     six = [c["type"] for c in ai_sdk.chunks_of(ai_sdk_of(played))]
     assert "reset-step" not in six
-    assert "data-withdrawn" in six
+    withdrawn = {"providerMetadata": {"hookline": {"withdrawn": True}}}
+    marked = [c for c in ai_sdk.chunks_of(ai_sdk_of(played)) if c.items() >= withdrawn.items()]
+    assert [c["type"] for c in marked] == ["text-end"]
 
 
 async def test_version_5_gets_no_approvals() -> None:

@@ -591,6 +591,24 @@ async def test_a_shutdown_drains_or_aborts_within_its_bound(drain: float) -> Non
         assert len(site.runs) == 0
 
 
+async def test_the_timeline_has_every_hook_also_of_sub_agents() -> None:
+    grandchild = Agent(ScriptedModel("Deep."), name="grandchild")
+    tools = [grandchild.as_tool(name="ask")]
+    child = Agent(ScriptedModel([call("ask", input="?")], "So."), name="child", tools=tools)
+    tools = [child.as_tool(name="ask")]
+    agent = Agent(ScriptedModel([call("ask", input="?")], "Done."), tools=tools)
+    agent.add_hook("onMessage", lambda ctx: None, name="audit", inherit=True)
+    grandchild.add_hook("onStep", lambda ctx: None, name="own")
+    async with direct(agent, timeline=True) as (site, http):
+        data = (await http.post("/native", json=request_of("native", "hi"))).content
+    fired = [json.loads(event.data) for event in read(data)[0] if '"event":"hook"' in event.data]
+    assert {each["hook"] for each in fired} == {"audit", "own"}
+    assert {each["point"] for each in fired} == {"onMessage", "onStep"}
+    assert len({each["chat_id"] for each in fired}) == 3
+    assert all(each["outcome"] == "ok" and each["duration"] >= 0 for each in fired)
+    assert not site.runs._nested
+
+
 async def test_tools_see_the_deps_of_the_principal() -> None:
     async def who(run: Run[str]) -> str:
         """Who am I?"""

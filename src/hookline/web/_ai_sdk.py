@@ -2,7 +2,8 @@
 
 One answer is one message there, whatever steps it took. What is sent by default are the chunks of
 version 6, which clients of version 7 take as well; `target=7` adds `reset-step`, by which a text
-that was withdrawn disappears from the screen, and `target=5` leaves out what 5 does not know.
+that was withdrawn disappears from the screen, and `target=5` leaves out what 5 does not know. Up
+to 6 a text is ended when its message is committed, so that its end can say that it was withdrawn.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from hookline.web._acts import (
     PartClose,
     PartMore,
     PartOpen,
+    Said,
     StepClose,
     StepOpen,
     Withdrawn,
@@ -76,6 +78,7 @@ class AiSdkEncoder:
         self._expected = ""  # the id of the first answer, before it is there
         self._started = started  # by a prelude
         self._open = started  # a step
+        self._texts: list[str] = []  # complete, and not ended before their message is committed
         self._raw: dict[str, ToolCall] = {}  # calls whose arguments are no JSON object
 
     @property
@@ -107,14 +110,19 @@ class AiSdkEncoder:
                 return frame(data % (act.kind.encode(), quoted(act.id), quoted(act.text)))
             case PartOpen():
                 return self._begin(act.message) + _chunk(f"{act.kind}-start", id=act.id)
+            case PartClose(kind="text") if self._target < 7:
+                self._texts.append(act.id)
+                return b""
             case PartClose():
                 return _chunk(f"{act.kind}-end", id=act.id)
+            case Said():
+                return self._end_texts()
             case StepOpen():
-                before = self._begin(act.message) + self._close_step()
+                before = self._begin(act.message) + self._end_texts() + self._close_step()
                 self._open = True
                 return before + _chunk("start-step")
             case StepClose():
-                return self._close_step()
+                return self._end_texts() + self._close_step()
             case CallOpen():
                 return self._begin(act.message) + _chunk(
                     "tool-input-start", toolCallId=act.id, toolName=act.name
@@ -146,7 +154,7 @@ class AiSdkEncoder:
                     "tool-approval-request", approvalId=request.id, toolCallId=request.call.id
                 )
             case Done() | Aborted() | Failed():
-                return self._begin(None) + self._last(act) + DONE
+                return self._begin(None) + self._end_texts() + self._last(act) + DONE
             case _:
                 return b""
 
@@ -157,6 +165,11 @@ class AiSdkEncoder:
         self._started = True
         id = self._message_id or message_id
         return _chunk("start", messageId=id) if id else _chunk("start")
+
+    def _end_texts(self, *, withdrawn: bool = False) -> bytes:
+        mark = {"providerMetadata": {"hookline": {"withdrawn": True}}} if withdrawn else {}
+        ids, self._texts = self._texts, []
+        return b"".join([_chunk("text-end", id=id, **mark) for id in ids])
 
     def _close_step(self) -> bytes:
         if not self._open:
@@ -206,17 +219,13 @@ class AiSdkEncoder:
         return _chunk("tool-input-error", toolName=act.name, input=said, **fields)
 
     def _withdraw(self, act: Withdrawn) -> bytes:
-        """Version 6 knows no way to take a text back: the part is marked, and calls are closed."""
+        """Version 6 knows no way to take a text back: its part is marked, and calls are closed."""
         if self._target >= 7:
             return _chunk("reset-step")
-        out = [
-            _chunk(
-                "tool-input-error", toolCallId=id, toolName=name, input={}, errorText="Withdrawn"
-            )
-            for id, name in act.calls
-        ]
-        ids = [id for _, id in act.parts]
-        out.append(_chunk("data-withdrawn", data={"parts": ids}, transient=True))
+        out = [self._end_texts(withdrawn=True)]
+        for id, name in act.calls:
+            fields: dict[str, Any] = {"toolCallId": id, "toolName": name, "input": {}}
+            out.append(_chunk("tool-input-error", **fields, errorText="Withdrawn"))
         return b"".join(out)
 
     def _last(self, act: Done | Aborted | Failed) -> bytes:

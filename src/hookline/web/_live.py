@@ -46,9 +46,9 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds with finite defaults: streams, bytes, and times in seconds.
 
     `idle`: how long a run may give no event. `total`: how long it may take. `send`: how long a
-    client may take nothing, or need for its request. `replay_bytes`, `replay_ttl`: what is kept
-    of a detached run, and for how long after its end. `drain`: how long a shutdown waits before
-    it aborts.
+    client may take nothing, or need for its request. `replay_bytes`, `replay_ttl`: what is kept of
+    a detached run, and for how long after its end. `drain`: how long a shutdown waits before it
+    aborts.
     """
 
     streams: int = 1000

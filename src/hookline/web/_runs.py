@@ -117,8 +117,10 @@ class Runs:
         self._live.clear()
 
     def watch(self, agent: Agent[Any]) -> None:
-        """Put every hook of the agent that fires into the run it fires in."""
-        agent.add_hook("onHook", self._fired, name="hookline.web timeline", on_error="log")
+        """Put every hook of the agent and its sub-agents that fires into the run it fires in."""
+        agent.add_hook(
+            "onHook", self._fired, name="hookline.web timeline", on_error="log", inherit=True
+        )
 
     def _find_chat(self, chat_id: str) -> Live | None:
         return self._chats.get(chat_id) or self._nested.get(chat_id)
