@@ -431,7 +431,11 @@ async def test_an_abort_after_the_chat_is_late() -> None:
     assert runs[0].abort() is False
 
 
-async def test_an_abort_that_is_followed_by_a_throw_stays_an_abort() -> None:
+async def test_an_abort_that_is_followed_by_a_throw_stays_an_abort(
+    loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first decides; what comes later is logged, by its type and its place."""
+
     def both(ctx: Any) -> None:
         ctx.run.abort("first")
         raise LookupError("second")
@@ -441,6 +445,9 @@ async def test_an_abort_that_is_followed_by_a_throw_stays_an_abort() -> None:
     with pytest.raises(ChatAbortedError):
         await agent.chat("hi")
     assert trace == ["start", "abort first", "end aborted"]
+    (record,) = caplog.records
+    assert "LookupError" in record.getMessage()
+    assert "second" not in caplog.text
 
 
 async def test_an_abort_by_a_call_beats_its_sibling_s_later_error(
@@ -467,6 +474,49 @@ async def test_an_abort_by_a_call_beats_its_sibling_s_later_error(
     gc.collect()
     assert "in the cleanup" not in caplog.text
     assert "never retrieved" not in caplog.text
+    assert ["LookupError" in record.getMessage() for record in caplog.records] == [True]
+
+
+async def test_what_is_raised_while_calls_are_cancelled_twice_is_logged_by_its_type_alone(
+    loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is left to raise it to; asyncio would log its text as never retrieved."""
+    began, cleaning, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wrapper(ctx: Any, proceed: Any) -> Any:
+        try:
+            return await proceed()
+        except asyncio.CancelledError:
+            cleaning.set()
+            await go.wait()
+            raise LookupError("in the cleanup") from None
+
+    owners: list[asyncio.Task[Any] | None] = []
+    agent = Agent(ScriptedModel([call("hang"), call("hang")]), tools=[hang])
+    agent.add_hook("aroundToolCall", wrapper)
+
+    def begin(ctx: Any) -> None:
+        owners.append(asyncio.current_task())
+        began.set()
+
+    agent.add_hook("onChatStart", begin)
+    trace = outcomes(agent)
+    task = asyncio.create_task(agent.chat("hi"))
+    await began.wait()
+    await turns()
+    task.cancel()
+    await cleaning.wait()
+    assert owners[0] is not None
+    owners[0].cancel()  # a third party, while the calls still clean up
+    await turns()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gc.collect()
+    assert trace == ["start", "abort cancelled", "end aborted"]
+    assert "in the cleanup" not in caplog.text
+    assert "never retrieved" not in caplog.text
+    assert ["LookupError" in record.getMessage() for record in caplog.records] == [True, True]
 
 
 async def test_an_error_of_a_call_beats_its_sibling_s_later_abort() -> None:

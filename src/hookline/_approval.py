@@ -7,7 +7,7 @@ asking is a denial.
 
 from __future__ import annotations
 
-from asyncio import CancelledError, current_task
+from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -21,7 +21,7 @@ from hookline._call import Call
 from hookline._chain import notify
 from hookline._chat import Chat
 from hookline._conversation import Conversation
-from hookline._deadline import Expired
+from hookline._deadline import Expired, being_cancelled
 from hookline._errors import ApprovalError, DisabledToolError, UnknownToolError
 from hookline._events import ApprovalRequested
 from hookline._handler import bind_again
@@ -96,8 +96,7 @@ async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> De
             value: Any = approver(request, call.run_of(chat))
             decision = await value if isawaitable(value) else value
         except CancelledError as exc:
-            task = current_task()
-            if task is not None and task.cancelling():
+            if being_cancelled():
                 raise
             raise ApprovalError("the approver raised CancelledError by itself") from exc
         if not isinstance(decision, (Approve, Deny)):

@@ -30,6 +30,12 @@ class Limit(msgspec.Struct, eq=False):
         return self.fired and self.task.uncancel() <= self.cancelling
 
 
+def being_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs here: a CancelledError is theirs then."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Expired(Exception):
     """The limit ran out."""
 

@@ -160,6 +160,8 @@ class Owner:
             chat.outcome, chat.error = "error", exc
         else:  # a third party, or a wrapper's own time limit
             chat.outcome, chat.reason, chat.cut = "aborted", "cancelled", exc
+        if isinstance(exc, Exception) and exc is not chat.error:
+            log_throw(f"chat {chat.chat_id}: raised after its outcome was decided", exc)
         self._end_well()
 
     def _end_well(self) -> None:

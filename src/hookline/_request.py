@@ -6,7 +6,7 @@ A request is written as its differences: messages by their number, tools by name
 
 from __future__ import annotations
 
-from asyncio import CancelledError, current_task
+from asyncio import CancelledError
 from collections.abc import Sequence
 from inspect import isawaitable
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from hookline._chat import Chat
+from hookline._deadline import being_cancelled
 from hookline._errors import HookReturnError, ModelError, UsageError
 from hookline._json import clean_text
 from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage, encoded
@@ -53,8 +54,7 @@ async def system_text(chat: Chat) -> str | None:
         given: Any = system(chat.run)
         text = await given if isawaitable(given) else given
     except CancelledError as exc:
-        task = current_task()
-        if task is not None and task.cancelling():
+        if being_cancelled():
             raise
         raise UsageError("the system= function raised CancelledError by itself") from exc
     if text is None or isinstance(text, str):

@@ -182,15 +182,25 @@ class LocalRuntime:
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
         tasks = [asyncio.ensure_future(job()) for job in jobs]
+        ours = False  # what is raised from here is the first failure, and no cancellation of us
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            finally:
+                await _reap(tasks)
+            ours = True
         finally:
-            await _reap(tasks)
-            failed = [exc for task in tasks if not task.cancelled() and (exc := task.exception())]
-            for exc in failed[1:]:
+            failed = [
+                exc
+                for task in tasks
+                if task.done() and not task.cancelled() and (exc := task.exception())
+            ]
+            for exc in failed[1 if ours else 0 :]:
                 log_throw("a call beside the one that failed raised too", exc)
             cut = any(task.cancelled() for task in tasks)
             tasks.clear()  # or the traceback of what is raised here would hold what it came from
+            if not ours:
+                failed.clear()
         if failed:
             try:
                 raise failed[0]
