@@ -462,7 +462,6 @@ async def test_the_parents_abort_takes_the_child_along():
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="a child that never suspends does not look at its parent")
 async def test_the_parents_abort_takes_a_child_along_that_never_suspends():
     """An abort is looked at after every step: also the parent's, in the child."""
     streams = []

@@ -719,7 +719,6 @@ async def test_a_throw_in_onToolCallResult_with_on_error_log_leaves_the_last_goo
     assert results(response)[0][2] == "good"
 
 
-@pytest.mark.xfail(strict=True, reason="history says of each withheld result that its call ran")
 @pytest.mark.parametrize("how", ["denied", "answered", "unknown", "off", "bad arguments"])
 async def test_of_a_call_that_did_not_run_history_does_not_say_that_it_ran(how):
     """What a hook that failed was given is withheld; whether the call ran is told as it was."""

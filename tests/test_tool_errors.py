@@ -540,7 +540,6 @@ async def test_a_ToolError_made_of_anything_else_is_a_tool_error_by_its_type(mes
     assert await told(agent) == {"type": "ToolError", "message": f"a {type(message).__name__}"}
 
 
-@pytest.mark.xfail(strict=True, reason="what a wrapper made of the request is not looked at")
 async def test_a_tool_that_a_wrapper_took_out_of_the_request_never_runs():
     """The final request is the one that the model was sent."""
     ran = []

@@ -63,6 +63,7 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
     streamed: list[ModelResponse] = []
 
     async def inner(request: ModelRequest) -> ModelResponse:
+        chat.sent = request
         streamed[:] = [await _stream(chat, request)]
         return streamed[0]
 

@@ -37,6 +37,7 @@ class Call(msgspec.Struct, eq=False):
     pending: bool = False  # it waits for an answer that a later chat brings
     bound: dict[str, Any] | None = None  # validated arguments
     runs: bool = False  # its handler is to run
+    ran: bool = False  # it has begun to
     result: CallResult | None = None
     outcome: CallOutcome = "ok"
     final: bool = False  # no hook may change the result any more

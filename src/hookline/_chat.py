@@ -45,7 +45,7 @@ from hookline._messages import (
     Usage,
     UserMessage,
 )
-from hookline._model import DEFAULT_SETTINGS, Model, Settings
+from hookline._model import DEFAULT_SETTINGS, Model, ModelRequest, Settings
 from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome, Response
 from hookline._outlet import NOBODY, SIZE, Buffer, Outlet
 from hookline._output import Form
@@ -167,6 +167,8 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     # the step that is being made
     base_messages: Sequence[Message] = ()  # what its request began with
     base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
+    sent: ModelRequest | None = None  # what wrappers made of it
+    sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
     assembly: Assembly | None = None  # the answer that is being streamed
     shown: bool = False  # text of it was published
     hidden: set[str] = set()  # calls whose deltas a hook has hidden
@@ -440,6 +442,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
             usage=None if self.usage is usage else self.usage,
             shown=self.shown,
             hidden=tuple(self.hidden),
+            sent_tools=None if self.sent is None else tuple(t.name for t in self.sent.tools),
         )
 
     def apply(self, effects: Effects) -> None:
@@ -451,6 +454,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         self.usage = self.usage if effects.usage is None else effects.usage
         self.shown = effects.shown
         self.hidden.update(effects.hidden)
+        self.sent_tools = effects.sent_tools
         if effects.aborted:
             self.abort(effects.reason)
 

@@ -30,7 +30,7 @@ from hookline._outcomes import Stop, ToolError, ToolResult
 from hookline._outlet import SIZE
 from hookline._points import PreToolCall
 from hookline._request import foreign_names, lookup
-from hookline._results import WITHHELD, settle
+from hookline._results import settle, withheld
 from hookline._runtime import CALL, RUN, Json
 from hookline._store import PendingStep
 from hookline._values import as_data, bounded, message_for, worded
@@ -247,7 +247,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             key = (RUN, self.iteration, call.id)
             ran = await chat.runtime.step(key, run_handler, RAN, chat, call)
             call.set(ran.result, None)
-            call.stop = ran.stop
+            call.stop, call.ran = ran.stop, ran.began
             if chat.broken:
                 chat.check()
         if self.turn is not None:
@@ -331,7 +331,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 call.message = await self.chat.commit(message_for(call, self.chat.next_id()))
             except Exception:
                 if len(self.chat.messages) == count:  # a hook will not have it as it is
-                    call.withhold(WITHHELD)
+                    call.withhold(withheld(call))
                     if len(self.chat.outlet.items) >= SIZE:
                         await self.chat.outlet.room()
                     self.chat.write_plain(message_for(call, self.chat.next_id()))

@@ -43,6 +43,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     result: ToolResult | ToolError
     stop: Stop | None = None
+    began: bool = True  # the tool's function was called
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
@@ -56,15 +57,16 @@ def run_handler(chat: Chat, call: Call) -> Awaitable[Ran]:
 async def _wrapped(chat: Chat, call: Call) -> Ran:
     error = _refused(chat, call)
     if error is not None:
-        return Ran(result=error)
+        return Ran(result=error, began=False)
     tool, scope = call.tool, call.scope
     assert tool is not None and scope is not None
     stop: Stop | None = None
+    began = False
 
     async def inner(wanted: ToolCall) -> CallResult:
-        nonlocal stop
+        nonlocal stop, began
         ran = await _handle(chat, call, wanted)
-        stop = ran.stop
+        stop, began = ran.stop, began or ran.began
         return ran.result
 
     def again() -> str | None:
@@ -79,7 +81,7 @@ async def _wrapped(chat: Chat, call: Call) -> Ran:
     result = await wrap(chat.view.aroundToolCall, ctx, inner, chat, tool=name, again=again)
     if isinstance(result, ToolResult):
         result = as_data(result)
-    return Ran(result=result, stop=stop)
+    return Ran(result=result, stop=stop, began=began)
 
 
 def _refused(chat: Chat, call: Call) -> ToolError | None:
@@ -115,6 +117,7 @@ async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     limit: Limit | None = None
+    began = False
     if chat.broken:
         chat.check()
     chat.doing[call.id] = tool.name
@@ -123,7 +126,7 @@ async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran
             known = call.bound is not None
             error = _refused(chat, call)
             if error is not None:
-                return Ran(result=error)
+                return Ran(result=error, began=False)
             if known:  # somebody was waited for since
                 _check_offer(chat, call, tool)
         elif call.request is not None and wanted.arguments != call.call.arguments:
@@ -141,6 +144,7 @@ async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran
             arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
         if seconds is not None and seconds != inf:
             limit = chat.deadlines.start(seconds)
+        began = True
         if tool.is_async:
             value = await tool.fn(**arguments)
         else:
@@ -159,7 +163,7 @@ async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran
     except _Changed:
         raise
     except Exception as exc:
-        return Ran(result=ToolError.of(exc))
+        return Ran(result=ToolError.of(exc), began=began)
     finally:
         del chat.doing[call.id]
         if limit is not None:

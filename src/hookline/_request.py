@@ -243,6 +243,12 @@ def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tup
     return tuple(tools)
 
 
+def named(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]:
+    """The tools of these names; one that is not among them was a wrapper's own."""
+    known = {tool.name: tool for tool in tools}
+    return tuple(known.get(name) or unknown_tool(name) for name in names)
+
+
 class OpeningReturns:
     """How an `Opening` with what preChat said is written down."""
 

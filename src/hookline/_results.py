@@ -22,7 +22,8 @@ from hookline._tools import unknown_tool
 from hookline._values import as_data, bounded
 
 NOWHERE: Final = Scope("unknown")  # where a tool stands that does not exist
-WITHHELD: Final = ToolError("the call ran; its result is withheld", type="Withheld")
+_RAN: Final = ToolError("the call ran; its result is withheld", type="Withheld")
+_NOT_RUN: Final = ToolError("not run; what was said of it is withheld", type="Withheld")
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +37,18 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 _SETTLED: Json[Settled] = Json(Settled)
 
 
+def withheld(call: Call) -> ToolError:
+    """What stands for a result that a failed hook may have had to change."""
+    return _RAN if call.ran else _NOT_RUN
+
+
 async def settle(chat: Chat, iteration: int, call: Call) -> None:
     """The result's way through its hooks; afterwards it is final."""
     key = (RESULT, iteration, call.id)
     try:
         settled = await chat.runtime.step(key, _chains, _SETTLED, chat, call)
     except BaseException:
-        call.withhold(WITHHELD)
+        call.withhold(withheld(call))
         call.final = True
         raise
     call.stop = call.stop or settled.stop

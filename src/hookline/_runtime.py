@@ -95,6 +95,7 @@ class Effects(Data, frozen=True, kw_only=True):
     usage: Usage | None = None  # what the chat had used when it ended, where that changed
     shown: bool = False  # text of an answer was shown that is not yet in history
     hidden: tuple[str, ...] = ()  # calls whose deltas a hook has hidden
+    sent_tools: tuple[str, ...] | None = None  # what the model was offered, where wrappers stood
 
 
 class Journaled(Protocol):

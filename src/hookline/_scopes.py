@@ -7,9 +7,11 @@ logged; it never breaks a chat.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
 from inspect import isawaitable
 from typing import Any, Literal
 
@@ -93,6 +95,9 @@ NO_SECTIONS = Sections("", "")
 Observer = Callable[[str, Scope], Iterable[Callable[[], Awaitable[None]]]]
 
 
+_telling: ContextVar[Scopes | None] = ContextVar("hookline_telling", default=None)
+
+
 class Scopes:
     """The scopes of one agent. `observer` is told of what was registered and removed."""
 
@@ -101,6 +106,7 @@ class Scopes:
         self._entries: tuple[tuple[object, Scope], ...] = ()  # with a token per registration
         self._scopes: tuple[Scope, ...] = ()
         self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
+        self._told_by: asyncio.Future[None] | None = None  # a chat is telling them
         self._tools: dict[str, tuple[AnyTool, Scope]] = {}
         self._offered: tuple[AnyTool, ...] = ()
         self._observer = observer
@@ -172,11 +178,28 @@ class Scopes:
                 self.told = (*self.told, *late)
 
     async def tell(self) -> None:
-        """Let the async observers of registrations run: before the next chat or step."""
+        """Let the async observers of registrations run: before the next chat or step.
+
+        Where another chat is telling them, it is waited for; not by an observer that chats itself.
+        """
+        if _telling.get() is self:
+            return
+        loop = asyncio.get_running_loop()
         while self.told:
-            observe, *rest = self.told
-            self.told = tuple(rest)
-            await observe()
+            if self._told_by is not None:
+                if self._told_by.get_loop() is not loop:
+                    return  # in another thread: there is no waiting for it here
+                await asyncio.wait([self._told_by])
+                continue
+            ended = self._told_by = loop.create_future()
+            token = _telling.set(self)
+            try:
+                await self.told[0]()
+            finally:
+                _telling.reset(token)
+                self.told = self.told[1:]
+                self._told_by = None
+                ended.set_result(None)
 
     # ── what the loop asks ──────────────────────────────────────────────────────────────────
 

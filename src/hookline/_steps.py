@@ -23,6 +23,7 @@ from hookline._request import (
     build,
     check_tools,
     foreign_names,
+    named,
     system_text,
 )
 from hookline._runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
@@ -44,6 +45,10 @@ async def run_step(
     """One step; `answer` is what preChat has given in the model's place."""
     runtime, view = chat.runtime, chat.view
     chat.iteration = iteration
+    parent: Chat | None = chat.task.parent
+    if parent is not None and parent.broken:
+        chat.abort(parent.reason)  # a child that never suspends does not hear of it otherwise
+        chat.check()
     if chat.config.scopes.told:
         await chat.config.scopes.tell()
     asked = await runtime.step((REQUEST, iteration), _request, asks, chat, begin, answer)
@@ -58,9 +63,12 @@ async def run_step(
         await outlet.room()
     outlet.put(StepStarted(chat_id=chat.chat_id, path=outlet.path, iteration=iteration))
     before = chat.asked
+    chat.sent = chat.sent_tools = None
     response = streamed = await ask_model(chat, (MODEL, iteration), request, asked.answer)
     if chat.asked == before:
         recall(chat, streamed)
+        if chat.sent_tools is not None:
+            chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
     try:
         if view.onResponse:
             key = (RESPONSE, iteration)
@@ -76,7 +84,7 @@ async def run_step(
             await chat.take_back()
         raise
     calls = response.calls
-    step = open_step(chat, iteration, calls, request) if calls else None
+    step = open_step(chat, iteration, calls, chat.sent or request) if calls else None
     return await finish_step(chat, iteration, response, step, begin)
 
 
