@@ -56,11 +56,14 @@ class ChatStream:
                 raise StopAsyncIteration
             if buffer.ended:
                 return self._last()
-            assert self._loop is not None
-            reader = buffer.reader = self._loop.create_future()
             buffer.reading = True
             try:
-                await reader
+                if buffer.soon:
+                    await asyncio.sleep(0)
+                else:
+                    assert self._loop is not None
+                    reader = buffer.reader = self._loop.create_future()
+                    await reader
             except BaseException:
                 buffer.reader = None
                 await self._leave("cancelled")
