@@ -97,6 +97,14 @@ def text_in(event: Mapping[str, Any], name: str) -> str:
     return found
 
 
+def index_in(event: Mapping[str, Any], name: str = "index") -> int:
+    """A place in the answer; raises TypeError where it is no number, KeyError where it is none."""
+    found = event[name]
+    if type(found) is not int:
+        raise TypeError(f"{name} is a {type(found).__name__}")
+    return found
+
+
 def name_in(call: Mapping[str, Any]) -> str:
     """The name of the tool that is called; raises ValueError for a call that names none."""
     found = text_in(call, "name")

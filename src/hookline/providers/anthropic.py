@@ -52,6 +52,7 @@ from hookline.providers._parts import (
     choice,
     closed,
     count,
+    index_in,
     is_object,
     json_text,
     location,
@@ -232,7 +233,7 @@ class MessagesReader:
         return ()
 
     def _block_start(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        index, block = event["index"], event["content_block"]
+        index, block = index_in(event), event["content_block"]
         kind = self._kinds[index] = block["type"]
         if kind == "text" and block.get("text"):
             yield TextChunk(text_in(block, "text"))
@@ -249,7 +250,7 @@ class MessagesReader:
             yield ToolCallChunk(index=index, id=id, name=name_in(block))
 
     def _block_delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        index, delta = event["index"], event["delta"]
+        index, delta = index_in(event), event["delta"]
         kind = delta["type"]
         if kind == "text_delta":
             return (TextChunk(text_in(delta, "text")),)
@@ -267,7 +268,7 @@ class MessagesReader:
         return ()
 
     def _block_stop(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        index = event["index"]
+        index = index_in(event)
         kind = self._kinds.get(index)
         if kind == "text":
             yield PartEndChunk("text")

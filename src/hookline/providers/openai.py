@@ -53,6 +53,7 @@ from hookline.providers._parts import (
     choice,
     closed,
     count,
+    index_in,
     is_object,
     is_strict,
     json_text,
@@ -237,12 +238,12 @@ class ResponsesReader:
         return self._text(event, "refusal" if "refusal" in event["type"] else "text")
 
     def _arguments(self, event: dict[str, Any], more: str) -> Iterable[Chunk]:
-        index: int = event["output_index"]
+        index = index_in(event, "output_index")
         self._calls[index] += len(more)
         return (ToolCallChunk(index=index, arguments=more),)
 
     def _whole_arguments(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        index: int = event["output_index"]
+        index = index_in(event, "output_index")
         if self._calls[index]:
             return ()
         return self._arguments(event, text_in(event, "arguments"))
@@ -255,7 +256,7 @@ class ResponsesReader:
         item = event["item"]
         if item["type"] != "function_call":
             return ()
-        return self._new_call(event["output_index"], item)
+        return self._new_call(index_in(event, "output_index"), item)
 
     def _new_call(self, index: int, item: dict[str, Any]) -> Iterable[Chunk]:
         self._calls.setdefault(index, 0)
@@ -270,7 +271,7 @@ class ResponsesReader:
         )
 
     def _item_done(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        item, index = event["item"], event["output_index"]
+        item, index = event["item"], index_in(event, "output_index")
         kind = item["type"]
         if kind == "message":
             kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
