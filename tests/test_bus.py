@@ -744,10 +744,22 @@ async def _async(ctx: Any, proceed: Any = None) -> None: ...
 NO_TOOL = [head.name for head in TABLE.values() if not head.at_tool]
 NO_DENY = [name for name in TABLE if name != "preToolCall"]
 WRAPPERS = [head.name for head in TABLE.values() if head.kind == "wrapper"]
+
+
+def _generator(ctx: Any) -> Any:
+    yield
+
+
+async def _async_generator(ctx: Any) -> Any:
+    yield
+
+
 REFUSED: dict[str, tuple[str, Any, dict[str, Any]]] = {
     **{f"tools= at {name}": (name, _async, {"tools": ["add"]}) for name in NO_TOOL},
     **{f"deny at {name}": (name, _async, {"on_error": "deny"}) for name in NO_DENY},
     **{f"sync wrapper at {name}": (name, _sync, {}) for name in WRAPPERS},
+    "a generator": ("onMessage", _generator, {}),
+    "an async generator": ("onMessage", _async_generator, {}),
     "timeout= on a sync hook": ("onMessage", _sync, {"timeout": 1.0}),
     "timeout=0": ("onMessage", _async, {"timeout": 0}),
     "timeout=-1": ("onMessage", _async, {"timeout": -1.0}),

@@ -53,7 +53,6 @@ from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._scopes import Scopes
-from hookline._store import PendingStep
 from hookline._tools import AnyTool
 
 Release = Literal["live", "response"]
@@ -457,10 +456,6 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         self.sent_tools = effects.sent_tools
         if effects.aborted:
             self.abort(effects.reason)
-
-    def pending(self) -> PendingStep | None:
-        """What waits on this conversation."""
-        return self.conversation.pending_step
 
     def add_usage(self, usage: Usage) -> None:
         """Count what a model call has cost."""

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast
 
 from hookline._errors import HookOptionError, UnknownHookError, UsageError
@@ -224,6 +225,8 @@ def _problem(
 ) -> str | None:
     if not callable(hook):
         return f"{type(hook).__name__} is not callable"
+    if isgeneratorfunction(hook) or isasyncgenfunction(hook):
+        return "a function with `yield` does nothing when it is called: return the value instead"
     if not isinstance(priority, int):
         return f"priority={priority!r} must be an int"
     if tools is not None and not head.at_tool:
