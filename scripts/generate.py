@@ -1,4 +1,4 @@
-"""Write what is made from the table of hook points: `_typed.py` and docs/hooks.md.
+"""Write what is made from the table of hook points: `_typed.pyi` and docs/hooks.md.
 
 python scripts/generate.py           write both
 python scripts/generate.py --check   exit 1 when one is stale
@@ -12,7 +12,7 @@ from pathlib import Path
 from hookline._points import END, TABLE, Head
 
 ROOT = Path(__file__).resolve().parent.parent
-TYPED = ROOT / "src" / "hookline" / "_typed.py"
+TYPED = ROOT / "src" / "hookline" / "_typed.pyi"
 DOCS = ROOT / "docs" / "hooks.md"
 
 HEAD = '''"""The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
@@ -53,7 +53,7 @@ C = TypeVar("C")
 R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-O = TypeVar("O", bound=p.Observer)  # noqa: E741
+O = TypeVar("O", bound=p.Observer)
 OnError = Literal["raise", "log"]
 Maybe: TypeAlias = R | Awaitable[R | None] | None  # what an interceptor may give, sync or async
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from inspect import isawaitable
 from types import NoneType
 from typing import Any
@@ -34,6 +33,8 @@ from hookline._store import PendingStep
 
 def digest_of(call: ToolCall) -> str:
     """The seal of what is approved."""
+    from hashlib import sha256  # only here: it costs a millisecond of an import
+
     text = msgspec.json.encode((call.id, call.name, call.arguments), order="deterministic")
     return sha256(text).hexdigest()
 

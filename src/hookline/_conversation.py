@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from hookline._ledger import Cut, Ledger, Lost
 from hookline._log import log_throw
 from hookline._messages import AssistantMessage, Data, History, Message
 from hookline._outcomes import ApprovalRequest
+from hookline._runtime import LOCAL
 from hookline._store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
 
 FORMAT = 1  # of the JSON of a conversation
@@ -49,7 +49,7 @@ class Conversation:
         meta: dict[str, Any] | None = None,
         pending: PendingStep | None = None,
     ) -> None:
-        self.id = id or token_hex(10)
+        self.id = id or LOCAL.new_id()
         self.meta: dict[str, Any] = meta if meta is not None else {}
         self.ledger: Ledger | None = None  # what of it stands in its store, if it has one
         self._lock = threading.Lock()
@@ -188,7 +188,7 @@ class Conversation:
                 raise ConversationConflictError(self.id, 0, there.version)
         elif self.ledger is None:
             raise UsageError(f"conversation {self.id!r} is in no store: save(store) puts it there")
-        owner = f"save.{token_hex(10)}"
+        owner = f"save.{LOCAL.new_id()}"
         self.acquire(owner)
         before = self.ledger
         try:

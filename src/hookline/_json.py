@@ -13,12 +13,12 @@ everything else the strict way. Knows nothing of tools, types or signatures.
 
 from __future__ import annotations
 
-import json
 import math
 import re
+import sys
 from collections import Counter, deque
 from collections.abc import Mapping, Set, ValuesView
-from pathlib import PurePath
+from functools import cache
 from typing import Any, Final, cast
 
 import msgspec
@@ -153,15 +153,15 @@ def _parse_strictly(text: str) -> dict[str, Any]:
     if text.count("[") + text.count("{") > MAX_ARGUMENT_DEPTH:
         _check_depth(text)
     try:
-        data: Any = _STRICT.decode(text)
-    except json.JSONDecodeError as error:
+        data: Any = _strict().decode(text)
+    except ValueError as error:
         raise _bad(_syntax(error, text)) from error
     if type(data) is not dict:
         name = _NAMES.get(type(data), "null")
         raise _bad(f'the arguments must be one JSON object such as {{"name": "value"}}, not {name}')
     if _SURROGATE_ESCAPE.search(text):
         try:
-            json.dumps(data, ensure_ascii=False).encode()
+            _text(data).encode()
         except UnicodeEncodeError as error:
             raise _bad(
                 "a string has a lone surrogate escape such as \\ud83d; write the character itself"
@@ -183,7 +183,7 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def _syntax(error: json.JSONDecodeError, text: str) -> str:
+def _syntax(error: Any, text: str) -> str:
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
         return "the JSON breaks off before its end; write the whole object"
     problem = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
@@ -228,12 +228,25 @@ _NAMES: Final[dict[Any, str]] = {
     float: "a number",
 } | {bool: "a boolean"}
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
-_STRICT: Final = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_integer,
-    parse_float=_number,
-    parse_constant=_constant,
-)
+
+
+@cache
+def _strict() -> Any:
+    """Python's own decoder, with our rules; imported when it is needed, as `_text` does."""
+    from json import JSONDecoder
+
+    return JSONDecoder(
+        object_pairs_hook=_object,
+        parse_int=_integer,
+        parse_float=_number,
+        parse_constant=_constant,
+    )
+
+
+def _text(data: Any) -> str:
+    from json import dumps
+
+    return dumps(data, ensure_ascii=False)
 
 
 # ── out: the value that a tool returned ─────────────────────────────────────────────────────
@@ -277,7 +290,8 @@ def encode_foreign(value: object) -> object:
         return dict(known)
     if issubclass(kind, (deque, Set, ValuesView)):
         return list(known)
-    if issubclass(kind, PurePath):
+    pathlib = sys.modules.get("pathlib")  # whoever has a path has imported it
+    if pathlib is not None and issubclass(kind, pathlib.PurePath):
         return str(known)
     raise NotJson(
         f"a {kind.__qualname__} is not JSON data; return str, numbers, lists, dicts, "

@@ -9,11 +9,10 @@ of the last event. Keys are stored data: the whole list stands in KEYS and is fr
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from secrets import token_hex
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
-from urllib.parse import quote
 
 import msgspec
 
@@ -54,6 +53,8 @@ KEYS: Final = (
 
 def key_name(key: Key) -> str:
     """The key as it is stored, such as `step/3/model`."""
+    from urllib.parse import quote  # only here: it costs a millisecond of an import
+
     return str(key[0]).format(
         *[quote(part, safe="") if type(part) is str else part for part in key[1:]]
     )
@@ -214,7 +215,7 @@ class LocalRuntime:
         return time.time()
 
     def new_id(self) -> str:
-        return token_hex(10)
+        return os.urandom(10).hex()
 
 
 async def _reap(tasks: Sequence[asyncio.Future[None]]) -> None:
