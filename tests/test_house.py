@@ -32,10 +32,10 @@ PLAN = (
         *("_store", "_ledger", "_conversation", "_memory"),
     ),
     ("_points", "_registration", "_plugins", "_typed", "_chain", "_bus", "_call", "_outlet"),
-    ("_chat",),
+    ("_config", "_input", "_chat"),
     ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
     ("_steps", "_reopen", "_ending", "_loop"),
-    ("_owner", "_stream", "_update", "_resolve", "_sources", "_agent"),
+    ("_owner", "_stream", "_update", "_resolve", "_sources", "_views", "_agent"),
 )
 INSIDE = [module for line in PLAN for module in line]
 # The face: files that hold nothing but names of the core.

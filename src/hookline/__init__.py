@@ -8,7 +8,7 @@ adapters) and `hookline.errors`.
 
 from hookline._agent import Agent, define_hook
 from hookline._bus import HookBus, NullBus
-from hookline._chat import Limits
+from hookline._config import Limits
 from hookline._conversation import Conversation
 from hookline._history import Repair, check_history, repair_history
 from hookline._memory import MemoryStore

@@ -6,33 +6,31 @@ than six parameters: they are the face, and all but the first are options by nam
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from inspect import isawaitable
 from math import inf
 from time import perf_counter
-from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from hookline._bus import HookBus, NullBus, View, watcher
-from hookline._chain import ALONE, Alone, call, fault
-from hookline._chat import (
+from hookline._chain import fault
+from hookline._chat import Chat, new_chat
+from hookline._config import (
     DEFAULT_LIMITS,
     Approver,
-    Chat,
     Config,
     Limits,
     Release,
     SystemText,
     Task,
-    cleaned,
-    new_chat,
 )
 from hookline._conversation import Conversation
 from hookline._errors import ToolDenied, UsageError
 from hookline._events import ChatEvent
-from hookline._json import clean_text
+from hookline._input import Input, as_message
 from hookline._log import log_throw
-from hookline._messages import File, Image, Message, Text, UserMessage, UserPart
+from hookline._messages import Message
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import Decision, MessageChanges, Response
 from hookline._outlet import Buffer
@@ -42,7 +40,6 @@ from hookline._plugins import PluginObject, SetUp, Uninstall, name_of, noted, se
 from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._registration import (
     OWNER,
-    Hook,
     HookDef,
     HookInfo,
     HookLike,
@@ -62,10 +59,10 @@ from hookline._subscribe import Overflow, Subscription
 from hookline._tools import AnyTool, Tool, ToolLike
 from hookline._typed import AddHook, DefineHook, HookDecorator
 from hookline._update import update_message
+from hookline._views import also, inherited, inherited_points, observe, stays
 
 define_hook = cast("DefineHook", define)
 E = TypeVar("E")
-Input: TypeAlias = str | UserMessage | Sequence[UserPart]
 
 
 class ChatOptions(TypedDict, Generic[DepsT], total=False):
@@ -270,7 +267,7 @@ class Agent(Generic[DepsT]):
                     outcome = "raised"
                     log_throw(f"hook {hook.name!r} at {point} raised", fault(hook, exc))
             if hook.is_async or isawaitable(value):
-                late.append(partial(_observe, view, hook, ctx, value))
+                late.append(partial(observe, view, hook, ctx, value))
             elif view.onHook:
                 spent = perf_counter() - start
                 late.append(partial(watcher(view, None), hook, outcome, spent))
@@ -449,11 +446,11 @@ class Agent(Generic[DepsT]):
             return self._traced[1]
         known = definitions(hooks, dict(self._known))
         own = self.bus.sibling()
-        stays = {hook.definition for hook in self.bus.all_hooks() if hook.required}
+        required = {hook.definition for hook in self.bus.all_hooks() if hook.required}
         for hook in expand(hooks, known, origin="chat"):
-            if hook.definition is None or hook.definition not in stays:
+            if hook.definition is None or hook.definition not in required:
                 own.enter(hook)
-        return View((self.bus, _stays), (own, None), *_also(self._tracing(own.used())))
+        return View((self.bus, stays), (own, None), *also(self._tracing(own.used())))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(partial(_owner, self._config, task), task.chat_id)
@@ -485,9 +482,7 @@ class Agent(Generic[DepsT]):
                 )
             task = Task(
                 chat_id=self._config.runtime.new_id(),
-                view=_inherited(
-                    parent.view, self.bus, self._tracing(_inherited_points(parent.view))
-                ),
+                view=inherited(parent.view, self.bus, self._tracing(inherited_points(parent.view))),
                 message=as_message(input),
                 conversation=None,
                 deps=parent.deps,
@@ -508,23 +503,6 @@ class Agent(Generic[DepsT]):
 _OPTIONS = {"conversation", "deps", "hooks", "settings", "approver", "release", "state"}
 
 
-def as_message(input: Any) -> UserMessage:
-    """What the user said, as a message without lone surrogates."""
-    if isinstance(input, UserMessage):
-        return cleaned(input)
-    if isinstance(input, str):
-        return UserMessage(parts=(Text(clean_text(input)),))
-    parts: tuple[Any, ...] = ()
-    if isinstance(input, (list, tuple)):
-        parts = tuple(cast("Sequence[Any]", input))
-    if not parts or not all(isinstance(part, (Text, Image, File)) for part in parts):
-        raise UsageError(
-            f"{input!r} is nothing a user can say: pass a str, a UserMessage, or a list of "
-            "Text, Image and File parts"
-        )
-    return cleaned(UserMessage(parts=parts))
-
-
 def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
     return Owner(new_chat(config, task, buffer), buffer)
 
@@ -540,35 +518,6 @@ def _store_of(given: Any) -> Store | None:
     )
 
 
-def _stays(hook: Hook) -> bool:
-    """Whether a hook of the agent also runs in a chat that brings its own."""
-    return not hook.declared or hook.required
-
-
-def _inherits(hook: Hook) -> bool:
-    return hook.inherit
-
-
-def _inherited(parent: View, bus: HookBus[Any], tracing: HookBus[Any] | None) -> View:
-    """A sub-agent's hooks: the parent's that are inherited, then its own."""
-    sources = [(source, _both(keep)) for source, keep in parent.sources]
-    return View(*sources, (bus, None), *_also(tracing))
-
-
-def _inherited_points(parent: View) -> set[object]:
-    return {hook.head.key for bus, _ in parent.sources for hook in bus.all_hooks() if hook.inherit}
-
-
-def _also(tracing: HookBus[Any] | None) -> list[tuple[HookBus[Any], None]]:
-    return [] if tracing is None else [(tracing, None)]
-
-
-def _both(keep: Callable[[Hook], bool] | None) -> Callable[[Hook], bool]:
-    if keep is None:
-        return _inherits
-    return lambda hook: hook.inherit and keep(hook)
-
-
 def _depth(parent: Chat) -> int:
     """How many agents below the first one a chat asked by this one is."""
     depth = 1
@@ -579,15 +528,3 @@ def _depth(parent: Chat) -> int:
 
 def _tool_name(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64]
-
-
-async def _observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
-    """Tell an async scope observer; `begun` is what a sync one has returned to be awaited."""
-    conduct = Alone(watcher(view, None)) if view.onHook else ALONE
-    try:
-        if begun is not None:
-            await begun
-        elif hook.alive:
-            await call(hook, ctx, conduct)
-    except BaseException as exc:
-        log_throw(f"hook {hook.name!r} at {hook.head.name} raised", fault(hook, exc))

@@ -7,15 +7,16 @@ functions over this state. It knows no task: `interrupt` is given by the owner o
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
 
 from hookline._assembly import Assembly, kept
-from hookline._bus import HookBus, View, watcher
+from hookline._bus import View, watcher
 from hookline._chain import ALONE, Conduct, Watch, intercept, notify
+from hookline._config import Config, Task
 from hookline._conversation import Conversation
 from hookline._deadline import Deadlines
 from hookline._errors import UsageError
@@ -28,12 +29,12 @@ from hookline._events import (
     TextDelta,
     ToolCallDelta,
 )
-from hookline._json import NotJson, clean_text, json_text, to_json_data
+from hookline._input import cleaned
+from hookline._json import NotJson, json_text, to_json_data
 from hookline._log import logger
 from hookline._messages import (
     NO_USAGE,
     AssistantMessage,
-    Data,
     FinishReason,
     History,
     Message,
@@ -45,72 +46,16 @@ from hookline._messages import (
     Usage,
     UserMessage,
 )
-from hookline._model import DEFAULT_SETTINGS, Model, ModelRequest, Settings
-from hookline._outcomes import ApprovalRequest, Approve, Decision, Deny, Outcome, Response
+from hookline._model import ModelRequest
+from hookline._outcomes import Outcome, Response
 from hookline._outlet import NOBODY, SIZE, Buffer, Outlet
-from hookline._output import Form
 from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
-from hookline._scopes import Scopes
 from hookline._tools import AnyTool
-
-Release = Literal["live", "response"]
-Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
-SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
 
 _attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
-
-
-class Limits(Data, frozen=True, kw_only=True):
-    """Bounds with finite defaults. Bytes of arguments and outputs are per call.
-
-    `grace`: how long what was aborted may take to end, in seconds.
-    """
-
-    tool_calls: int = 64
-    argument_bytes: int = 1_048_576
-    output_bytes: int = 262_144
-    tool_timeout: float | None = 120.0
-    grace: float = 5.0
-
-
-DEFAULT_LIMITS = Limits()
-
-
-class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What all chats of an agent have in common."""
-
-    name: str
-    model: Model
-    bus: HookBus[Any]
-    scopes: Scopes
-    system: SystemText = None
-    settings: Settings = DEFAULT_SETTINGS
-    limits: Limits = DEFAULT_LIMITS
-    max_steps: int = 20
-    max_continuations: int = 3
-    parallel_tools: bool = True
-    runtime: Runtime = LOCAL
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What one chat was asked for."""
-
-    chat_id: str
-    view: View
-    message: UserMessage | None
-    conversation: Conversation | None = None
-    deps: Any = None
-    settings: Settings | None = None
-    approver: Approver | None = None
-    release: Release = "live"
-    answers: dict[str, Approve | Deny] | None = None
-    parent: Any = None  # the Chat whose tool call this chat is
-    call_id: str | None = None
-    state: dict[str, Any] | None = None
-    output: Form | None = None
 
 
 def _never() -> bool:
@@ -510,25 +455,3 @@ def said(parts: tuple[ModelPart, ...]) -> list[tuple[type, str]]:
         for part in parts
         if isinstance(part, (Text, Reasoning)) and part.text.strip()
     ]
-
-
-M = TypeVar("M", UserMessage, AssistantMessage, ToolMessage, Message)
-
-
-def cleaned(message: M) -> M:
-    """The message without lone surrogates, which no store and no wire would take."""
-    if type(message) is ToolMessage:
-        text = message.text
-        return message if text.isascii() else message.replace(text=clean_text(text))
-    assert not isinstance(message, ToolMessage)
-    for part in message.parts:
-        if isinstance(part, (Text, Reasoning)) and not part.text.isascii():
-            break
-    else:
-        return message
-    parts: list[Any] = []
-    for part in message.parts:
-        if isinstance(part, (Text, Reasoning)):
-            part = part.replace(text=clean_text(part.text))
-        parts.append(part)
-    return message.replace(parts=tuple(parts))

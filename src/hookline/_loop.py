@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 from hookline._approval import check_answers
 from hookline._chain import intercept, notify, wrap
-from hookline._chat import Chat, cleaned
+from hookline._chat import Chat
 from hookline._ending import Ending, end, respond
 from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError, OutputError
 from hookline._events import ChatStarted
+from hookline._input import cleaned
 from hookline._json import BadArguments, clean_text
 from hookline._log import log_throw
 from hookline._messages import Text, UserMessage

@@ -7,10 +7,11 @@ from typing import Any, Final, Literal, TypeAlias
 from hookline._answer import RESPONSE_JSON, ask_model, play, recall
 from hookline._assembly import kept, unique_calls
 from hookline._chain import intercept
-from hookline._chat import Chat, cleaned
+from hookline._chat import Chat
 from hookline._dispatch import Step, open_step
 from hookline._events import StepFinished, StepStarted
 from hookline._history import check_history
+from hookline._input import cleaned
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Stop

@@ -11,8 +11,9 @@ from typing import Any
 
 from hookline._assembly import kept
 from hookline._chain import intercept, notify
-from hookline._chat import Chat, cleaned
+from hookline._chat import Chat
 from hookline._errors import UsageError
+from hookline._input import cleaned
 from hookline._messages import (
     AssistantMessage,
     File,
