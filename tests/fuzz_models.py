@@ -5,8 +5,8 @@ Prints how many were tried and what came of them; the first that is no error of 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 import time
 import warnings
 
@@ -15,14 +15,17 @@ from tests._wires import WIRES
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    parser = argparse.ArgumentParser(prog="scripts/fuzz-models", description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=10_000, help="of each adapter")
+    parser.add_argument("adapter", nargs="?", default="all", choices=["all", *WIRES])
+    parser.add_argument("seed", type=int, nargs="?", default=0, help="number of the first mutant")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")  # Google's SDK warns of words that it does not know
     for kind in WIRES:
-        if len(sys.argv) > 2 and sys.argv[2] not in ("all", kind):
+        if given.adapter not in ("all", kind):
             continue
         start = time.perf_counter()
-        tally = asyncio.run(fuzz(kind, count, seed))
+        tally = asyncio.run(fuzz(kind, given.count, given.seed))
         took = time.perf_counter() - start
         told = ", ".join(f"{name} {number}" for name, number in tally.most_common())
         print(f"{kind}: {tally.total():,} mutated streams in {took:.0f} s: {told}", flush=True)
