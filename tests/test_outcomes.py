@@ -55,10 +55,6 @@ OUTSIDE = {"onScopeRegister", "onScopeUnregister", "preMessageUpdate", "onMessag
 POINTS = [name for name in TABLE if name not in OUTSIDE]  # those fire outside of chats
 
 
-def bug(title: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=f"bug: {title}")
-
-
 @pytest.fixture
 def loud() -> None:
     """The test expects a warning in the log."""

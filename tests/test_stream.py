@@ -78,10 +78,6 @@ Where = ContextVar[str]
 where: Where = ContextVar("where", default="nowhere")
 
 
-def bug(title: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=f"bug: {title}")
-
-
 class Stall:
     """Before a chunk: lets `free` of them pass, then waits until `go` is set."""
 

@@ -1,7 +1,9 @@
 """`Agent`: configuration, hooks and scopes. It holds no conversation and no state of any chat.
 
 What a chat needs is put together here and handed to the loop. Its constructor and `chat` take more
-than six parameters: they are the face, and all but the first are options by name.
+than six parameters: they are the face, and all but the first are options by name. The file is long
+because each way into a chat stands here three times: twice for type checkers, with and without
+`output=`, and once for real.
 """
 
 from __future__ import annotations

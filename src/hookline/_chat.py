@@ -161,11 +161,6 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         """The chat as its hooks see it. Not kept: it holds the chat."""
         return Run(self)
 
-    @property
-    def taken(self) -> set[str]:
-        """The call ids that this conversation has used."""
-        return self.conversation.call_ids
-
     # ── ending early ────────────────────────────────────────────────────────────────────────
 
     def abort(self, reason: str | None = None) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from hookline._call import Call
 from hookline._chain import wrap
 from hookline._chat import Chat
-from hookline._deadline import Limit
+from hookline._deadline import Limit, being_cancelled
 from hookline._errors import (
     DisabledToolError,
     HookError,
@@ -156,8 +156,7 @@ async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran
         if limit is not None and limit.ran_out():
             assert seconds is not None
             return Ran(result=ToolError.of(ToolTimeoutError(tool.name, seconds)))
-        task = asyncio.current_task()
-        if chat.broken or (task is not None and task.cancelling()):
+        if chat.broken or being_cancelled():
             raise
         return Ran(result=ToolError.of(exc))  # the tool's own: nobody cancelled it
     except _Changed:

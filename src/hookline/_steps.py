@@ -117,7 +117,7 @@ async def _on_response(
     ctx, _, _ = await intercept(chat.view.onResponse, ctx, chat)
     if ctx.response is response:
         return response
-    return unique_calls(ctx.response, response, chat.taken, chat.chat_id, iteration)
+    return unique_calls(ctx.response, response, chat.conversation.call_ids, chat.chat_id, iteration)
 
 
 async def commit_answer(chat: Chat, response: ModelResponse, streamed: ModelResponse) -> None:

@@ -3,6 +3,8 @@
 Above: a request as its JSON, and chunks from its events, both pure; below: the client. Thinking
 goes back as it came, with its signature, which is kept in the parts' meta under "anthropic";
 thinking without one, or of another provider, is left out.
+
+All of a vendor is one file, which is what makes it long: adding one is adding a file.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Above: a request as the SDK takes it, and chunks from its events, both pure; below: the client.
 Signatures of thoughts go back with the part on which they came: with a call in its meta, with
 anything else as a reasoning part without text, under "google".
+
+All of a vendor is one file, which is what makes it long: adding one is adding a file.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Above: a request as its JSON, and chunks from its events, both pure; below: the client. Requests
 are complete in themselves (`store` is False): what the provider wants back, such as encrypted
 reasoning, is kept in the messages' meta under "openai" and sent with the next request.
+
+All of a vendor is one file, which is what makes it long: adding one is adding a file.
 """
 
 from __future__ import annotations

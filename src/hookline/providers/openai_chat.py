@@ -4,6 +4,8 @@ Ollama, vLLM, OpenRouter, Azure and others are reached by `base_url` or by a cli
 Not all keep to the letter, so this reads what they are known to send: calls without index or with
 one index for all, arguments of null, reasoning under two names, a stream that ends without
 [DONE]. Reasoning goes back with the calls that it led to, in the form in which it came.
+
+All of a vendor is one file, which is what makes it long: adding one is adding a file.
 """
 
 from __future__ import annotations
