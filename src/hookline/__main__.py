@@ -2,6 +2,6 @@
 
 import sys
 
-from hookline.web._serve import main
+from hookline.cli import main
 
 sys.exit(main())

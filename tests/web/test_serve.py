@@ -16,7 +16,8 @@ import pytest
 from tests.web.test_site import native, request_of, text_of
 
 from hookline import Agent
-from hookline.web._serve import find_agent, main
+from hookline.cli import main
+from hookline.cli._target import ModuleFailedError, locate, settled
 
 MODULE = """
 import asyncio
@@ -30,6 +31,9 @@ agent = Agent(ScriptedModel(*[Turn("Hello, ", "Ada.", delay=wait)] * 9))
 not_one = 3
 
 def make():
+    return agent
+
+async def make_later():
     return agent
 """
 
@@ -131,13 +135,14 @@ def test_what_is_no_agent_is_told(
     assert why in capsys.readouterr().err
 
 
-def test_an_agent_is_found_or_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_is_found_or_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "demo_of_makers.py").write_text(MODULE.format(delay=0.0))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    agent = find_agent("demo_of_makers:agent")
+    agent = await settled(locate("demo_of_makers:agent"), "demo_of_makers:agent")
     assert isinstance(agent, Agent)
-    assert find_agent("demo_of_makers:make") is agent
+    for maker in ("demo_of_makers:make", "demo_of_makers:make_later"):
+        assert await settled(locate(maker), maker) is agent
 
 
 def test_an_error_inside_of_the_module_is_not_hidden(
@@ -146,8 +151,9 @@ def test_an_error_inside_of_the_module_is_not_hidden(
     (tmp_path / "demo_that_breaks.py").write_text("import nothing_of_this_name")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(ModuleNotFoundError, match="nothing_of_this_name"):
-        find_agent("demo_that_breaks:agent")
+    with pytest.raises(ModuleFailedError, match="nothing_of_this_name") as caught:
+        locate("demo_that_breaks:agent")
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
 
 def test_a_short_token_is_refused(

@@ -1,0 +1,237 @@
+"""`hookline chat`: turns of a conversation, each in the loop, with prompts between them.
+
+A turn ends by itself, by an error or by Ctrl-C, and none of these ends the program. A call that
+asks for approval ends a turn too: the conversation keeps the question, in its store where it has
+one, and the answer begins the next turn. So a program that dies at a question has lost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+import time
+from shlex import join
+from typing import Literal, TextIO
+
+from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
+from hookline.cli._ask import LeftError, Prompts
+from hookline.cli._clean import strict
+from hookline.cli._faults import FAILED, INTERRUPTED, OK, USAGE, WAITS, told, trace
+from hookline.cli._screen import Screen, is_terminal
+from hookline.cli._setup import Asked, Talk, log_to, opened, watch
+from hookline.cli._show import JsonView, PlainView, TerminalView, View
+from hookline.cli._target import locate
+from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
+
+Ended = Literal["done", "aborted", "failed", "useless"]
+
+
+def chat(asked: Asked) -> int:
+    """Talk as the command line says; gives the exit status. Raises what is wrong before a chat."""
+    if asked.agent is None and asked.model is None:
+        raise UsageError(
+            "which agent? `hookline chat app:agent` is the variable `agent` of app.py in this "
+            "folder, and `hookline chat --model openai:gpt-5-mini` needs none"
+        )
+    signal.signal(signal.SIGTERM, _terminated)
+    screen = Screen()
+    log_to(screen, debug=asked.debug)
+    text = asked.message
+    if text is None and not is_terminal(sys.stdin):
+        text = _all_of(sys.stdin)
+    if text is None and asked.output == "json":
+        raise UsageError("--output json needs a message: add -m '…', or pipe it in")
+    if text is not None and not text.strip():
+        raise UsageError("the message is empty: pass -m '…', or pipe a text in")
+    found = None if asked.agent is None else locate(asked.agent)
+    with asyncio.Runner() as runner:
+        opening = opened(asked, found)
+        talk = runner.run(opening.__aenter__())
+        try:
+            session = Session(asked, talk, screen, runner)
+            return session.converse() if text is None else session.once(text)
+        finally:
+            screen.still()
+            runner.run(opening.__aexit__(None, None, None))
+
+
+class Session:
+    """A conversation with an agent, from the first turn to the last."""
+
+    def __init__(self, asked: Asked, talk: Talk, screen: Screen, runner: asyncio.Runner) -> None:
+        self._asked = asked
+        self._talk = talk
+        self._screen = screen
+        self._runner = runner
+        self._prompts = Prompts(screen)
+        self._asks = self._prompts.here and asked.output == "text"
+        if asked.output == "json":
+            self._view: View = JsonView()
+        else:
+            self._view = TerminalView(screen) if screen.live else PlainView(screen)
+        if asked.hooks:
+            watch(talk.agent, self._view)
+
+    # ── one message ─────────────────────────────────────────────────────────────────────────
+
+    def once(self, text: str) -> int:
+        """One message and its answer, with the questions before and after it."""
+        if self._talk.conversation.pending and not self._asks:
+            return self._waits()
+        try:
+            ended = self._settle()
+            if ended == "done":
+                ended = self._say(text)
+            while ended == "done" and self._waiting():
+                if not self._asks:
+                    return self._waits()
+                ended = self._settle()
+        except LeftError:
+            self._postponed()
+            return WAITS
+        except KeyboardInterrupt:
+            self._postponed()
+            return INTERRUPTED
+        return {"done": OK, "aborted": INTERRUPTED, "failed": FAILED, "useless": USAGE}[ended]
+
+    def _waits(self) -> int:
+        talk, asked = self._talk, self._asked
+        names = ", ".join(each.call.name for each in talk.conversation.pending)
+        again = ["hookline", "chat", *([asked.agent] if asked.agent else [])]
+        again += ["--model", asked.model] if asked.model else []
+        again += ["--conversation", talk.conversation.id]
+        again += ["--store", without_password(asked.store)] if asked.store else []
+        told = f"waits for an approval ({names}); answer in a terminal: {join(again)}"
+        self._screen.fault(strict(f"hookline: {told}"))
+        return WAITS
+
+    # ── many messages ───────────────────────────────────────────────────────────────────────
+
+    def converse(self) -> int:
+        """Messages and answers until the user leaves."""
+        self._greet()
+        while True:
+            try:
+                if self._settle() == "useless":
+                    return USAGE
+            except LeftError:
+                self._postponed()
+                return OK
+            except KeyboardInterrupt:
+                self._postponed()
+            try:
+                self._screen.say("")
+                text = self._prompts.message()
+            except LeftError:
+                return OK
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            if text and self._say(text) == "useless":
+                return USAGE
+
+    def _greet(self) -> None:
+        say, talk = self._screen.say, self._talk
+        target = self._asked.target
+        named = f"{talk.agent.name} ({target})" if talk.agent.name != target else target
+        say(strict(f"hookline {__version__} · {named}"))
+        if talk.kept:
+            count = len(talk.conversation.messages)
+            many = "1 message" if count == 1 else f"{count} messages"
+            say(strict(f"conversation {talk.conversation.id}: {many}"))
+        say("Ctrl-C stops an answer, Ctrl-D leaves.")
+
+    # ── questions ───────────────────────────────────────────────────────────────────────────
+
+    def _waiting(self) -> tuple[ApprovalRequest, ...]:
+        """The questions that can still be answered."""
+        now = time.time()
+        pending = self._talk.conversation.pending
+        return tuple(each for each in pending if each.expires is None or each.expires > now)
+
+    def _settle(self) -> Ended:
+        """Ask what waits, and go on with the answers; raises LeftError and KeyboardInterrupt."""
+        ended: Ended = "done"
+        while ended == "done" and self._talk.conversation.pending:
+            waiting = self._waiting()
+            if not waiting:
+                self._screen.say("A question has expired: what it asked about does not run.")
+                return ended
+            answers: dict[str, Approve | Deny] = {}
+            for number, request in enumerate(waiting, 1):
+                answers[request.id] = self._prompts.decision(request, number, len(waiting))
+            ended = self._turn(self._talk.agent.resume_stream(self._talk.conversation, answers))
+        return ended
+
+    def _postponed(self) -> None:
+        if not self._talk.conversation.pending:
+            return
+        if self._talk.kept:
+            self._screen.say("Not answered, and nothing has run: the question is kept.", "mark")
+        else:
+            self._screen.say("Not answered, and nothing has run.", "mark")
+
+    # ── a turn ──────────────────────────────────────────────────────────────────────────────
+
+    def _say(self, text: str) -> Ended:
+        talk = self._talk
+        if self._asks or talk.kept:
+            return self._turn(talk.agent.chat_stream(text, conversation=talk.conversation))
+        return self._turn(talk.agent.chat_stream(text))  # nobody to ask: what asks is denied
+
+    def _turn(self, stream: ChatStream) -> Ended:
+        """One chat to its end, whatever that is."""
+        try:
+            self._runner.run(self._play(stream))
+            return "done" if _has_response(stream) else "aborted"
+        except Exception as exc:
+            self._screen.fault(told(exc, "the chat"))
+            if self._asked.debug:
+                print(trace(exc), file=sys.stderr)
+            passing = (ConversationBusyError, ApprovalError)
+            useless = isinstance(exc, UsageError) and not isinstance(exc, passing)
+            return "useless" if useless else "failed"
+
+    async def _play(self, stream: ChatStream) -> None:
+        loop = asyncio.get_running_loop()
+        asked = False
+
+        def interrupted(*_: object) -> None:
+            nonlocal asked
+            if asked:  # what runs does not end, or holds up the loop
+                self._screen.give_back()
+                os._exit(INTERRUPTED)
+            asked = True
+            loop.call_soon_threadsafe(stream.abort, "interrupted")
+
+        before = signal.signal(signal.SIGINT, interrupted)
+        try:
+            async with stream:
+                async for event in stream:
+                    self._view.event(event)
+        finally:
+            signal.signal(signal.SIGINT, before)
+            self._view.end()
+
+
+def _all_of(stream: TextIO | None) -> str:
+    return "" if stream is None else stream.buffer.read().decode(errors="replace").rstrip("\n")
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be written down."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", url)
+
+
+def _terminated(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)  # so that the spinner gives the cursor back
+
+
+def _has_response(stream: ChatStream) -> bool:
+    try:
+        _ = stream.response
+    except StreamStateError:
+        return False
+    return True

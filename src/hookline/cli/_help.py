@@ -1,0 +1,66 @@
+"""What `--help` says, for people who want to see how it is done: each command by examples."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ALL: Final = """Talk to agents, see their hooks, serve them.
+
+Try it, with the variable `agent` of app.py in this folder:
+
+  hookline chat app:agent
+  hookline hooks app:agent
+  hookline serve app:agent
+
+Or without any code:
+
+  hookline chat --model openai:gpt-5-mini
+"""
+
+CHAT: Final = """Talk to an agent in this terminal.
+
+For example:
+
+  hookline chat app:agent
+  hookline chat app:agent --hooks
+  hookline chat app:agent --conversation ada --store sqlite:///chats.db
+  hookline chat --model anthropic:claude-haiku-4-5
+  hookline chat app:agent -m "What is new?" > answer.txt
+  git diff | hookline chat app:reviewer
+  hookline chat app:agent -m "Hi" --output json | jq .event
+
+Ctrl-C stops an answer. At the prompt, Ctrl-D or Ctrl-C twice leaves, and a
+line that ends with a backslash goes on in the next one. A tool call that
+needs an approval is shown whole: y runs it, n refuses it, e edits its
+arguments.
+
+Exit status: 0 done, 1 the chat failed, 2 wrong usage, 3 an approval is
+waited for and nobody is there to be asked, 130 interrupted.
+"""
+
+HOOKS: Final = """List an agent's hooks by point, in the order in which they fire.
+
+For example:
+
+  hookline hooks app:agent
+  hookline hooks app:agent --all
+  hookline hooks app:agent --output json | jq -r '.[].hooks[].name'
+
+Each line has the priority, the name, where the hook is written, who has
+brought it (the agent, add_hook, a plugin, a file or an entry point), and its
+rules: the tools it is for, what becomes of a throw where that does not end
+the chat (on_error), its timeout.
+"""
+
+SERVE: Final = """Serve an agent with a chat page and the three protocols.
+
+For example:
+
+  hookline serve app:agent
+  hookline serve app:agent --port 9000
+  hookline serve app:agent --allow-origin https://www.example.com
+  hookline serve app:agent --host 0.0.0.0 --allow-host chat.example.com
+
+It prints an address with a token in it. Ctrl-C, or SIGTERM, lets answers end
+within --drain seconds.
+"""

@@ -1,0 +1,143 @@
+"""What a chat on the command line is made of: the agent, its conversation, what watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal
+
+import msgspec
+
+from hookline import Agent, Conversation, ModelRequest, Store
+from hookline.cli._clean import strict
+from hookline.cli._lines import Fired
+from hookline.cli._screen import Screen
+from hookline.cli._show import View
+from hookline.cli._target import settled
+from hookline.errors import UsageError
+from hookline.models import resolve_model
+from hookline.points import OnHook, PreRequest
+from hookline.storage import resolve_store
+
+OURS: Final = "hookline chat "  # how the names of our own hooks begin, which are not shown
+FIRST: Final = 1_000_000  # before every hook of the agent's: they may choose another model still
+
+Output = Literal["text", "json"]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of a chat."""
+
+    agent: str | None = None
+    message: str | None = None
+    model: str | None = None
+    conversation: str | None = None
+    store: str | None = None
+    hooks: bool = False
+    output: Output = "text"
+    debug: bool = False
+
+    @property
+    def target(self) -> str:
+        """What is talked to, as it was named."""
+        return self.agent or self.model or ""
+
+
+class Talk:
+    """An agent and the conversation with it. `kept`: it outlives this process."""
+
+    def __init__(self, agent: Agent[Any], conversation: Conversation, *, kept: bool) -> None:
+        self.agent = agent
+        self.conversation = conversation
+        self.kept = kept
+
+
+@asynccontextmanager
+async def opened(asked: Asked, found: Any) -> AsyncGenerator[Talk]:
+    """The agent that was located, with its model and conversation; closes what it opens."""
+    if found is None:
+        assert asked.model is not None
+        agent: Agent[Any] = Agent(resolve_model(asked.model), name=asked.model)
+    else:
+        agent = await settled(found, asked.target)
+        if asked.model is not None:
+            _use_model(agent, asked.model)
+    async with agent:
+        store = agent.store if asked.store is None else resolve_store(asked.store)
+        try:
+            yield await _talk(agent, store, asked)
+        finally:
+            closing: Any = getattr(store, "aclose", None)
+            if asked.store is not None and closing is not None:
+                await closing()
+
+
+async def _talk(agent: Agent[Any], store: Store | None, asked: Asked) -> Talk:
+    if store is None:
+        if asked.conversation is not None:
+            raise UsageError(
+                f"--conversation {asked.conversation} is kept nowhere: add "
+                "--store sqlite:///chats.db, or give the agent a store"
+            )
+        return Talk(agent, Conversation(), kept=False)
+    if asked.conversation is None and asked.store is None:
+        return Talk(agent, Conversation(), kept=False)  # nobody has asked to keep it
+    id = Conversation().id if asked.conversation is None else asked.conversation
+    return Talk(agent, await Conversation.open(store, id), kept=True)
+
+
+def _use_model(agent: Agent[Any], name: str) -> None:
+    """Ask this model in place of the agent's own."""
+    model = resolve_model(name)
+
+    def chosen(ctx: PreRequest) -> ModelRequest:
+        return ctx.request.replace(model=model)
+
+    agent.add_hook("preRequest", chosen, priority=FIRST, name=f"{OURS}--model")
+
+
+def watch(agent: Agent[Any], view: View) -> None:
+    """Show each hook of the agent, and of agents that it asks, as it fires."""
+
+    async def show(ctx: OnHook) -> None:
+        if ctx.hook.startswith(OURS):
+            return
+        for _ in range(2):  # the events before it are on their way to the reader: let it catch up
+            await asyncio.sleep(0)
+        chat_id = "" if ctx.run is None else ctx.run.chat_id
+        view.hook(
+            Fired(
+                chat_id=chat_id,
+                point=ctx.point,
+                hook=ctx.hook,
+                outcome=ctx.outcome,
+                seconds=ctx.duration,
+            )
+        )
+
+    agent.add_hook("onHook", show, name=f"{OURS}--hooks", inherit=True)
+
+
+class Notes(logging.Handler):
+    """What hookline logs, as notes that break no line; unless the agent's module logs itself."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if logging.getLogger().handlers:
+            return
+        text = self.format(record)
+        for line in text.split("\n"):
+            self._screen.say(strict(f"{record.name}: {line}"))
+
+
+def log_to(screen: Screen, *, debug: bool) -> None:
+    """Send hookline's log to the screen: warnings, or everything."""
+    logger = logging.getLogger("hookline")
+    logger.addHandler(Notes(screen))
+    if debug:
+        logger.setLevel(logging.DEBUG)

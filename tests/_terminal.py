@@ -1,0 +1,150 @@
+"""A program in a pseudo-terminal: what it prints is waited for, and its screen looked at."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pyte
+
+# Makes the terminal the program's own, so that Ctrl-C on it is a SIGINT; then becomes the program.
+OWN = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Z]|\x1b[=>]")
+PATIENCE = 40.0  # seconds for something that is to be printed, on a machine that is busy
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of a program under test: nothing of ours says how it is to look."""
+    ours = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "HOOKLINE_TOKEN", "PYTHONWARNINGS"}
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    return {**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **more}
+
+
+def program(*arguments: str) -> list[str]:
+    """The command, as a user runs it."""
+    return [sys.executable, "-W", "error", "-m", "hookline", *arguments]
+
+
+class Terminal:
+    """`raw` is all that was printed, `lines` what the screen shows, from its first line on."""
+
+    def __init__(
+        self, command: Sequence[str], cwd: Path, *, columns: int = 80, rows: int = 50, **env: str
+    ) -> None:
+        self.raw = b""
+        self._seen = 0  # how much of the text was waited for already
+        self.columns = columns
+        self._screen: Any = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
+        self._stream: Any = pyte.ByteStream(self._screen)
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OWN, *command],
+            cwd=cwd,
+            env=environment(**env),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+    @property
+    def text(self) -> str:
+        """All that was printed, without escape sequences and carriage returns."""
+        return ESCAPE.sub(b"", self.raw).replace(b"\r", b"").decode(errors="replace")
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen, and what was scrolled out of it."""
+        screen = self._screen
+        rows = [*screen.history.top, *(screen.buffer[line] for line in range(screen.lines))]
+        columns = range(self.columns)
+        shown = ["".join(row[place].data for place in columns).rstrip() for row in rows]
+        while shown and not shown[-1]:
+            shown.pop()
+        return shown
+
+    def _read(self, until: float) -> bool:
+        """Take what there is; False at the end."""
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, until - time.monotonic()))
+        assert ready, f"nothing more was printed, and this is there:\n{self.text[-3000:]}"
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # how Linux tells that nobody writes any more
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return bool(data)
+
+    def expect(self, words: str) -> str:
+        """Wait until these words are printed, after those that were waited for before."""
+        until = time.monotonic() + PATIENCE
+        while (place := self.text.find(words, self._seen)) < 0:
+            assert self._read(until), f"it ended without {words!r}:\n{self.text[-3000:]}"
+        before = self.text[self._seen : place]
+        self._seen = place + len(words)
+        return before
+
+    def send(self, text: str) -> None:
+        """Type this."""
+        os.write(self._ours, text.encode())
+
+    def say(self, text: str) -> None:
+        """Type a line."""
+        self.send(text + "\r")
+
+    def press_ctrl_c(self, words: str) -> None:
+        """Ctrl-C at a prompt, until it is noticed and these words are printed.
+
+        Python's readline looks for signals only when one wakes it from waiting for a key. One that
+        comes just before it waits, as a test can send it, shows at the next.
+        """
+        for _ in range(8):
+            self.send("\x03")
+            until = time.monotonic() + PATIENCE / 8
+            while self.text.find(words, self._seen) < 0:
+                ready, _, _ = select.select(
+                    [self._ours], [], [], max(0.0, until - time.monotonic())
+                )
+                if not ready:
+                    break
+                assert self._read(until), f"it ended without {words!r}:\n{self.text[-3000:]}"
+            else:
+                self.expect(words)
+                return
+        raise AssertionError(f"{words!r} was never printed:\n{self.text[-3000:]}")
+
+    def interrupt(self) -> None:
+        """A SIGINT for the program itself."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait for the end; gives the exit status."""
+        until = time.monotonic() + PATIENCE
+        while self._read(until):
+            pass
+        return self.process.wait(PATIENCE)
