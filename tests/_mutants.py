@@ -236,25 +236,45 @@ class Valid:
         return self._inner.stream(request)
 
 
-async def fuzz(kind: WireFormat, count: int, seed: int) -> Counter[str]:
-    """Chats over so many mutants; what came of them. Whatever is no error of ours is raised."""
-    tally: Counter[str] = Counter()
-    transport = Memory(kind)
-    model, http = adapter(kind, transport)
-    agent = Agent(Valid(model), tools=[weather], max_steps=3)
-    for number in range(seed, seed + count):
-        transport.pieces, transport.breaks = mutant(kind, random.Random(f"{kind}{number}"))
+class Fuzz:
+    """Chats over mutants, through one adapter."""
+
+    def __init__(self, kind: WireFormat) -> None:
+        self.kind: WireFormat = kind
+        self._transport = Memory(kind)
+        self._model, self._http = adapter(kind, self._transport)
+        self._agent: Agent[Any] = Agent(Valid(self._model), tools=[weather], max_steps=3)
+
+    async def once(self, number: int) -> str:
+        """What came of this mutant: "answered" or the name of an error of ours.
+
+        Raises whatever is no error of ours, and what is wrong with the conversation that is left.
+        """
+        dice = random.Random(f"{self.kind}{number}")
+        self._transport.pieces, self._transport.breaks = mutant(self.kind, dice)
         conversation = Conversation()
         try:
-            await agent.chat("Hi.", conversation=conversation)
-            tally["answered"] += 1
+            await self._agent.chat("Hi.", conversation=conversation)
+            came = "answered"
         except HooklineError as exc:
-            tally[type(exc).__name__] += 1
+            came = type(exc).__name__
         except Exception as exc:
-            exc.add_note(f"{kind}, mutant {number}")
+            exc.add_note(f"{self.kind}, mutant {number}")
             raise
         check_history(conversation.messages)
         for message in conversation.messages:
             assert read_message(message.to_json()) == message
-    await http.aclose()
+        return came
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+async def fuzz(kind: WireFormat, count: int, seed: int) -> Counter[str]:
+    """Chats over so many mutants; what came of them. Whatever is no error of ours is raised."""
+    tally: Counter[str] = Counter()
+    chats = Fuzz(kind)
+    for number in range(seed, seed + count):
+        tally[await chats.once(number)] += 1
+    await chats.aclose()
     return tally

@@ -28,6 +28,7 @@ from . import (
     w6_tracing,
     w7_history,
     w8_steps,
+    wire,
 )
 from .measure import Options, Row, Workload
 
@@ -43,6 +44,7 @@ WORKLOADS: Sequence[Workload] = (
     chats,
     subscribers,
     store,
+    wire,
 )
 
 Old = dict[tuple[str, str], dict[str, Any]]
@@ -51,7 +53,7 @@ Old = dict[tuple[str, str], dict[str, Any]]
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
     options = Options(repeats=args.repeats, quick=args.quick)
-    old = read_old(args.compare) if args.compare else None
+    old: Old | None = args.compare
     wanted = [each for each in WORKLOADS if not args.only or each.NAME.lower() in args.only]
     print(machine())
     print(heading(old))
@@ -88,7 +90,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=positive, metavar="N", help="repeat each sample N times")
     parser.add_argument("--quick", action="store_true", help="a fifth of the usual repeats")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="show the change since")
+    parser.add_argument(
+        "--compare", type=read_old, metavar="OLD.json", help="show the change since"
+    )
     return parser.parse_args(argv)
 
 
@@ -180,9 +184,13 @@ def change(row: Row, old: Old) -> str:
     return f"{text} {'worse' if row.judged > before else 'better'}"
 
 
-def read_old(path: Path) -> Old:
-    rows = json.loads(path.read_text())["rows"]
-    return {(row["name"], row["what"]): row for row in rows}
+def read_old(file: str) -> Old:
+    """The rows that --json has written there."""
+    try:
+        rows = json.loads(Path(file).read_text())["rows"]
+        return {(row["name"], row["what"]): row for row in rows}
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise argparse.ArgumentTypeError(f"{file} is no table that --json wrote: {exc}") from exc
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Store: what it costs to commit one message, after ten messages and after ten thousand.
 
 Wall time, since most of it is waiting: for a thread, for a disk, for a server. The limit is the
-same row written by hand, with one INSERT on one connection of the standard library, in WAL too.
-`python -m tests.benchmarks.store` prints this alone, and with PostgreSQL where HOOKLINE_POSTGRES is
-the URL of a database that may be written to.
+same message kept by hand: put into a dict under a lock, or with one INSERT on one connection, of
+the standard library in WAL mode or of asyncpg. `python -m tests.benchmarks.store` prints this
+alone. HOOKLINE_POSTGRES names a server on which a database may be made; otherwise the usual place
+on this machine is tried, and without a server the rows of PostgreSQL are left out.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Literal
 
-from hookline import Conversation, Text, UserMessage
+from tests._postgres import NAMED, database_of_our_own
+
+from hookline import Conversation, MemoryStore, Text, UserMessage
 from hookline.stores import SQLStore
 
 from .measure import Options, Row, ours_row, ratio_row
@@ -27,16 +33,23 @@ NAME = "Store"
 LENGTHS = (10, 100, 1_000, 10_000)
 TARGET = 1_000.0  # µs
 BATCH = 50
+TABLE = (
+    "CREATE TABLE by_hand (c TEXT, seq INTEGER, id TEXT, body TEXT, PRIMARY KEY (c, seq), "
+    "UNIQUE (c, id))"
+)
 BODY = "It is sunny in Lisbon, with a light wind from the west. " * 6
+
+Keep = Callable[[int, UserMessage], Awaitable[None]]  # one message, by hand
+Found = dict[int, list[float]]  # the samples of each length
 
 
 def message(number: int) -> UserMessage:
     return UserMessage(id=f"m{number}", parts=(Text(BODY),))
 
 
-async def filled(store: SQLStore, length: int) -> Conversation:
+async def filled(store: Any, length: int) -> Conversation:
     """A conversation of so many messages, as a chat holds it."""
-    talk = await store.open(f"bench-{os.getpid()}-{length}")
+    talk: Conversation = await store.open(f"bench-{os.getpid()}-{length}")
     talk.restore([message(number) for number in range(length)])
     await talk.save()
     talk.acquire("bench")
@@ -55,56 +68,86 @@ async def batch(talk: Conversation) -> float:
     return median(taken) * 1e6
 
 
-async def samples(url: str, rounds: int, **options: Any) -> dict[int, list[float]]:
-    """The samples of each length, taken in turn."""
-    found: dict[int, list[float]] = {length: [] for length in LENGTHS}
-    async with SQLStore(url, **options) as store:
-        talks = {length: await filled(store, length) for length in LENGTHS}
-        for round in range(rounds + 1):
-            for length, talk in talks.items():
-                taken = await batch(talk)
-                if round:  # the first one warms up
-                    found[length].append(taken)
-        for talk in talks.values():
-            await talk.leave()
-            await store.delete(talk.id)
-    return found
+async def by_hand(keep: Keep, round: int) -> float:
+    """Microseconds of the median commit among as many that are made by hand."""
+    taken: list[float] = []
+    for place in range(round * BATCH, (round + 1) * BATCH):
+        next_one = message(place)
+        begin = perf_counter()
+        await keep(place, next_one)
+        taken.append(perf_counter() - begin)
+    return median(taken) * 1e6
 
 
-def by_hand(file: Path, synchronous: str, rounds: int) -> list[float]:
-    """The same row, without anything around it."""
-    connection = sqlite3.connect(file, isolation_level=None)
+async def samples(store: Any, keep: Keep, rounds: int) -> tuple[list[float], Found]:
+    """The samples by hand, and of each length in the store, taken in turn."""
+    limit: list[float] = []
+    found: Found = {length: [] for length in LENGTHS}
+    talks = {length: await filled(store, length) for length in LENGTHS}
+    for round in range(rounds + 1):
+        hand = await by_hand(keep, round)
+        ours = {length: await batch(talk) for length, talk in talks.items()}
+        if round:  # the first one warms up
+            limit.append(hand)
+            for length, taken in ours.items():
+                found[length].append(taken)
+    for talk in talks.values():
+        await talk.leave()
+        await store.delete(talk.id)
+    return limit, found
+
+
+# ── the stores ──────────────────────────────────────────────────────────────────────────────
+
+
+async def memory(rounds: int) -> tuple[list[float], Found]:
+    kept: dict[str, list[UserMessage]] = {"c": []}
+    lock = threading.Lock()
+
+    async def keep(place: int, one: UserMessage) -> None:
+        with lock:
+            kept["c"].append(one)
+
+    return await samples(MemoryStore(), keep, rounds)
+
+
+async def sqlite(
+    place: str, synchronous: Literal["NORMAL", "FULL"], rounds: int
+) -> tuple[list[float], Found]:
+    connection = sqlite3.connect(Path(place, "hand.db"), isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute(f"PRAGMA synchronous={synchronous}")
-    connection.execute(
-        "CREATE TABLE m (c TEXT, seq INTEGER, id TEXT, body TEXT, PRIMARY KEY (c, seq), "
-        "UNIQUE (c, id))"
-    )
-    found: list[float] = []
-    for round in range(rounds):
-        taken: list[float] = []
-        for place in range(round * BATCH, (round + 1) * BATCH):
-            body = message(place).to_json().decode()
-            begin = perf_counter()
-            connection.execute("INSERT INTO m VALUES ('c', ?, ?, ?)", (place, f"m{place}", body))
-            taken.append(perf_counter() - begin)
-        found.append(median(taken) * 1e6)
+    connection.execute(TABLE)
+
+    async def keep(place: int, one: UserMessage) -> None:
+        row = place, one.id, one.to_json().decode()
+        connection.execute("INSERT INTO by_hand VALUES ('c', ?, ?, ?)", row)
+
+    async with SQLStore(f"sqlite:///{place}/chats.db", synchronous=synchronous) as store:
+        found = await samples(store, keep, rounds)
     connection.close()
     return found
 
 
-def _sqlite(rounds: int, synchronous: Literal["NORMAL", "FULL"]) -> Iterator[Row]:
-    with TemporaryDirectory() as place:
-        limit = by_hand(Path(place, "hand.db"), synchronous, rounds)
-        url = f"sqlite:///{place}/chats.db"
-        found = asyncio.run(samples(url, rounds, synchronous=synchronous))
-    target = TARGET if synchronous == "NORMAL" else None
-    yield from _lines(f"SQLite {synchronous}", limit, found, target)
+async def postgres(url: str, rounds: int) -> tuple[list[float], Found]:
+    asyncpg: Any = import_module("asyncpg")
+    connection: Any = await asyncpg.connect(url)
+    await connection.execute(TABLE)
+
+    async def keep(place: int, one: UserMessage) -> None:
+        row = place, one.id, one.to_json().decode()
+        await connection.execute("INSERT INTO by_hand VALUES ('c', $1, $2, $3)", *row)
+
+    async with SQLStore(url) as store:
+        found = await samples(store, keep, rounds)
+    await connection.close()
+    return found
 
 
-def _lines(
-    kind: str, limit: list[float] | None, found: dict[int, list[float]], target: float | None
-) -> Iterator[Row]:
+# ── the table ───────────────────────────────────────────────────────────────────────────────
+
+
+def _lines(kind: str, limit: list[float], found: Found, target: float | None) -> Iterator[Row]:
     for length, taken in found.items():
         what = f"{kind}: commit after {length:,} messages"
         yield ours_row(NAME, what, limit, taken, target=target)
@@ -114,11 +157,21 @@ def _lines(
 
 def rows(options: Options) -> Iterator[Row]:
     rounds = options.times(15)
-    yield from _sqlite(rounds, "NORMAL")
-    yield from _sqlite(rounds, "FULL")
-    url = os.environ.get("HOOKLINE_POSTGRES")
-    if url:
-        yield from _lines("PostgreSQL", None, asyncio.run(samples(url, rounds)), None)
+    yield from _lines("memory", *asyncio.run(memory(rounds)), None)
+    kinds: tuple[tuple[Literal["NORMAL", "FULL"], float | None], ...]
+    kinds = ("NORMAL", TARGET), ("FULL", None)
+    for synchronous, target in kinds:
+        with TemporaryDirectory() as place:
+            found = asyncio.run(sqlite(place, synchronous, rounds))
+        yield from _lines(f"SQLite {synchronous}", *found, target)
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(database_of_our_own("bench"))
+        except Exception:  # no server, or one that is not for us
+            if NAMED:
+                raise
+            return
+        yield from _lines("PostgreSQL", *asyncio.run(postgres(url, rounds)), None)
 
 
 if __name__ == "__main__":

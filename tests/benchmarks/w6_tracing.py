@@ -1,14 +1,19 @@
 """W6: what tracing adds to an iteration of W2, with OpenTelemetry's SDK and without one.
 
 The SDK has a simple processor and an exporter that keeps nothing. The limit is the loop written by
-hand with the same spans and attributes, so that it is the SDK's own price that is taken off.
+hand that does the same with the bare SDK (`traced.py`); before anything is measured, what both have
+written is compared.
+
+A chat is more code than that loop, and the same SDK is slower in it: caches and branch predictor of
+the CPU hold less of each. So the SDK's own price is measured in the chat, too: there a model and a
+tool make the two spans by hand. The bytecodes tell whose code it is that runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opentelemetry.metrics import NoOpMeterProvider
@@ -16,34 +21,22 @@ from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from hookline import Agent
 from hookline.otel import Telemetry
 
 from . import byhand, ours
-from .measure import Job, Options, Row, interleaved, job, micros, ours_row
+from .bytecodes import count
+from .measure import Job, Options, Row, Work, interleaved, job, micros, ours_row, ratio_row
+from .traced import Histograms, inside, traced_by_hand
 
 NAME = "W6"
 CALLS = 50
 CHATS = 4
 SPANS = 2 * CALLS + 2  # an agent, its model calls and its tool calls
-TARGET = 60.0
-# The attributes that ours have, too.
-AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "agent"}
-MODEL: dict[str, Any] = {
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": "unknown",
-    "gen_ai.request.model": "Scripted",
-    "gen_ai.request.stream": True,
-}
-TOOL = {
-    "gen_ai.operation.name": "execute_tool",
-    "gen_ai.tool.name": "add",
-    "gen_ai.tool.type": "function",
-    "gen_ai.tool.description": "Add two numbers.",
-    "gen_ai.agent.name": "agent",
-}
+TARGET = 60.0  # µs
+RATIO = 1.5  # of what is added, to what the same spans add to the loop by hand
 
 
 class Counting(SpanExporter):
@@ -57,63 +50,60 @@ class Counting(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def provider() -> tuple[TracerProvider, Counting]:
-    exporter = Counting()
+def provider(exporter: SpanExporter) -> TracerProvider:
     made = TracerProvider(shutdown_on_exit=False)
     made.add_span_processor(SimpleSpanProcessor(exporter))
-    return made, exporter
+    return made
 
 
-async def traced_stream(
-    tracer: Tracer, script: Sequence[Sequence[byhand.Chunk]], tools: byhand.Tools
-) -> AsyncIterator[byhand.Event]:
-    """The limit's loop with a span around the chat, each model call and each tool call."""
-    history: list[byhand.Entry] = [byhand.user()]
-    root = tracer.start_span("invoke_agent agent", attributes=AGENT)
-    inside = set_span_in_context(root)
-    step = 0
-    while True:
-        said: list[str] = []
-        wanted: list[byhand.CallChunk] = []
-        span = tracer.start_span(
-            "chat Scripted",
-            context=inside,
-            kind=SpanKind.CLIENT,
-            attributes={**MODEL, "hookline.iteration": step},
-        )
-        async for chunk in byhand.scripted(script, 1, history):
-            if isinstance(chunk, str):
-                said.append(chunk)
-                yield "text", chunk
-            else:
-                wanted.append(chunk)
-        span.set_attributes({"gen_ai.response.finish_reasons": ("stop",)})
-        span.end()
-        history.append({"role": "assistant", "content": "".join(said), "tool_calls": wanted})
-        if not wanted:
-            root.end()
-            return
-        for id, name, arguments in wanted:
-            span = tracer.start_span(
-                f"execute_tool {name}",
-                context=inside,
-                attributes={**TOOL, "gen_ai.tool.call.id": id, "hookline.iteration": step},
-            )
-            value = await tools[name](**json.loads(arguments))
-            span.end()
-            history.append({"role": "tool", "tool_call_id": id, "content": str(value)})
-            yield "result", value
-        step += 1
+# ── what both write ───────────────────────────────────────────────────────────────────────────
 
 
-async def traced_by_hand(
-    tracer: Tracer, script: Sequence[Sequence[byhand.Chunk]], tools: byhand.Tools
-) -> int:
-    """One such chat, all read; gives the number of finished calls."""
-    done = 0
-    async for kind, _ in traced_stream(tracer, script, tools):
-        done += kind == "result"
-    return done
+def agent_of(tool: byhand.Counter, telemetry: Telemetry | None, calls: int = CALLS) -> Agent[Any]:
+    return Agent(ours.Scripted(calls), tools=[tool.add], max_steps=calls + 1, telemetry=telemetry)
+
+
+def written(spans: Sequence[ReadableSpan], reader: InMemoryMetricReader) -> tuple[Any, Any]:
+    """The spans below the agent's, and the metrics' points of model and tool calls."""
+    found: list[Any] = []
+    for span in spans:
+        if span.parent is not None:
+            inner = dict(span.attributes or {})
+            inner.pop("gen_ai.response.time_to_first_chunk", None)
+            found.append((span.name, span.kind, sorted(inner.items())))
+    data = reader.get_metrics_data()
+    points: list[Any] = [
+        (metric.name, getattr(point, "count", None), sorted((point.attributes or {}).items()))
+        for resource in (data.resource_metrics if data is not None else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if "invoke_agent" not in metric.name
+    ]
+    return found, sorted(points)
+
+
+async def check_same() -> None:
+    """Both write the same spans and metrics for an iteration."""
+    both: list[Any] = []
+    tool = byhand.Counter()
+    for by_hand in (True, False):
+        exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+        tracers = provider(exporter)
+        meters = SdkMeterProvider([reader], shutdown_on_exit=False)
+        if by_hand:
+            to = Histograms(meters.get_meter("by hand"))
+            tools: byhand.Tools = {"add": tool.add}
+            await traced_by_hand(tracers.get_tracer("by hand"), byhand.script(3), tools, to)
+        else:
+            telemetry = Telemetry(tracer_provider=tracers, meter_provider=meters)
+            await ours.read_calls(agent_of(tool, telemetry, 3))
+        both.append(written(exporter.get_finished_spans(), reader))
+    assert len(both[0][0]) == 7, both[0]
+    assert both[0] == both[1], both
+
+
+# ── the rows ────────────────────────────────────────────────────────────────────────────────
 
 
 def added(on: Sequence[float], off: Sequence[float]) -> list[float]:
@@ -122,32 +112,67 @@ def added(on: Sequence[float], off: Sequence[float]) -> list[float]:
 
 
 def rows(options: Options) -> Iterator[Row]:
+    asyncio.run(check_same())
     times = options.times(15)
     counter, script = byhand.Counter(), byhand.script(CALLS)
     tools: byhand.Tools = {"add": counter.add}
-    tracers, exporter = provider()
+    exporter = Counting()
+    tracers = provider(exporter)
     meters = SdkMeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
-    tracer = tracers.get_tracer("by hand")
+    tracer, to = tracers.get_tracer("by hand"), Histograms(meters.get_meter("by hand"))
 
-    def mine(telemetry: Telemetry | None) -> Job:
-        agent: Agent[Any] = Agent(
-            ours.Scripted(CALLS), tools=[counter.add], max_steps=CALLS + 1, telemetry=telemetry
-        )
-        return job(lambda: ours.read_calls(agent), CHATS, CALLS)
+    def mine(telemetry: Telemetry | None) -> Work:
+        agent = agent_of(counter, telemetry)
+        return lambda: ours.read_calls(agent)
 
-    jobs = [
-        job(lambda: byhand.read_calls(script, [], tools), CHATS, CALLS),
-        job(lambda: traced_by_hand(tracer, script, tools), CHATS, CALLS),
+    works: list[Work] = [
+        lambda: byhand.read_calls(script, [], tools),
+        lambda: traced_by_hand(tracer, script, tools),
+        lambda: traced_by_hand(tracer, script, tools, to),
         mine(None),
+        inside(tracer, CALLS),
         mine(Telemetry(tracer_provider=tracers, meter_provider=NoOpMeterProvider())),
         mine(Telemetry(tracer_provider=tracers, meter_provider=meters)),
         mine(Telemetry()),
     ]
+    jobs: list[Job] = [job(work, CHATS, CALLS) for work in works]
     samples = asyncio.run(interleaved(jobs, times))
-    assert exporter.spans == 3 * SPANS * CHATS * (times + 1), exporter.spans
-    plain, traced, off, on, metered, silent = [micros(each, CHATS * CALLS) for each in samples]
-    limit = added(traced, plain)
+    assert exporter.spans == (5 * SPANS - 1) * CHATS * (times + 1), exporter.spans
+    hand, *by_hand, off, sdk, on, metered, silent = [
+        micros(each, CHATS * CALLS) for each in samples
+    ]
+    traced, measured = [added(each, hand) for each in by_hand]
     what = "added to a tool iteration by"
-    yield ours_row(NAME, f"{what} traces", limit, added(on, off), target=TARGET)
-    yield ours_row(NAME, f"{what} traces and metrics", limit, added(metered, off))
+    yield ours_row(NAME, f"{what} traces", traced, added(on, off), target=TARGET)
+    yield ratio_row(NAME, "the same against raw spans", traced, added(on, off), target=RATIO)
+    yield ours_row(NAME, f"{what} traces and metrics", measured, added(metered, off))
+    yield ours_row(NAME, f"{what} the same spans by hand", traced, added(sdk, off))
     yield ours_row(NAME, f"{what} telemetry without an SDK", None, added(silent, off), target=2.0)
+    yield from asyncio.run(bytecodes(works[:2], [works[3], works[5]]))
+
+
+WHERE = {
+    "/opentelemetry/attributes/": "the SDK's attributes",
+    "/opentelemetry/context/": "the API's context",
+    "/opentelemetry/": "the rest of the SDK",
+    "/hookline/otel/": "hookline.otel",
+    "/hookline/_": "the core's wrappers",
+    "": "other code",
+}
+
+
+async def bytecodes(by_hand: Sequence[Work], mine: Sequence[Work]) -> Iterator[Row]:
+    """The bytecodes that traces add to an iteration, in all and by whose they are."""
+    found: list[Counter[str]] = []
+    for off, on in (by_hand, mine):
+        less = await count(off, WHERE)
+        found.append(await count(on, WHERE))
+        found[-1].subtract(less)
+    limit, ours = found
+    what = "bytecodes added by traces"
+    both = [each.total() / CALLS for each in found]
+    rows = [ours_row(NAME, what, both[:1], both[1:], unit="")]
+    for name in WHERE.values():
+        theirs = [limit[name] / CALLS] if limit[name] else None
+        rows.append(ours_row(NAME, f"{what}, in {name}", theirs, [ours[name] / CALLS], unit=""))
+    return iter(rows)

@@ -1,0 +1,43 @@
+"""Bytecodes: how many CPython executes for a piece of work, and in whose modules.
+
+Unlike times they are the same on a busy machine. What is done in C is not seen: they are for
+comparing work of the same kind, before and after a change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+from .measure import Work
+
+Where = Mapping[str, str]  # a part of a file's path → the name of those modules; the first counts
+
+
+async def count(work: Work, where: Where) -> Counter[str]:
+    """The bytecodes of one run, by name."""
+    found: Counter[str] = Counter()
+    names: dict[str, str] = {}
+
+    def name_of(path: str) -> str:
+        return next((name for part, name in where.items() if part in path), "")
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            path = frame.f_code.co_filename
+            name = names.get(path) or names.setdefault(path, name_of(path))
+            found[name] += 1
+        return trace
+
+    await work()  # what is done only once is not counted
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        await work()
+    finally:
+        sys.settrace(before)
+    return found

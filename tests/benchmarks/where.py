@@ -1,0 +1,88 @@
+"""Where the work of a chunk and of a tool iteration is done: bytecodes, counted and not timed.
+
+Each workload is run twice, the second time with twice as many units; the difference over the units
+is what one unit costs.
+
+    .venv/bin/python -m tests.benchmarks.where
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from hookline import Agent, tool
+
+from . import byhand, floor, ours
+from .bytecodes import count
+from .measure import Work
+
+PARTS = {
+    "events: put, buffered, read": ("_outlet", "_events", "_stream"),
+    "the model's answer": ("_answer", "_chunks", "_assembly", "_model"),
+    "tool calls": ("_dispatch", "_call", "_handler", "_schema", "_scopes", "_values", "_deadline"),
+    "messages and history": ("_chat", "_conversation", "_messages", "_history"),
+    "the step and its request": ("_steps", "_request", "_loop", "_runtime", "_owner"),
+    "JSON": ("_json", "json/decoder", "json/__init__"),
+    "asyncio": ("asyncio/", "selectors", "_weakrefset"),
+    "the workload: model, tool, reader": ("benchmarks/",),
+}
+WHERE = {
+    f"/{file}" if file.endswith("/") else f"/{file}.py": part
+    for part, files in PARTS.items()
+    for file in files
+}
+
+
+async def a_unit(make: Callable[[int], Work], few: int) -> dict[str, float]:
+    """Bytecodes of one unit, by part."""
+    less, more = await count(make(few), WHERE), await count(make(2 * few), WHERE)
+    return {part: (whole - less[part]) / few for part, whole in more.items()}
+
+
+def text_by_hand(units: int) -> Work:
+    texts = byhand.texts(units)
+    return lambda: byhand.read_text(lambda _: byhand.stream(texts))
+
+
+def text_ours(units: int) -> Work:
+    agent = Agent(ours.Streaming(byhand.texts(units)))
+    return lambda: ours.read_text(agent)
+
+
+def calls_by_hand(units: int) -> Work:
+    script, tool = byhand.script(units), byhand.Counter()
+    return lambda: byhand.read_calls(script, [], {"add": tool.add})
+
+
+def calls_least(units: int) -> Work:
+    model, tools = ours.Scripted(units), {"add": tool(byhand.Counter().add)}
+    return lambda: floor.read_calls(model, tools)
+
+
+def calls_ours(units: int) -> Work:
+    agent = ours.tool_agent(byhand.Counter(), units)
+    return lambda: ours.read_calls(agent)
+
+
+def show(title: str, by_hand: Callable[[int], Work], mine: Callable[[int], Work], few: int) -> None:
+    limit = sum(asyncio.run(a_unit(by_hand, few)).values())
+    parts = asyncio.run(a_unit(mine, few))
+    whole = sum(parts.values())
+    print(f"{title}: {whole:,.0f} bytecodes; by hand {limit:,.0f}: {whole / limit:.1f}×")
+    for part, bytecodes in sorted(parts.items(), key=lambda each: -each[1]):
+        if bytecodes >= 1:
+            print(f"  {bytecodes:8,.0f} {bytecodes / whole:6.1%}  {part or 'other'}")
+    print()
+
+
+def main() -> None:
+    print("CPython", sys.version.split()[0], "\n")
+    show("W1, a chunk", text_by_hand, text_ours, 1_000)
+    show("W2, a tool iteration", calls_by_hand, calls_ours, 50)
+    show("The same events and messages, and no loop", calls_by_hand, calls_least, 50)
+
+
+if __name__ == "__main__":
+    main()
