@@ -10,10 +10,11 @@ from opentelemetry.trace import SpanKind
 from hookline import Response
 from hookline.errors import ChatAbortedError
 from hookline.otel import _names as names
-from hookline.otel._calls import Kit, text_of, usage_of
 from hookline.otel._content import as_json
+from hookline.otel._kit import Kit
 from hookline.otel._spans import Operation
 from hookline.otel._trace import Trace
+from hookline.otel._words import text_of, usage_of
 from hookline.points import AroundChat
 
 
@@ -42,9 +43,10 @@ def end_agent_span(
         _tell(kit, trace, exc, response)
         if exc is not None and kit.content.spans:
             text = kit.content.text(text_of(exc))
-    seconds = trace.op.finish(time_ns(), error, text)
+    at = time_ns()
+    trace.op.finish(at, error, text)
     if kit.metered:
-        _measure(kit, trace, seconds, error)
+        _measure(kit, trace, trace.op.seconds(at), error)
 
 
 def _tell(kit: Kit, trace: Trace, exc: BaseException | None, response: Response | None) -> None:

@@ -30,8 +30,10 @@ from hookline.otel._names import FINISHED
 from hookline.otel._report import report
 
 Capture = Literal["no_content", "span_only", "event_only", "span_and_event"]
+"""Where what was said may be written."""
 CAPTURES: Final = ("no_content", "span_only", "event_only", "span_and_event")
 Redact = Callable[[str], str]
+"""Given each text before it is written; gives what may be."""
 Part = dict[str, Any]
 
 FAILED: Final = "[redaction failed]"

@@ -40,8 +40,11 @@ class Exporting:
 
     def __init__(self, providers: Mapping[str, Any]) -> None:
         self.tracer_provider: Any = providers.get("traces")
+        """What makes spans; None where traces are off."""
         self.meter_provider: Any = providers.get("metrics")
+        """What makes metrics; None where they are off."""
         self.logger_provider: Any = providers.get("logs")
+        """What writes events; None where they are off."""
         self._providers = [each for each in providers.values() if each is not None]
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -81,8 +84,8 @@ def setup(
         return Exporting({})
     if not isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
         raise UsageError(
-            "this process has a tracer provider already, and hookline uses it: setup() is for an "
-            "application that has none"
+            "this process has a tracer provider already, and hookline uses it; leave setup() out, "
+            "or call it before the other one is set"
         )
     exporters = {
         signal: _exporter(signal, endpoint, protocol, headers)
@@ -96,7 +99,7 @@ def _wanted(signal: str) -> bool:
     name = f"OTEL_{signal.upper()}_EXPORTER"
     said = os.environ.get(name, "").strip() or "otlp"
     if said not in ("otlp", "none"):
-        raise UsageError(f"{name}={said!r}: setup() knows 'otlp' and 'none'")
+        raise UsageError(f"{name}={said!r}: use 'otlp' or 'none', or set up that exporter yourself")
     return said == "otlp"
 
 
@@ -112,7 +115,7 @@ def _exporter(
     )
     if spoken not in _PACKAGES:
         known = ", ".join(_PACKAGES)
-        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r}: setup() knows {known}")
+        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r}: use one of: {known}")
     options: dict[str, Any] = {}
     if headers is not None:
         options["headers"] = dict(headers)

@@ -8,19 +8,27 @@ innermost one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from time import time_ns
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from opentelemetry.context import attach, get_current
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.context import Context, attach, get_current
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    set_span_in_context,
+)
 
-from hookline import HookBus
+from hookline.otel._kit import Kit
 from hookline.otel._names import ERROR_TYPE
 
 _inside: ContextVar[Operation | None] = ContextVar("hookline_otel_operation", default=None)
 _ERROR: Final = StatusCode.ERROR
+_CURRENT: Final = next(iter(set_span_in_context(INVALID_SPAN, Context())))  # a context's key of it
 
 
 def innermost() -> Operation | None:
@@ -28,40 +36,26 @@ def innermost() -> Operation | None:
     return _inside.get()
 
 
-class Source(Protocol):
-    """Brings the hooks that trace a chat."""
-
-    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None: ...
-
-
-class Maker(Protocol):
-    """With what an operation is made: a tracer, and what brings the hooks that trace with it."""
-
-    tracer: Tracer
-    source: Source
-
-
 class Operation:
     """One span; its attributes but the first ones are written at its end, all at once."""
 
     __slots__ = (
-        "_around", "_before", "attributes", "context", "ended", "source", "span", "start",
+        "_around", "_before", "attributes", "context", "ended", "kit", "span", "start",
     )  # fmt: skip
 
-    def __init__(
-        self, maker: Maker, name: str, kind: SpanKind, attributes: Mapping[str, Any]
-    ) -> None:
-        self.source = maker.source
-        self.start = time_ns()
+    def __init__(self, kit: Kit, name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> None:
+        self.kit = kit
         self.ended = False
         self.attributes: dict[str, Any] = {}
-        before = self._before = get_current()
         self._around = _inside.get()
-        self.span: Span = maker.tracer.start_span(
-            name, context=before, kind=kind, attributes=attributes, start_time=self.start
+        before = self._before = get_current()
+        start = self.start = time_ns()
+        span: Span = kit.tracer.start_span(
+            name, context=before, kind=kind, attributes=attributes, start_time=start
         )
-        self.context = set_span_in_context(self.span, before)
-        attach(self.context)
+        self.span = span
+        context = self.context = Context({**before, _CURRENT: span})
+        attach(context)
         _inside.set(self)
 
     def leave(self) -> None:
@@ -70,17 +64,20 @@ class Operation:
             attach(self._before)
             _inside.set(self._around)
 
-    def finish(self, at: int, error: str | None = None, text: str | None = None) -> float:
-        """End the span; gives the seconds that it took."""
+    def finish(self, at: int, error: str | None = None, text: str | None = None) -> None:
+        """End the span."""
         self.ended = True
         span = self.span
-        if span.is_recording():
+        if error is not None:
+            self.attributes[ERROR_TYPE] = error
+        if self.attributes and span.is_recording():
             if error is not None:
-                self.attributes[ERROR_TYPE] = error
                 span.set_status(Status(_ERROR, text))
-            if self.attributes:
-                span.set_attributes(self.attributes)
+            span.set_attributes(self.attributes)
         span.end(at)
+
+    def seconds(self, at: int) -> float:
+        """How long it took until then."""
         return max(at - self.start, 0) / 1e9
 
     def drop(self) -> None:

@@ -22,9 +22,9 @@ from opentelemetry.trace import (
 
 from hookline import HookBus, __version__
 from hookline.errors import UsageError
-from hookline.otel._calls import Kit
 from hookline.otel._content import CAPTURES, Capture, Content, Redact
 from hookline.otel._events import Events
+from hookline.otel._kit import Kit
 from hookline.otel._metrics import Instruments
 from hookline.otel._report import report
 from hookline.otel._spans import innermost
@@ -53,10 +53,11 @@ def _nobody() -> bool:
 class Telemetry:
     """Traces, metrics and events of an agent's chats; pass it as `Agent(telemetry=...)`.
 
-    Without providers it uses the global ones. `capture` says where what was said may be written
-    (by default nowhere, or what the environment says), `redact` is given every text before it is
+    Without providers it uses the global ones. `capture` says where what was said may be written (by
+    default nowhere, or what the environment says), `redact` is given every text before it is
     written, and `max_text` bounds the characters of a message. `history="full"` writes the whole
-    history at each model call, and not only what is new.
+    history at each model call, and not only what is new. Raises UsageError for an option that is
+    none of these.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ def default_bus(beside: Collection[object]) -> HookBus[Any] | None:
     """The hooks of an agent that says nothing of telemetry; in a traced chat, that chat's."""
     op = innermost()
     if op is not None and not op.ended:
-        return op.source.bus_for_chat(beside)
+        return op.kit.source.bus_for_chat(beside)
     return _DEFAULT.bus_for_chat(beside)
 
 

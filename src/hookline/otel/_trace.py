@@ -10,11 +10,11 @@ import asyncio
 from time import time_ns
 from typing import Any, Protocol
 
-from hookline import History, Message, Model, Run, Usage, UserMessage
-from hookline.models import model_name
+from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessage
 from hookline.otel import _names as names
 from hookline.otel._report import report
 from hookline.otel._spans import Operation
+from hookline.otel._words import ModelWords, ToolWords
 
 
 class Work(Protocol):
@@ -34,8 +34,6 @@ class Trace:
 
     __slots__ = (
         "_base",
-        "_labels",
-        "_model",
         "_scanned",
         "_seen",
         "agent",
@@ -54,8 +52,10 @@ class Trace:
         "system",
         "task",
         "tool_calls",
+        "tool_words",
         "tools",
         "usage",
+        "words",
     )
 
     def __init__(self, run: Run[Any], op: Operation, message: UserMessage | None) -> None:
@@ -77,8 +77,8 @@ class Trace:
         self.deltas: dict[tuple[str, str], list[float]] = {}  # of hooks at onDelta: times, seconds
         self.system: str | None = None  # what was written of these already
         self.tools: Any = None
-        self._model: Model | None = None  # the last one, and its labels
-        self._labels: dict[str, Any] = {}
+        self.words: ModelWords | None = None  # of the last model
+        self.tool_words: dict[str, ToolWords] = {}
         self._base = len(run.history)
         self._seen = {_key(run.history[-1])} if self._base else set[str | int]()
         self._scanned = False
@@ -108,13 +108,25 @@ class Trace:
             report("a call could not be traced to its end", exc)
             work.drop()
 
-    # ── the model ───────────────────────────────────────────────────────────────────────────
+    # ── the words ───────────────────────────────────────────────────────────────────────────
 
-    def labels_of(self, model: Model) -> dict[str, Any]:
-        """What spans and metrics say of a model; not to be changed."""
-        if model is not self._model:
-            self._model, self._labels = model, _labels_of(model)
-        return self._labels
+    def words_of(self, request: ModelRequest) -> ModelWords:
+        """Put together what is said of the model that is asked from now on."""
+        words = self.words = ModelWords(request.model, request.settings, self.conversation)
+        return words
+
+    def words_of_tool(self, tool: Tool[..., Any]) -> ToolWords:
+        """Put together what is said of a tool."""
+        words = self.tool_words[tool.name] = ToolWords(tool, self.agent)
+        return words
+
+    def tell_model(self, words: ModelWords, request: ModelRequest) -> None:
+        """The chat's own span says what its first request does."""
+        found = self.op.attributes
+        self.model = found[names.REQUEST_MODEL] = words.labels[names.REQUEST_MODEL]
+        found.update(names.parameters(request.settings))
+        if request.output is not None:
+            found[names.OUTPUT_TYPE] = "json"
 
     # ── what was written already ────────────────────────────────────────────────────────────
 
@@ -141,19 +153,3 @@ class Trace:
 def _key(message: Message) -> str | int:
     """What a message is known by: those that a user or a hook wrote may have no id."""
     return message.id or id(message)
-
-
-def _labels_of(model: Model) -> dict[str, Any]:
-    """What the span and the metrics of a model call say of the model."""
-    labels: dict[str, Any] = {
-        names.OPERATION: names.CHAT,
-        names.PROVIDER: str(getattr(model, "provider", None) or names.UNKNOWN),
-        names.REQUEST_MODEL: model_name(model),
-    }
-    address = getattr(model, "server_address", None)
-    if address is not None:
-        labels[names.SERVER_ADDRESS] = str(address)
-        port = getattr(model, "server_port", None)
-        if port is not None:
-            labels[names.SERVER_PORT] = int(port)
-    return labels

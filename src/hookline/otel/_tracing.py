@@ -27,10 +27,12 @@ from hookline import (
 from hookline.errors import ChatAbortedError
 from hookline.otel import _names as names
 from hookline.otel._agent_span import begin_agent_span, end_agent_span
-from hookline.otel._calls import Kit, ModelCall, ToolCallSpan, hook_labels
+from hookline.otel._calls import ModelCall, ToolCallSpan
+from hookline.otel._kit import Kit
 from hookline.otel._report import report
 from hookline.otel._spans import innermost
 from hookline.otel._trace import Trace
+from hookline.otel._words import hook_labels
 from hookline.points import (
     AroundChat,
     AroundRequest,
@@ -150,16 +152,17 @@ class Tracing:
     async def _around_request(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        call = self._begin_request(ctx)
-        if call is None:
+        trace = self._chats.get(ctx.run.chat_id)
+        call = None if trace is None else ModelCall.begin(self._kit, trace, ctx)
+        if trace is None or call is None:
             return await proceed()
         try:
             response = await proceed()
         except BaseException as exc:
-            self._break_off(ctx, call, exc)
+            self._break_off(trace, call, exc)
             raise
         else:
-            self._answered(call, response)
+            call.answered(response)
             return response
         finally:
             call.leave()
@@ -168,8 +171,9 @@ class Tracing:
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
         """The same where no other wrapper stands between it and the model."""
-        call = self._begin_request(ctx)
-        if call is None:
+        trace = self._chats.get(ctx.run.chat_id)
+        call = None if trace is None else ModelCall.begin(self._kit, trace, ctx)
+        if trace is None or call is None:
             return await proceed()
         call.attempts = 1
         try:
@@ -177,37 +181,14 @@ class Tracing:
         except BaseException as exc:
             if isinstance(exc, Exception):
                 call.failed(exc)
-            self._break_off(ctx, call, exc)
+            self._break_off(trace, call, exc)
             raise
         else:
             call.timing = response.timing
-            self._answered(call, response)
+            call.answered(response)
             return response
         finally:
             call.leave()
-
-    def _begin_request(self, ctx: AroundRequest) -> ModelCall | None:
-        trace = self._chats.get(ctx.run.chat_id)
-        if trace is None:
-            return None
-        try:
-            call = ModelCall(self._kit, trace, ctx)
-            if trace.model is None:
-                trace.model = trace.op.attributes[names.REQUEST_MODEL] = call.model
-                trace.op.attributes.update(names.parameters(ctx.request.settings))
-                if ctx.request.output is not None:
-                    trace.op.attributes[names.OUTPUT_TYPE] = "json"
-            return call
-        except Exception as exc:
-            report("a model call could not be traced", exc)
-            return None
-
-    def _answered(self, call: ModelCall, response: ModelResponse) -> None:
-        try:
-            call.answered(response)
-        except Exception as exc:
-            report("a model call could not be traced to its end", exc)
-            call.drop()
 
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
@@ -229,44 +210,26 @@ class Tracing:
     async def _around_tool(
         self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolError]
     ) -> ToolResult | ToolError:
-        work = self._begin_tool(ctx)
-        if work is None:
+        trace = self._chats.get(ctx.run.chat_id)
+        work = None if trace is None else ToolCallSpan.begin(self._kit, trace, ctx)
+        if trace is None or work is None:
             return await proceed()
         try:
             result = await proceed()
         except BaseException as exc:
-            self._break_off(ctx, work, exc)
+            self._break_off(trace, work, exc)
             raise
         else:
-            try:
-                work.finished(result)
-            except Exception as exc:
-                report("a tool call could not be traced to its end", exc)
-                work.drop()
+            work.finished(result)
             return result
         finally:
             work.leave()
 
-    def _begin_tool(self, ctx: AroundToolCall) -> ToolCallSpan | None:
-        trace = self._chats.get(ctx.run.chat_id)
-        if trace is None:
-            return None
-        try:
-            return ToolCallSpan(self._kit, trace, ctx)
-        except Exception as exc:
-            report("a tool call could not be traced", exc)
-            return None
-
-    def _break_off(
-        self,
-        ctx: AroundRequest | AroundToolCall,
-        work: ModelCall | ToolCallSpan,
-        exc: BaseException,
-    ) -> None:
+    def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
         """A call was cut, or something in it raised."""
         try:
-            trace = self._chats.get(ctx.run.chat_id)
-            if isinstance(exc, asyncio.CancelledError) and trace is not None:
+            known = self._chats.get(trace.chat_id) is trace
+            if isinstance(exc, asyncio.CancelledError) and known:
                 trace.hold(work)
             elif isinstance(exc, (asyncio.CancelledError, GeneratorExit)):
                 work.close(time_ns(), names.OTHER)
