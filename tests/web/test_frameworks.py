@@ -80,7 +80,7 @@ async def test_a_bad_request_of_a_route_is_a_short_text(framework: Any) -> None:
 
     async with local(framework(chat)) as http:
         answer = await http.post("/chat", json={"id": "c1"})
-        assert (answer.status_code, answer.text) == (400, "There is no message.")
+        assert (answer.status_code, answer.text) == (400, "There must be a message.")
         answer = await http.post("/chat", content="{}", headers={"content-type": "text/plain"})
         assert answer.status_code == 415
 

@@ -136,7 +136,7 @@ BAD_UI = {
     "no messages": {"id": "c1"},
     "no list": {"id": "c1", "messages": {}},
     "no objects": ui("x"),
-    "an unknown role": ui({"id": "x", "role": "tool", "parts": []}, user()),
+    "a role of the protocol": ui({"id": "x", "role": "tool", "parts": []}, user()),
     "an assistant last": ui({"id": "x", "role": "assistant", "parts": []}),
     "no parts": ui({"id": "x", "role": "user"}),
     "an empty message": ui({"id": "x", "role": "user", "parts": []}),
@@ -171,7 +171,7 @@ BAD_AG_UI = {
     "nothing said": run(),
     "an assistant last": run({"id": "a", "role": "assistant", "content": "x"}),
     "a result of no call": run(HI, {"id": "x", "role": "tool", "toolCallId": "1", "content": ""}),
-    "an unknown role": run({"id": "x", "role": "root", "content": "x"}),
+    "a role of the protocol": run({"id": "x", "role": "root", "content": "x"}),
     "a file on this machine": run(
         {
             "id": "u",

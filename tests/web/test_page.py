@@ -324,6 +324,43 @@ async def test_everything_can_be_done_by_keyboard(browser: Any) -> None:
         await eventually(lambda: booked == ["EN 40295"])
 
 
+async def test_who_types_before_the_page_has_its_data_loses_nothing(browser: Any) -> None:
+    """The server tells of the list and the past late; the message is kept and answered."""
+    agent = Agent(ScriptedModel("First answer.", "Second answer."))
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        held: list[Any] = []
+
+        async def hold(route: Any) -> None:
+            held.append(route)
+
+        async def release() -> None:
+            while held:
+                await held.pop().continue_()
+
+        await page.page.route("**/conversations", hold)
+        await page.open()
+        await page.say("First question.")
+        await page.sees("First answer.")
+        await release()
+        await page.sees("First answer.")
+        assert "First question." in await page.text("#log")
+
+        await page.page.unroute("**/conversations")
+        await page.page.route("**/messages", hold)
+        await page.page.reload()
+        await eventually(lambda: bool(held))
+        await page.say("Second question.")
+        assert await page.page.input_value("#say") == "Second question."
+        await release()
+        await page.sees("Second answer.")
+        shown = await page.text("#log")
+        order = ["First question.", "First answer.", "Second question.", "Second answer."]
+        assert [shown.count(text) for text in order] == [1, 1, 1, 1]
+        assert sorted(order, key=shown.index) == order
+        page.assert_clean()
+
+
 @pytest.mark.parametrize("width", [320, 390])
 async def test_it_fits_a_phone(browser: Any, width: int) -> None:
     agent, _ = travel()

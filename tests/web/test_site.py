@@ -14,8 +14,8 @@ from tests.web._scenes import weather
 from tests.web._server import client, conversation_of, direct, eventually, site_of
 from tests.web._sse import read
 
-from hookline import Agent, Ask, MemoryStore, Response, Run
-from hookline.events import ChatDone, MessageAdded, TextDelta, read_event
+from hookline import Agent, Ask, MemoryStore, Response, Run, tool
+from hookline.events import ChatDone, ErrorInfo, MessageAdded, TextDelta, read_event
 from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps
@@ -230,6 +230,37 @@ async def test_a_detached_run_goes_on_and_is_replayed_to_several_readers(protoco
         assert [response.text for response in done] == ["Hello, dear Ada."]
         assert (await http.get(replay)).status_code == 204
         assert (await http.get(f"/{protocol}/nobody/stream")).status_code == 204
+
+
+async def test_an_event_is_written_once_for_all_readers_of_a_run() -> None:
+    """Seen by what words an error: its id is another each time, and it is asked once."""
+    gate = Gate()
+
+    @tool
+    async def fails() -> str:
+        raise OSError("secret")
+
+    agent = Agent(ScriptedModel([call("fails")], "Sorry.", delay=gate), tools=[fails])
+    worded: list[str] = []
+
+    def words(error: ErrorInfo) -> str:
+        worded.append(error.message)
+        return f"error number {len(worded)}"
+
+    serving = site_of(agent, on_disconnect="detach", errors=words)
+    async with serving as (site, url), client(url) as http:
+        body = request_of("native", "hi")
+        async with http.stream("POST", "/native", json=body) as answer:
+            await anext(answer.aiter_raw())
+            await gate.reached.wait()
+        readers = [asyncio.create_task(http.get("/native/c1/stream")) for _ in range(3)]
+        await eventually(lambda: len(site.runs._live["owner/c1"].readers) == 3)
+        gate.open.set()
+        answers = [each.content for each in await asyncio.gather(*readers)]
+    assert worded == ["secret"]
+    assert b"error number 1" in answers[0]
+    assert answers[0].count(b"chat_done") == 1
+    assert answers == [answers[0]] * 3
 
 
 async def test_a_run_that_is_not_detached_cannot_be_replayed() -> None:
@@ -471,7 +502,7 @@ async def test_a_busy_conversation_is_refused() -> None:
         second = await http.post("/native", json=request_of("native", "b"))
         assert (second.status_code, second.text) == (
             409,
-            "This conversation is busy with another answer.",
+            "This conversation is busy with another answer; wait for it, or stop it.",
         )
         gate.open.set()
         assert text_of("native", (await first).content) == "Hello."

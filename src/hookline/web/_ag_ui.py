@@ -57,7 +57,9 @@ class AgUiEncoder:
     """
 
     media_type = "text/event-stream"
+    """The content type of the answer."""
     headers: tuple[tuple[str, str], ...] = ()
+    """What the protocol wants besides."""
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class AgUiEncoder:
 
     @property
     def ended(self) -> bool:
+        """Whether the last frame was written: what comes later is dropped."""
         return self._outline.ended
 
     def encode(self, event: ChatEvent) -> bytes:

@@ -97,10 +97,10 @@ def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[
             call_id = call_id_of(item.get("toolCallId"))
             call = open_calls.pop(call_id, None)
             if call is None:
-                raise Refused(400, "A tool message answers no call before it.")
+                raise Refused(400, "A tool message must answer a call before it.")
             out.append(_result(item, call))
         elif role not in ("reasoning", "activity"):
-            raise Refused(400, "A message has an unknown role.")
+            raise Refused(400, "A message must have a role of the protocol.")
     _close(out, open_calls)
     return out
 
@@ -132,7 +132,7 @@ def _user(item: dict[str, Any]) -> UserMessage:
             else:
                 parts.append(media(source.get("mimeType"), value))
     if not parts:
-        raise Refused(400, "A message of the user is empty.")
+        raise Refused(400, "A message of the user must not be empty.")
     return UserMessage(id=id, parts=tuple(parts))
 
 
@@ -169,7 +169,10 @@ def _result(item: dict[str, Any], call: ToolCall) -> ToolMessage:
 
 
 def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
-    """A RunAgentInput. Tools of the front end are not taken: they would run nowhere."""
+    """A RunAgentInput. Tools of the front end are not taken: they would run nowhere.
+
+    Raises Refused for what is none of that protocol.
+    """
     thread_id = id_of(body.get("threadId"), "threadId")
     run_id = id_of(body.get("runId"), "runId")
     items = objects(body.get("messages"), "messages")

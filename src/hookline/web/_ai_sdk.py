@@ -58,7 +58,9 @@ class AiSdkEncoder:
     """
 
     media_type = "text/event-stream"
+    """The content type of the answer."""
     headers: tuple[tuple[str, str], ...] = (("x-vercel-ai-ui-message-stream", "v1"),)
+    """What the protocol wants besides."""
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class AiSdkEncoder:
 
     @property
     def ended(self) -> bool:
+        """Whether the last frame was written: what comes later is dropped."""
         return self._outline.ended
 
     def encode(self, event: ChatEvent) -> bytes:

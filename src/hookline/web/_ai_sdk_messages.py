@@ -153,7 +153,7 @@ def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Mes
         elif role == "assistant":
             out.extend(_assistant(item))
         else:
-            raise Refused(400, "A message has an unknown role.")
+            raise Refused(400, "A message must have a role of the protocol.")
     return out
 
 
@@ -165,7 +165,7 @@ def _user(item: dict[str, Any]) -> UserMessage:
         elif part.get("type") == "file":
             parts.append(media(part.get("mediaType"), part.get("url"), part.get("filename")))
     if not parts:
-        raise Refused(400, "A message of the user is empty.")
+        raise Refused(400, "A message of the user must not be empty.")
     return UserMessage(id=optional_id(item.get("id"), "A message id") or "", parts=tuple(parts))
 
 
@@ -223,14 +223,17 @@ def _call(kind: str, part: dict[str, Any], message_id: str) -> tuple[ToolCall, T
 
 
 def parse_ai_sdk(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
-    """A request of the SDK's chat transport: all messages, or only the last as `message`."""
+    """A request of the SDK's chat transport: all messages, or only the last as `message`.
+
+    Raises Refused for what is none of that protocol.
+    """
     conversation_id = optional_id(body.get("id"), "id")
     regenerate = body.get("trigger") == "regenerate-message"
     items = objects(body.get("messages", []), "messages")
     if not items and isinstance(body.get("message"), dict):
         items = [body["message"]]
     if not items and not regenerate:
-        raise Refused(400, "There is no message.")
+        raise Refused(400, "There must be a message.")
     message_id = optional_id(body.get("messageId"), "messageId")
     last = items[-1] if items else {}
     if last.get("role") == "assistant" and not regenerate:
@@ -269,5 +272,5 @@ def _answers(message: dict[str, Any]) -> dict[str, Answer]:
             arguments=part.get("input", msgspec.UNSET),
         )
     if not found:
-        raise Refused(400, "The last message is no message of the user and answers no approval.")
+        raise Refused(400, "The last message must be the user's, or answer an approval.")
     return found

@@ -55,9 +55,10 @@ def app(
 
     Without `token=` or `authorize=` (a callable that is given starlette's HTTPConnection and gives
     the principal's name, or None) a token is made and printed. `hosts=` and `origins=` list the
-    names under which it is reached and the other sites that may use it. `deps=` is called with
-    the ASGI scope and the principal. `timeline=` (on with `page=`) adds an observer at onHook to
-    the agent.
+    names under which it is reached and the other sites that may use it. `deps=` is called with the
+    ASGI scope and the principal. `timeline=` (on with `page=`) adds an observer at onHook to the
+    agent. Raises UsageError for options that contradict each other, a host or an origin that is
+    none, a token that is too short.
     """
     if on_disconnect not in ("cancel", "detach"):
         raise UsageError(f"on_disconnect={on_disconnect!r} must be 'cancel' or 'detach'")

@@ -59,7 +59,9 @@ def begin(
         before, stream = _of_client(agent, incoming, options)
     else:
         if conversation.busy:
-            raise Refused(409, "This conversation is busy with another answer.")
+            raise Refused(
+                409, "This conversation is busy with another answer; wait for it, or stop it."
+            )
         before, stream = _of_server(agent, incoming, conversation, options)
     return opening.runs.begin(
         key,
@@ -75,17 +77,19 @@ def _of_client(
     agent: Agent[Any], incoming: Incoming, options: Options
 ) -> tuple[tuple[Any, ...], ChatStream]:
     if incoming.answers:
-        raise Refused(409, "This approval is not waiting for an answer.")
+        raise Refused(409, "This approval is not waiting for an answer; read the messages again.")
     history, message = incoming.history, incoming.message
     if message is None:  # make the answer again: the history ends with the question
         last = history[-1] if history else None
         if not isinstance(last, UserMessage):
-            raise Refused(400, "There is no message of the user to answer again.")
+            raise Refused(400, "There must be a message of the user to answer again.")
         history, message = history[:-1], last
     try:
         conversation = Conversation(history)
     except HistoryError:
-        raise Refused(400, "The history is not valid.") from None
+        raise Refused(
+            400, "The history must be valid: leave it to the server, or begin a new conversation."
+        ) from None
     options = {"approver": _nobody, **options}
     return tuple(history), agent.chat_stream(message, conversation=conversation, **options)
 
@@ -107,7 +111,7 @@ def _of_server(
         before = conversation.messages
     assert message is not None
     if message.id and any(each.id == message.id for each in before):
-        raise Refused(409, "This message was sent before.")
+        raise Refused(409, "This message was sent before; read its answer instead.")
     return before, agent.chat_stream(message, conversation=conversation, **options)
 
 
@@ -121,9 +125,11 @@ def _take_back(conversation: Conversation, message_id: str | None) -> UserMessag
     at = end - len(last_turn(messages[:end])) - 1
     question = messages[at] if at >= 0 else None
     if not isinstance(question, UserMessage):
-        raise Refused(409, "There is no answer to make again.")
+        raise Refused(409, "There is no answer to make again; send a message.")
     try:
         conversation.restore(messages[:at])
     except ConversationBusyError:
-        raise Refused(409, "This conversation is busy with another answer.") from None
+        raise Refused(
+            409, "This conversation is busy with another answer; wait for it, or stop it."
+        ) from None
     return question

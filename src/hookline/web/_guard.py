@@ -49,7 +49,7 @@ class Guard:
         host = request.headers.get("host", "")
         if _name(host) not in self._hosts:
             raise Refused(
-                403, "This host name is not allowed here; the server lists its names in hosts=."
+                403, "This host name must be among those that the server lists in hosts=."
             )
         return host
 
@@ -59,13 +59,16 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is None:
             if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-                raise Refused(403, "Requests of other sites are not allowed here.")
+                raise Refused(
+                    403,
+                    "Requests of other sites must come from one that the server lists in origins=.",
+                )
             return ()
         if origin in self._origins:
             return (("access-control-allow-origin", origin), ("vary", "Origin"))
         if urlsplit(origin).netloc.lower() == host.lower():
             return ()
-        raise Refused(403, "Requests from this origin are not allowed here.")
+        raise Refused(403, "This origin must be among those that the server lists in origins=.")
 
     async def enter(self, request: Request) -> str:
         """The principal behind a request."""
@@ -80,7 +83,11 @@ class Guard:
             said = self._authorize(needs("starlette.requests").HTTPConnection(request.scope))
             principal = await said if isawaitable(said) else said
         if not isinstance(principal, str) or not principal:
-            raise Refused(401, "You are not allowed to do that.", www_authenticate="Bearer")
+            raise Refused(
+                401,
+                "You are not allowed to do that; sign in, or send a token.",
+                www_authenticate="Bearer",
+            )
         return principal
 
 

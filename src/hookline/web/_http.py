@@ -34,14 +34,14 @@ class Request:
         if kind != "application/json":
             raise Refused(415, "The content type must be application/json.")
         if not self.headers.get("content-length", "0").isdigit():
-            raise Refused(400, "The content length is no number.")
+            raise Refused(400, "The content length must be a number.")
         if int(self.headers.get("content-length", "0")) > limit:
-            raise Refused(413, f"The body is larger than {limit} bytes.")
+            raise Refused(413, f"The body must not be larger than {limit} bytes.")
         try:
             async with asyncio.timeout(seconds):
                 return await self._read(limit)
         except TimeoutError:
-            raise Refused(408, "The body came too slowly.") from None
+            raise Refused(408, "The body came too slowly; send it again.") from None
 
     async def _read(self, limit: int) -> bytes:
         parts: list[bytes] = []
@@ -49,11 +49,11 @@ class Request:
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                raise Refused(400, "The body was cut off.")
+                raise Refused(400, "The body was cut off; send it again.")
             part: bytes = message.get("body", b"")
             size += len(part)
             if size > limit:
-                raise Refused(413, f"The body is larger than {limit} bytes.")
+                raise Refused(413, f"The body must not be larger than {limit} bytes.")
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)

@@ -32,7 +32,10 @@ MAX_ID: Final = 128
 
 
 class Refused(Exception):
-    """The request is not carried out: an HTTP status and one sentence for the client."""
+    """The request is not carried out: an HTTP `status` and a `text`, one sentence for the client.
+
+    `headers` go with the answer. Raised by the parsers; answer with it, or let `app` do so.
+    """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         self.status = status
@@ -58,13 +61,16 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     conversation_id: str | None = None
+    """The client's name of the conversation."""
     message: UserMessage | None = None
     history: tuple[Message, ...] = ()
     answers: dict[str, Answer] = msgspec.field(default_factory=lambda: dict[str, Answer]())
     regenerate: bool = False
     message_id: str | None = None
     run_id: str | None = None
+    """The client's name of this run (AG-UI)."""
     modern: bool = True
+    """The client speaks AG-UI 1.0."""
     raw: tuple[dict[str, Any], ...] = ()
 
     def decisions(self, pending: Sequence[ApprovalRequest]) -> dict[str, Decision]:
@@ -76,13 +82,17 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
         for id, answer in self.answers.items():
             request = waiting.get(id)
             if request is None:
-                raise Refused(409, "This approval is not waiting for an answer.")
+                raise Refused(
+                    409, "This approval is not waiting for an answer; read the messages again."
+                )
             if answer.call_id is not None and answer.call_id != request.call.id:
-                raise Refused(409, "This approval is about another call.")
+                raise Refused(409, "This approval is about another call; read the messages again.")
             if answer.arguments is not msgspec.UNSET and not _same(
                 answer.arguments, request.call.arguments
             ):
-                raise Refused(409, "This approval is about other arguments.")
+                raise Refused(
+                    409, "This approval is about other arguments; read the messages again."
+                )
         return {id: answer.decision for id, answer in self.answers.items()}
 
 
@@ -109,7 +119,7 @@ def read_object(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        raise Refused(400, "The body is not JSON.") from None
+        raise Refused(400, "The body must be JSON.") from None
     if not isinstance(value, dict):
         raise Refused(400, "The body must be a JSON object.")
     return cast("dict[str, Any]", value)
@@ -156,7 +166,7 @@ def optional_id(value: Any, what: str) -> str | None:
 def no_system(policy: SystemPolicy) -> None:
     """A client has sent a system prompt."""
     if policy == "refuse":
-        raise Refused(400, "System messages are not taken from clients.")
+        raise Refused(400, "System messages are not taken from clients; leave them out.")
 
 
 def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Image | File:
@@ -174,7 +184,7 @@ def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Imag
         try:
             content = b64decode(text_of(data, "File data"), validate=True)
         except (Base64Error, ValueError):
-            raise Refused(400, "The data of a file is not base64.") from None
+            raise Refused(400, "The data of a file must be base64.") from None
     else:
         address = text_of(url, "The address of a file")
         if not address.startswith("https://"):

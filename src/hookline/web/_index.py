@@ -107,7 +107,9 @@ class Index:
             try:
                 await _awaited(delete(key_of(principal, id)))
             except ConversationBusyError:
-                raise Refused(409, "This conversation is busy with an answer.") from None
+                raise Refused(
+                    409, "This conversation is busy with an answer; wait for it, or stop it."
+                ) from None
         self._entries.get(principal, {}).pop(id, None)
         return found
 

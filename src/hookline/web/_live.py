@@ -52,12 +52,16 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     streams: int = 1000
+    """Answers at a time; a further one is 429."""
     streams_per_principal: int = 20
+    """Answers at a time of one caller."""
     body_bytes: int = 4 * 1024 * 1024
+    """A larger request is 413."""
     idle: float = 300.0
     total: float = 1800.0
     send: float = 60.0
     keep_alive: float = 15.0
+    """Seconds of silence before a comment is sent."""
     replay_bytes: int = 8 * 1024 * 1024
     replay_ttl: float = 60.0
     drain: float = 10.0
@@ -141,6 +145,7 @@ class Live:
         self._stream = stream
         self._caps = caps
         self._entries: list[Entry] = []
+        self._frames: dict[tuple[int, object], bytes] = {}
         self._first = 0  # the number of the first entry that is kept
         self._bytes = 0
         self._room: asyncio.Future[None] | None = None
@@ -261,6 +266,21 @@ class Live:
             del self._entries[: upto - self._first]
             self._first = upto
             self._free()
+
+    def shared(self, number: int, shown_as: object) -> bytes | None:
+        """What another reader was sent of this entry, where several read."""
+        if len(self.readers) < 2:
+            self._frames.clear()
+            return None
+        return self._frames.get((number, shown_as))
+
+    def share(self, number: int, shown_as: object, data: bytes) -> None:
+        """This is what a reader is sent: the others that are about as far get the same."""
+        if len(self.readers) > 1:
+            if len(self._frames) >= 2 * BATCH:
+                for key in list(self._frames)[:BATCH]:
+                    del self._frames[key]
+            self._frames[number, shown_as] = data
 
     def read(self, start: int = 0) -> Reader:
         """A new reader."""

@@ -30,10 +30,15 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
     """A hook ran: at which point, what it decided, and for how many milliseconds it took."""
 
     chat_id: str
+    """The chat that it ran in."""
     point: str
+    """The point's name."""
     hook: str
+    """The hook's name."""
     outcome: str
+    """What it decided."""
     duration: float
+    """Milliseconds that it took."""
 
 
 class NativeEncoder:
@@ -44,7 +49,9 @@ class NativeEncoder:
     """
 
     media_type = "text/event-stream"
+    """The content type of the answer."""
     headers: tuple[tuple[str, str], ...] = ()
+    """What the protocol wants besides."""
 
     def __init__(
         self,
@@ -53,27 +60,32 @@ class NativeEncoder:
         conversation_id: str | None = None,
         errors: ErrorText | None = None,
     ) -> None:
+        self.shown_as = (conversation_id, id(errors))
+        """Encoders of one run that agree in it write the same."""
         self._mask = Mask(errors)
         self._conversation_id = conversation_id
         self._run = run
         self._chat_id = ""
         self._seq = 0
         self.ended = False
+        """Whether the last frame was written: what comes later is dropped."""
 
     def encode(self, event: ChatEvent, at: float | None = None, number: int | None = None) -> bytes:
         """The frame of one event; `at` in seconds, `number` its place in the run."""
         if self.ended:
             return b""
-        self._chat_id = self._chat_id or event.chat_id
-        self._seq = event.seq
+        self.passed(event)
         if type(event) is TextDelta and not event.path:
             return self._frame(self._text(event, at), number)
-        ended = event.chat_id == self._chat_id and isinstance(
-            event, (ChatDone, ChatAborted, ChatFailed)
-        )
-        self.ended = ended
         event = self._shown(self._mask.event(event))
         return self._frame(dumps(_timed(plain(event), at)), number)
+
+    def passed(self, event: ChatEvent) -> None:
+        """This event is written, here or by an encoder that agrees with this one."""
+        self._chat_id = self._chat_id or event.chat_id
+        self._seq = event.seq
+        if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):
+            self.ended = event.chat_id == self._chat_id
 
     def _shown(self, event: ChatEvent) -> ChatEvent:
         """Without what was sent before, and under the client's name of the conversation."""

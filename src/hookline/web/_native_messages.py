@@ -29,6 +29,8 @@ def to_native_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def parse_native(body: dict[str, Any]) -> Incoming:
     """`{"conversation", "message", "answers", "regenerate", "history"}`, all but one of them
     optional: there is a message, or there are answers `{id: {"approved": true}}`.
+
+    Raises Refused for what is none of that protocol.
     """
     conversation_id = optional_id(body.get("conversation"), "conversation")
     history = tuple(_message(each) for each in objects(body.get("history", []), "history"))
@@ -41,7 +43,7 @@ def parse_native(body: dict[str, Any]) -> Incoming:
             decision = decision_of(said.get("approved"), said.get("reason"), said.get("arguments"))
             answers[id] = Answer(decision=decision)
         if not answers:
-            raise Refused(400, "There is no answer.")
+            raise Refused(400, "There must be an answer.")
         return Incoming(conversation_id=conversation_id, answers=answers, history=history)
     message = None if regenerate else _said(body.get("message"))
     return Incoming(
@@ -61,7 +63,7 @@ def _said(value: Any) -> UserMessage:
         raise Refused(400, "The message must be the user's.")
     text = text_of(value, "message")
     if not text.strip():
-        raise Refused(400, "The message is empty.")
+        raise Refused(400, "The message must not be empty.")
     return UserMessage(parts=(Text(text),))
 
 
@@ -69,4 +71,4 @@ def _message(value: dict[str, Any]) -> Message:
     try:
         return read_message(msgspec.json.encode(value))
     except (msgspec.ValidationError, UnicodeError):
-        raise Refused(400, "A message is not one of hookline's.") from None
+        raise Refused(400, "A message must be one of hookline's.") from None

@@ -22,7 +22,9 @@ class Runs:
 
     def __init__(self, caps: Caps = DEFAULT_CAPS) -> None:
         self.caps = caps
+        """The bounds."""
         self.closing = False
+        """Whether the server shuts down and takes no more."""
         self._live: dict[str, Live] = {}  # by key: running, or kept for a while after
         self._chats: dict[str, Live] = {}  # by chat id, running only
         self._nested: dict[str, Live] = {}  # by chat id of a sub-agent
@@ -36,14 +38,18 @@ class Runs:
     def check(self, key: str, principal: str) -> None:
         """Raise Refused where a run cannot begin now."""
         if self.closing:
-            raise Refused(503, "The server is shutting down.", retry_after="5")
+            raise Refused(503, "The server is shutting down; try again later.", retry_after="5")
         running = self.find(key)
         if running is not None:
-            raise Refused(409, "This conversation is busy with another answer.")
+            raise Refused(
+                409, "This conversation is busy with another answer; wait for it, or stop it."
+            )
         if len(self) >= self.caps.streams:
             raise Refused(429, "The server is busy; try again later.", retry_after="5")
         if self._principals[principal] >= self.caps.streams_per_principal:
-            raise Refused(429, "Too many answers at the same time.", retry_after="5")
+            raise Refused(
+                429, "Too many answers at the same time; wait for one to end.", retry_after="5"
+            )
 
     def begin(
         self,

@@ -61,7 +61,7 @@ async def send_stream(outgoing: Outgoing, receive: Receive, send: Send) -> None:
         while not reader.gone:
             entries = reader.take()
             if entries:
-                await line.put(b"".join([_frame(encoder, entry) for entry in entries]))
+                await line.put(b"".join([_frame(live, encoder, entry) for entry in entries]))
             elif live.ended:
                 await line.put(encoder.end(live.error), last=True)
                 return
@@ -115,10 +115,20 @@ async def _listen(reader: Reader, receive: Receive) -> None:
         reader.leave()
 
 
-def _frame(encoder: Encoder, entry: Entry) -> bytes:
+def _frame(live: Live, encoder: Encoder, entry: Entry) -> bytes:
+    """An entry for one reader; in hookline's own protocol it is written once for all of them."""
     number, at, item = entry
-    if isinstance(encoder, NativeEncoder):
-        if isinstance(item, HookFired):
-            return encoder.hook(item, at, number)
-        return encoder.encode(item, at, number)
-    return b"" if isinstance(item, HookFired) else encoder.encode(item)
+    if not isinstance(encoder, NativeEncoder):
+        return b"" if isinstance(item, HookFired) else encoder.encode(item)
+    known = live.shared(number, encoder.shown_as)
+    if known is not None and not encoder.ended:
+        if not isinstance(item, HookFired):
+            encoder.passed(item)
+        return known
+    if isinstance(item, HookFired):
+        data = encoder.hook(item, at, number)
+    else:
+        data = encoder.encode(item, at, number)
+    if data:
+        live.share(number, encoder.shown_as, data)
+    return data

@@ -125,7 +125,7 @@ class Site:
         if first == "conversations":
             return await self._conversations(request, principal, rest)
         if first not in PROTOCOLS:
-            raise Refused(404, "There is nothing here.")
+            raise Refused(404, "There is nothing here; check the address.")
         protocol: Protocol = first
         if not rest:
             _allow(request, "POST")
@@ -141,7 +141,7 @@ class Site:
         if what == "messages":
             _allow(request, "GET")
             return await self._messages(principal, protocol, id)
-        raise Refused(404, "There is nothing here.")
+        raise Refused(404, "There is nothing here; check the address.")
 
     async def _chat(self, request: Request, principal: str, protocol: Protocol) -> Streaming:
         config = self._config
@@ -217,7 +217,7 @@ class Site:
     async def _find(self, principal: str, id: str) -> Conversation:
         """A conversation that is there: reading must not make one."""
         if not await self._index.has(principal, id):
-            raise Refused(404, "There is no such conversation.")
+            raise Refused(404, "There is no such conversation; choose one from the list.")
         return await self._index.open(principal, id)
 
     async def _conversations(self, request: Request, principal: str, id: str) -> Reply:
@@ -226,9 +226,9 @@ class Site:
             return json_reply({"conversations": await self._index.entries(principal)})
         _allow(request, "DELETE")
         if self.runs.find(key_of(principal, id)) is not None:
-            raise Refused(409, "This conversation is busy with an answer.")
+            raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
         if not await self._index.forget(principal, id_of(id, "A conversation's id")):
-            raise Refused(404, "There is no such conversation.")
+            raise Refused(404, "There is no such conversation; choose one from the list.")
         return Reply(status=204)
 
     async def stream(

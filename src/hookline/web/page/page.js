@@ -9,7 +9,7 @@ let token = '';
 let conversation = null; // the id of the one that is shown
 let view = null; // what is shown of it: a new one for each conversation
 let running = false;
-let loads = 0;
+let filled = null; // resolves when what the server holds of the conversation is on the page
 
 // ── elements ──────────────────────────────────────────────────────────────────────────────────
 
@@ -100,6 +100,10 @@ class View {
 
   note(text, bad = false) {
     this.add(make('p', bad ? 'note bad' : 'note', text));
+  }
+
+  problem(error) {
+    this.note(error instanceof Problem ? error.message : 'The server cannot be reached.', true);
   }
 
   block() {
@@ -480,7 +484,7 @@ async function run(body) {
     await show(mine, response);
     return true;
   } catch (error) {
-    if (mine === view) mine.note(error instanceof Problem ? error.message : 'The server cannot be reached.', true);
+    if (mine === view) mine.problem(error);
     return false;
   } finally {
     if (mine === view) setRunning(false);
@@ -528,30 +532,36 @@ function stick(change) {
 }
 
 async function load(id) {
-  const number = (loads += 1);
   conversation = id;
   location.hash = id ? `c=${encodeURIComponent(id)}` : '';
   view = new View();
   const mine = view;
   setRunning(false);
   markCurrent();
+  filled = id ? fill(mine, id) : null;
   if (!id) {
     $('log').append(make('p', '', 'Ask something. Every hook that fires is shown in the timeline.'));
     $('log').firstElementChild.id = 'empty';
     $('title').textContent = 'New chat';
-    return;
+  } else if (await filled) {
+    await follow(mine, id);
   }
+}
+
+// Puts what the server holds of a conversation on the page. Resolves to whether a run of it goes on.
+async function fill(mine, id) {
   try {
     const { messages, pending, running: live } = await (await ask(`native/${encodeURIComponent(id)}/messages`)).json();
-    if (number !== loads) return;
+    if (mine !== view) return false;
     for (const message of messages) mine.message(message);
     for (const request of pending ?? []) mine.question(request);
     $('log').scrollTop = $('log').scrollHeight;
-    if (live) await follow(mine, id);
+    return live;
   } catch (error) {
-    if (number !== loads) return;
-    if (error.status === 404) return void load(null);
-    mine.note(error instanceof Problem ? error.message : 'The server cannot be reached.', true);
+    if (mine !== view) return false;
+    if (error.status === 404) load(null);
+    else mine.problem(error);
+    return false;
   }
 }
 
@@ -561,6 +571,8 @@ async function follow(mine, id) {
     const response = await ask(`native/${encodeURIComponent(id)}/stream`);
     if (response.status === 204) return void load(id); // it has just ended
     await show(mine, response);
+  } catch (error) {
+    if (mine === view) mine.problem(error);
   } finally {
     if (mine === view) setRunning(false);
     refreshList();
@@ -613,7 +625,10 @@ function newId() {
   return [...crypto.getRandomValues(new Uint8Array(10))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-function send() {
+async function send() {
+  const meant = conversation;
+  await filled; // whoever types before the conversation is there speaks after it
+  if (conversation !== meant) return;
   const text = $('say').value;
   if (!text.trim() || running) return;
   $('say').value = '';
@@ -689,7 +704,8 @@ addEventListener('hashchange', () => {
 
 function begin() {
   const given = new URLSearchParams(location.hash.slice(1));
-  refreshList().then(() => load(given.get('c')));
+  refreshList();
+  load(given.get('c')); // at once: an answer that comes late must not take the page from a fast typist
 }
 
 const given = new URLSearchParams(location.hash.slice(1));
