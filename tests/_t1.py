@@ -80,7 +80,8 @@ async def play(point: str, agent: Any, **options: Any) -> Response:
     if point in ("onScopeRegister", "onScopeUnregister"):
         agent.scopes.register(Scope("later"))()
     if point not in ("preMessageUpdate", "onMessageUpdate"):
-        return await agent.chat("Add 1 and 2.", **options)
+        answer: Response = await agent.chat("Add 1 and 2.", **options)
+        return answer
     talk = options.setdefault("conversation", Conversation())
     response: Response = await agent.chat("Add 1 and 2.", **options)
     await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="Add 1 and 3."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from hypothesis import settings
 
 from hookline import MemoryStore
 from hookline.stores import SQLStore
+
+from ._postgres import NAMED, database_of_our_own
 
 
 @pytest.fixture
@@ -32,41 +34,21 @@ if os.environ.get("CI"):
 
 # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────
 #
-# HOOKLINE_POSTGRES is the URL of a server on which a database may be made. Where it is set, the
-# tests that need one fail without it; where it is not, the usual place is tried, and they skip.
-
-POSTGRES = os.environ.get("HOOKLINE_POSTGRES")
-
-
-def _admin(statement: str) -> None:
-    """Carry out a statement, in a thread: a loop may run in this one."""
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(lambda: asyncio.run(_execute(statement))).result()
-
-
-async def _execute(statement: str) -> None:
-    import asyncpg
-
-    connection = await asyncpg.connect(POSTGRES or "postgresql://postgres@127.0.0.1:5432/postgres")
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
+# Where HOOKLINE_POSTGRES is set, the tests that need a server fail without it; where it is not,
+# the usual place is tried, and they skip.
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a database of our own, for as long as the tests run."""
-    name = f"hookline_tests_{os.getpid()}"
-    try:
-        _admin(f"CREATE DATABASE {name}")
-    except OSError as exc:
-        if POSTGRES:
-            raise
-        pytest.skip(f"there is no PostgreSQL server here ({exc}); HOOKLINE_POSTGRES names one")
-    base = (POSTGRES or "postgresql://postgres@127.0.0.1:5432/postgres").rpartition("/")[0]
-    yield f"{base}/{name}"
-    _admin(f"DROP DATABASE {name} WITH (FORCE)")
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(database_of_our_own())
+        except OSError as exc:
+            if NAMED:
+                raise
+            pytest.skip(f"there is no PostgreSQL server here ({exc}); HOOKLINE_POSTGRES names one")
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1459,6 +1459,24 @@ async def test_a_new_chat_puts_a_denied_result_in_the_models_order():
     assert result_ids(model.last_request.messages) == ["a", "b"]
 
 
+async def test_a_stop_that_a_hook_says_to_the_denial_ends_the_new_chat_before_the_model_is_asked():
+    agent, conversation, _ = await pend(delete())  # the model has no turn left
+    agent.add_hook("onToolCallError", lambda ctx: Stop("refused", text="As you wish."))
+    response = await agent.chat("never mind", conversation=conversation)
+    assert (response.text, response.stop_reason, response.steps) == ("As you wish.", "refused", 0)
+    said = [(message.role, getattr(message, "text", "")) for message in conversation.messages]
+    assert said[-2:] == [("user", "never mind"), ("assistant", "As you wish.")]
+    check_history(conversation.messages)
+
+
+async def test_a_stop_of_the_earlier_chat_does_not_end_the_new_one():
+    agent, conversation, _ = await pend([delete(), call("look", id="b")], "next")
+    assert conversation.pending_step is not None
+    conversation.wait(conversation.pending_step.replace(stop=Stop("that was then")))
+    response = await agent.chat("never mind", conversation=conversation)
+    assert (response.text, response.stop_reason) == ("next", None)
+
+
 async def test_history_is_valid_when_a_hook_raises_while_a_new_chat_denies():
     agent, conversation, _ = await pend([delete(id="a"), delete(id="b")], "next")
 

@@ -896,9 +896,9 @@ async def test_an_export_from_the_middle_of_a_step_is_closed_on_import() -> None
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ("", "no conversation in JSON"),
-        ("{", "no conversation in JSON"),
-        ("[]", "no conversation in JSON"),
+        ("", "must be JSON that Conversation"),
+        ("{", "must be JSON that Conversation"),
+        ("[]", "must be JSON that Conversation"),
         ('{"id": "c", "messages": []}', "hookline"),
         ('{"hookline": 2, "id": "c", "messages": []}', "format 2"),
         ('{"hookline": 1, "id": "c", "messages": [{"role": "oracle"}]}', "oracle"),

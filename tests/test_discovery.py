@@ -178,7 +178,7 @@ def test_the_folder_must_be_named(folder, monkeypatch):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(DiscoveryError, match="no folder"):
+    with pytest.raises(DiscoveryError, match="must be a folder"):
         from_folder(tmp_path / "nowhere")
 
 
@@ -215,9 +215,9 @@ def test_a_folder_must_lie_in_its_root_with_links_resolved(tmp_path):
     outside.mkdir()
     write(outside, "a.py", GOOD, id="a")
     (root / "hooks").symlink_to(outside)
-    with pytest.raises(DiscoveryError, match="not inside"):
+    with pytest.raises(DiscoveryError, match="must be inside"):
         from_folder(root / "hooks", root=root)
-    with pytest.raises(DiscoveryError, match="not inside"):
+    with pytest.raises(DiscoveryError, match="must be inside"):
         from_folder(root / ".." / "outside", root=root)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from hookline.points import TABLE
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo.py"
-EXAMPLES = sorted(ROOT.glob("examples/[0-9]*.py"))
+ENTRIES = sorted(ROOT.glob("examples/[0-9]*"))  # a file each, or a folder: a plugin is a package
+EXAMPLES = [path for path in ENTRIES if path.is_file()]
+FILES = [path for path in sorted(ROOT.glob("examples/**/*.py")) if path != DEMO]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+OTHERS = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
 BLOCK = re.compile(r"^(<!-- not run -->\n+)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [
     pytest.param(block[3], id=f"{page.name}-{number}")
@@ -58,13 +62,42 @@ def test_an_example_runs_offline_and_prints_plain_text_into_a_pipe(
     assert "\x1b" not in printed
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_fits_on_a_page(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 60
 
 
-def test_examples_are_numbered_in_the_order_in_which_one_learns() -> None:
-    assert [path.name[:2] for path in EXAMPLES] == [f"{n + 1:02}" for n in range(len(EXAMPLES))]
+def test_examples_are_numbered_without_gaps() -> None:
+    assert [path.name[:3] for path in ENTRIES] == [f"{n + 1:02}_" for n in range(len(ENTRIES))]
+
+
+def test_every_file_of_the_examples_belongs_to_one_of_them() -> None:
+    """Or is the demo, or the list."""
+    there = {path for path in ROOT.glob("examples/*") if path.name != "__pycache__"}
+    assert there == {*ENTRIES, DEMO, ROOT / "examples" / "README.md"}
+
+
+def examples(option: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "examples.py"), option]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+
+
+def test_the_list_of_the_examples_and_the_page_that_shows_them_are_fresh() -> None:
+    done = examples("--check")
+    assert (done.stdout.strip(), done.returncode) == ("up to date", 0), done.stderr
+
+
+def test_the_list_of_the_examples_has_a_line_for_each() -> None:
+    listed = (ROOT / "examples" / "README.md").read_text()
+    for path in (*ENTRIES, DEMO):
+        assert listed.count(f"]({path.name}") == 1, path.name
+
+
+def test_examples_name_extras_that_there_are() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = set(re.findall(r"hookline\[(.+?)\]", examples("--needs").stdout))
+    assert named
+    assert named <= set(project["optional-dependencies"])
 
 
 # ── the demo ────────────────────────────────────────────────────────────────────────────────
@@ -117,16 +150,45 @@ def test_a_block_of_code_runs_by_itself(code: str, tmp_path: Path) -> None:
     run(path, tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     prose = BLOCK.sub("", page.read_text())
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", [*OTHERS, ROOT / "docs" / "releasing.md"], ids=lambda p: p.name)
+def test_pages_for_those_who_work_on_it_name_files_that_are_there(page: Path) -> None:
+    named = re.findall(
+        r"(?:scripts|tests|docs|src|\.ci|\.github)/[\w/.<>-]*[\w>]", page.read_text()
+    )
+    assert [name for name in named if "<" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_test_that_is_named_is_there(page: Path) -> None:
+    for name, target in re.findall(r"\[(test_\w+)\]\(([^)]+)\)", page.read_text()):
+        assert f"def {name}(" in (page.parent / target).read_text(), name
+
+
+TOLD = re.compile(r"^```python\n(.*?)^```\n+```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+STEPS = TOLD.findall((ROOT / "docs" / "tutorial.md").read_text())
+
+
+@pytest.mark.parametrize(("code", "printed"), STEPS, ids=range(1, len(STEPS) + 1))
+def test_the_tutorial_prints_what_it_says(code: str, printed: str, tmp_path: Path) -> None:
+    path = tmp_path / "step.py"
+    path.write_text(code, encoding="utf-8")
+    assert run(path, tmp_path) == printed
+
+
+def test_every_step_of_the_tutorial_says_what_it_prints() -> None:
+    assert len(STEPS) == (ROOT / "docs" / "tutorial.md").read_text().count("```python\n")
+
+
 def test_the_readme_leads_to_every_example_and_page() -> None:
     readme = (ROOT / "README.md").read_text()
-    for path in (*EXAMPLES, *PAGES[1:]):
+    for path in (*ENTRIES, *PAGES[1:]):
         assert f"({path.relative_to(ROOT)})" in readme, path.name
 
 

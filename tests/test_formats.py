@@ -277,7 +277,7 @@ def said(*parts: Any) -> list[dict[str, Any]]:
         (said("x"), "part 0: 'type' must be"),
         (said({"type": "input_audio"}), "part 0: a part of type 'input_audio'"),
         (said({"type": "image_url", "image_url": {"url": "data:x"}}), "base64"),
-        (said({"type": "image_url", "image_url": {"url": "data:a/b;base64,!"}}), "no base64"),
+        (said({"type": "image_url", "image_url": {"url": "data:a/b;base64,!"}}), "must be base64"),
         ([{"role": "tool", "content": "x"}], "'tool_call_id'"),
         ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], "call 0: 'function'"),
         (["hello"], "'role'"),

@@ -585,7 +585,7 @@ def test_a_prefix_that_two_registered_is_refused(registered: list[EntryPoint]) -
 
 def test_an_entry_point_that_gives_no_model_is_refused(registered: list[EntryPoint]) -> None:
     registered.append(EntryPoint("echo", "builtins:str", "hookline.models"))
-    with pytest.raises(UsageError, match="which is no Model"):
+    with pytest.raises(UsageError, match="must be a Model"):
         Agent("echo:loud")
 
 

@@ -1007,3 +1007,16 @@ async def test_proceed_is_refused_once_its_hook_has_returned() -> None:
     await agent.chat("hi")
     with pytest.raises(HookError, match="after its hook had returned"):
         await kept[0]()
+
+
+async def test_a_wrapper_that_removes_itself_and_proceeds_shows_the_answer_once() -> None:
+    agent = Agent(ScriptedModel("once"))
+
+    async def lone(ctx: Any, proceed: Any) -> Any:
+        dispose()
+        response = await proceed()
+        assert response.timing is not None
+        return response
+
+    dispose = agent.add_hook("aroundRequest", lone)
+    assert shown(await collect(agent.chat_stream("hi"))) == ["once", "="]

@@ -174,6 +174,26 @@ async def test_the_text_that_onResponse_leaves_is_kept_and_returned() -> None:
     assert [m.text for m in conversation.messages] == ["hi", "a ***"]
 
 
+async def test_blank_text_that_onResponse_writes_is_not_kept() -> None:
+    def hook(ctx: Any) -> ModelResponse:
+        return ctx.response.replace(parts=(*ctx.response.parts, Text(" \n")))
+
+    response, _, _ = await chat(["hello"], hook)
+    answer = response.messages[-1]
+    assert isinstance(answer, AssistantMessage)
+    assert answer.parts == (Text("hello"),)
+
+
+async def test_arguments_that_onResponse_has_from_the_model_are_kept_as_an_object() -> None:
+    """They were no JSON object; the call is answered with an error, and history shows `{}`."""
+    turns = [Turn(calls=[raw_call("look", "[1")]), "sorry"]
+    response, ran, _ = await chat(turns, lambda ctx: ctx.response.replace(model="mine"))
+    answer = response.messages[1]
+    assert isinstance(answer, AssistantMessage)
+    assert [(each.arguments, each.raw) for each in answer.calls] == [({}, None)]
+    assert ran == []
+
+
 async def test_the_next_request_holds_what_onResponse_left() -> None:
     _, _, model = await chat(
         [["a secret", call("look")], "ok"], first_step(lambda r: r.replace(text="a ***"))

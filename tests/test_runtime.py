@@ -10,12 +10,13 @@ the events are those of a chat that was never interrupted.
 import ast
 import asyncio
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-import hookline
+import hookline.points
 from hookline import (
     Agent,
     Approve,
@@ -2034,9 +2035,8 @@ async def test_chats_of_one_agent_have_records_of_their_own():
 def replay_column():
     """{point: what docs/hooks.md says of a replay}."""
     path = Path(__file__).parent.parent / "docs" / "hooks.md"
-    rows = [line for line in path.read_text().splitlines() if line.startswith("| `")]
-    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
-    return {row[0].strip("` "): row[-1] for row in cells}
+    said = r"^## (\w+)$(?:(?!^## ).)*?On replay: ([^\n]*)\.$"
+    return dict(re.findall(said, path.read_text(), re.DOTALL | re.MULTILINE))
 
 
 def scopes_in_a_chat(runtime, note):
@@ -2076,6 +2076,10 @@ PLAYED = {
     "onScopeRegister": scopes_in_a_chat,
     "onScopeUnregister": scopes_in_a_chat,
 }
+
+
+def test_docs_say_of_each_point_what_a_replay_does():
+    assert list(replay_column()) == list(hookline.points.TABLE)
 
 
 @pytest.mark.parametrize("point", list(replay_column()))

@@ -814,6 +814,26 @@ async def test_registering_from_other_threads_loses_nothing():
     assert sorted(labels(agent)) == sorted(f"s{n}" for n in range(20))
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_a_call_whose_scope_a_preToolCall_hook_removes_does_not_run(calls: int):
+    ran: list[int] = []
+
+    @tool
+    async def look() -> str:
+        ran.append(1)
+        return "seen"
+
+    wanted = [call("look", id=f"c{n}") for n in range(calls)]
+    agent = Agent(ScriptedModel(wanted, "done"), scopes=[Scope("room", tools=[look])])
+    agent.add_hook("preToolCall", lambda ctx: (agent.scopes.unregister("room"), None)[1])
+    response = await agent.chat("go")
+    assert ran == []
+    assert [(id, outcome) for id, outcome, _ in results(response)] == [
+        (f"c{n}", "error") for n in range(calls)
+    ]
+    assert "there is no tool 'look'" in results(response)[0][2]
+
+
 async def test_a_running_chat_and_a_changing_registry_do_not_disturb_each_other():
     started, changed = asyncio.Event(), asyncio.Event()
 

@@ -537,6 +537,19 @@ def test_a_url_that_is_none_is_refused(url: str, says: str) -> None:
         Agent(ScriptedModel("x"), store=url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://ada:swordfish@host/name", "nowhere+db://ada:swordfish@host:5432/name"],
+)
+def test_no_error_holds_the_password_of_a_url(url: str) -> None:
+    with pytest.raises(UsageError) as told:
+        Agent(ScriptedModel("x"), store=url)
+    assert "swordfish" not in str(told.value)
+    with pytest.raises(UsageError) as told:
+        SQLStore(url)
+    assert "swordfish" not in str(told.value)
+
+
 def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(UsageError, match="is no store"):
         Agent(ScriptedModel("x"), store=object())  # type: ignore[arg-type]
@@ -548,7 +561,7 @@ def test_options_that_cannot_be_are_refused(tmp_path: Any) -> None:
         SQLStore(url, lease=0)
     with pytest.raises(UsageError, match="synchronous"):
         SQLStore(url, synchronous="OFF")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="no URL"):
+    with pytest.raises(UsageError, match="must be the URL"):
         SQLStore("nonsense")
 
 

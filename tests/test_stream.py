@@ -332,13 +332,19 @@ def test_a_stream_is_not_read_in_another_loop(waiting: bool) -> None:
 
     async def elsewhere() -> None:
         with pytest.raises(StreamStateError, match="event loop"):
-            await anext(stream)
+            async for _ in stream:
+                raise AssertionError("an event was given away")
+
+    def nowhere() -> None:
+        with pytest.raises(StreamStateError, match="event loop"):
+            aiter(stream)
 
     async def main() -> None:
         for _ in range(1 if waiting else 3):
             await anext(stream)
         await stall.reached.wait()
         await asyncio.to_thread(asyncio.run, elsewhere())
+        await asyncio.to_thread(nowhere)
         stall.go.set()
         assert text(await collect(stream)) == "hello"
 

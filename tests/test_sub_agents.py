@@ -73,7 +73,9 @@ async def test_a_family_of_agents_is_at_most_so_deep():
     response = await kid.chat("go")
     assert response.text == "back"
     assert asked[-1] == 5  # three chats of two steps
-    assert errors == ["agent 'kid' may be asked at most 2 agents below the first"]
+    assert errors == [
+        "agent 'kid' may be asked at most 2 agents below the first; answer without it"
+    ]
 
 
 def test_a_depth_is_at_least_one():

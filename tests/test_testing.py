@@ -51,6 +51,7 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
+    ErrorInfo,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
@@ -361,7 +362,8 @@ async def test_a_surplus_call_says_how_many_turns_there_were_and_what_was_asked(
     with pytest.raises(ScriptError) as caught:
         await Agent(model, tools=[weather]).chat("hi")
     assert str(caught.value).splitlines() == [
-        "call 2 of a script with 1 turn; the last request was:",
+        "call 2 of a script with 1 turn; add a turn, or find out why the model was "
+        "asked again: the last request was:",
         "  user 'hi'",
         "  assistant weather {'city': 'Paris'}",
         "  tool weather 'sunny'",
@@ -370,13 +372,28 @@ async def test_a_surplus_call_says_how_many_turns_there_were_and_what_was_asked(
     assert isinstance(caught.value, HooklineError)
 
 
+async def test_a_script_that_repeats_begins_again_where_it_ends() -> None:
+    with ScriptedModel("a", "b", repeat=True) as model:
+        agent = Agent(model)
+        assert [(await agent.chat("hi")).text for _ in range(5)] == ["a", "b", "a", "b", "a"]
+    model = ScriptedModel("a", "b", repeat=True)
+    await Agent(model).chat("hi")
+    with pytest.raises(ScriptError, match=r"1 of 2 turns were not used; .*: 'b'"):
+        model.done()
+    with pytest.raises(ScriptError, match="call 1 of a script with 0 turns"):
+        await Agent(ScriptedModel(repeat=True)).chat("hi")
+
+
 async def test_unused_turns_are_named_when_the_script_is_done() -> None:
     model = ScriptedModel("a", "b", call("weather"))
-    with pytest.raises(ScriptError, match=r"3 of 3 turns were not used: .*; the model was never"):
+    with pytest.raises(ScriptError, match=r"3 of 3 turns were not used.*; the model was never"):
         model.done()
     with pytest.raises(ScriptError, match="never called"):
         _ = model.last_request
-    with pytest.raises(ScriptError, match=r"2 of 3 turns were not used: 'b', ToolCall\("), model:
+    with (
+        pytest.raises(ScriptError, match=r"2 of 3 turns were not used; .*: 'b', ToolCall\("),
+        model,
+    ):
         await Agent(model).chat("hi")
     assert repr(model) == "<ScriptedModel 'scripted', 1 of 3 turns played>"
 
@@ -406,8 +423,8 @@ async def test_what_did_not_fit_is_raised_again_where_a_hook_has_hidden_it() -> 
 @pytest.mark.parametrize(
     ("turn", "problem"),
     [
-        pytest.param(3, "turn 1 is no turn: 3 is no part", id="number"),
-        pytest.param(nothing, "the callable of turn 1 returned is no turn", id="None"),
+        pytest.param(3, "turn 1 must be a turn: 3 is no part", id="number"),
+        pytest.param(nothing, "the callable of turn 1 returned must be a turn", id="None"),
         pytest.param(
             Turn("a", fail=Boom(), fail_after=3), "fail_after=3, and the turn has 2", id="too late"
         ),
@@ -612,7 +629,8 @@ async def test_only_the_points_that_were_asked_for_are_recorded() -> None:
         "onDelta 0 end of text",
         "onDelta 0 call 0 weather '{\"city\":'",
         "onDelta 0 call 0 weather ' \"x\"}'",
-        "onToolCallError weather UnknownToolError: there is no tool 'weather'; offered are: none",
+        "onToolCallError weather UnknownToolError: there is no tool 'weather'; go on without "
+        "tools: none is offered",
         "onDelta 1 text 'ok'",
         "onDelta 1 end of text",
     ]
@@ -703,6 +721,20 @@ async def test_a_stream_is_noted_as_it_is_read() -> None:
     lines = [line for line in recorder.lines if line != "onChatEnd done"]
     assert lines == [event_line(event) for event in events]
     assert len(recorder.lines) == len(events) + 1
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\x1b]0;title\x07", "a\nb", "\x9b31m", "\u202e"])
+def test_lines_quote_what_a_terminal_would_obey(text: str) -> None:
+    lines = [
+        event_line(TextDelta(chat_id="c", iteration=0, text=text)),
+        event_line(Status(chat_id="c", iteration=0, type="t", data={"key": text})),
+        event_line(ChatFailed(chat_id="c", error=ErrorInfo(type="Error", message=text))),
+        message_line(UserMessage(parts=(Text(text),))),
+        message_line(ToolMessage(call_id="1", name="weather", text=text)),
+        message_line(AssistantMessage(parts=(ToolCall(id="1", name="a", arguments={"b": text}),))),
+    ]
+    for line in lines:
+        assert line.isprintable(), line
 
 
 async def test_the_lines_of_a_sub_agent_are_indented() -> None:

@@ -64,6 +64,11 @@ from hookline._update import update_message
 from hookline._views import also, inherited, inherited_points, observe, stays
 
 define_hook = cast("DefineHook", define)
+"""Declare a hook for later: `define_hook(point, fn, id=…)`, or the decorator of a function.
+
+It gives a HookDef, for `Agent(hooks=[…])`, `chat(hooks=[…])` and `agent.use()`. Options are those
+of `add_hook`, and `id` and `required`. Raises HookOptionError for what does not fit the point.
+"""
 E = TypeVar("E")
 
 
@@ -87,9 +92,31 @@ class NewChatOptions(ChatOptions[DepsT], Generic[DepsT], total=False):
 class Agent(Generic[DepsT]):
     """An agent: a model, its tools, and the hooks around everything that happens.
 
-    `model` is a Model, or the name of one with its provider, such as "anthropic:claude-…".
-    `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Hooks
-    given as `hooks=` count as registered here; a chat's own `hooks=` replaces them for that chat.
+    `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Raises
+    UsageError for what cannot work: a model, store or limit that is none, hooks that do not fit.
+
+    Args:
+        model: A Model, or the name of one with its provider, such as "anthropic:claude-…".
+        name: What traces, logs and `run.agent` call it.
+        system: The system text, or a function of the run that gives it, asked at each step.
+        tools: Tools, or functions to be made one.
+        scopes: Bundles of tools and context that come and go as one.
+        hooks: A table of points and functions, or definitions and ids. They count as registered
+            here; a chat's own `hooks=` replaces them for that chat.
+        known_hooks: Definitions that may be named by their id and are not registered.
+        settings: How the model is to answer.
+        limits: Bounds of tool calls, arguments, results and times.
+        max_steps: Model calls of a chat, after which it is a MaxStepsError.
+        max_continuations: How often hooks at preStop may prolong a chat.
+        parallel_tools: Whether the calls of an answer run side by side.
+        approver: Who is asked where a hook returns Ask; without one the question waits in the
+            conversation.
+        store: Where conversations named by an id are kept: a Store, or a URL such as
+            "sqlite:///chats.db".
+        bus: Where hooks are registered; by default a HookBus of its own.
+        runtime: How the loop reaches the world; another one makes chats durable.
+        telemetry: What traces chats; by default OpenTelemetry where the process has an SDK, None
+            for nothing.
     """
 
     def __init__(
@@ -123,8 +150,11 @@ class Agent(Generic[DepsT]):
         if max_steps < 1:
             raise UsageError(f"max_steps={max_steps!r} must be at least 1")
         self.name = name
+        """The name in traces, logs and `run.agent`."""
         self.bus: HookBus[DepsT] = bus if bus is not None else HookBus()
+        """Where its hooks are; another agent may share it."""
         self.scopes = Scopes(self._scope_hooks)
+        """`register(scope)` and `unregister(label)`; it can be iterated over."""
         self._approver = approver
         self._made_store = isinstance(store, str)
         self._store = _store_of(store)
@@ -190,9 +220,9 @@ class Agent(Generic[DepsT]):
     ) -> Uninstall:
         """Add a plugin; returns what takes back all that it has added.
 
-        It is a function of the agent, sync or async, which may return a function that cleans up;
-        or an object with hooks, tools or scopes; or hooks as `define_hook` and `hookline.hooks`
-        make them. When it raises, nothing of it stays.
+        It is a function of the agent, sync or async, which may return a function that cleans up; or
+        an object with hooks, tools or scopes; or hooks as `define_hook` and `hookline.hooks` make
+        them. When it raises, nothing of it stays. Raises UsageError for what is no plugin.
         """
         undo = Uninstall(name or name_of(plugin))
         with noted(undo):
@@ -294,9 +324,16 @@ class Agent(Generic[DepsT]):
     ) -> Response:
         """Run one chat and give its response: `chat_stream`, collected.
 
-        `output` is a type: the answer is asked for in its form, and is `response.output`. Raises
-        what ended the chat: a hook's, tool wrapper's or model's own exception, MaxStepsError,
-        OutputError, ChatAbortedError; ConversationBusyError before anything has happened.
+        Raises what ended the chat: a hook's, tool wrapper's or model's own exception,
+        MaxStepsError, OutputError, ChatAbortedError; ConversationBusyError before anything has
+        happened.
+
+        Args:
+            input: What the user says: text, a UserMessage, or a list of parts.
+            output: A type: the answer is asked for in its form, and is `response.output`.
+            options: `conversation`, an object or an id; `deps`, what hooks and tools get as
+                `run.deps`; `hooks`, in place of the agent's; `settings`; `approver`; `release`,
+                "live" or "response"; `state`, the dict that becomes `run.state`.
         """
         return await self._collect(self._task(input, output, options))
 
@@ -373,7 +410,7 @@ class Agent(Generic[DepsT]):
         output: Any = None,
         **options: Unpack[ChatOptions[DepsT]],
     ) -> ChatStream:
-        """`resume`, as a stream."""
+        """`resume`, with its events as they happen: what `chat_stream` is to `chat`."""
         chosen: Any = {**options, "conversation": conversation}
         return self._stream(self._task(None, output, chosen, answers))
 
@@ -401,7 +438,7 @@ class Agent(Generic[DepsT]):
     ) -> Task:
         if not options.keys() <= _OPTIONS:
             unknown = ", ".join(sorted(options.keys() - _OPTIONS))
-            raise TypeError(f"there is no option {unknown}; there are {', '.join(_OPTIONS)}")
+            raise TypeError(f"there is no option {unknown}; use one of: {', '.join(_OPTIONS)}")
         release = options.get("release", "live")
         if release not in ("live", "response"):
             raise UsageError(f"release={release!r} must be 'live' or 'response'")
@@ -469,8 +506,9 @@ class Agent(Generic[DepsT]):
     ) -> AnyTool:
         """This agent as a tool: its own chat, with no conversation, for each call.
 
-        Deps and approver are passed on; of the parent's hooks those with `inherit=True` follow.
-        A call more than `max_depth` agents below the first one is a tool error.
+        Deps and approver are passed on; of the parent's hooks those with `inherit=True` follow. A
+        call more than `max_depth` agents below the first one is a tool error. Raises UsageError
+        where `max_depth` is below 1.
         """
         if max_depth < 1:
             raise UsageError(f"max_depth={max_depth!r} must be at least 1")
@@ -480,7 +518,8 @@ class Agent(Generic[DepsT]):
             assert isinstance(parent, Chat)
             if _depth(parent) > max_depth:
                 raise ToolDenied(
-                    f"agent {self.name!r} may be asked at most {max_depth} agents below the first"
+                    f"agent {self.name!r} may be asked at most {max_depth} agents below the first; "
+                    "answer without it"
                 )
             task = Task(
                 chat_id=self._config.runtime.new_id(),

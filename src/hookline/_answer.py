@@ -2,15 +2,19 @@
 
 What `onDelta` lets through is what is shown and what is stored. An answer that a hook gave is
 played through the same way, one delta a part. The model's iterator is entered and left here, and
-what it raises while it is closed never replaces how the call ended.
+what it raises while it is closed never replaces how the call ended. It is long because the hot way
+of a chunk is written out in it.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from types import AsyncGeneratorType
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from hookline._assembly import Assembly, PartKind
 from hookline._chain import flow, wrap
@@ -35,49 +39,80 @@ from hookline._model import (
 )
 from hookline._outlet import SIZE
 from hookline._points import AroundRequest, OnDelta
-from hookline._runtime import Json, Key
+from hookline._request import named
+from hookline._run import Run
+from hookline._runtime import LOCAL, Json, Key
 
 RESPONSE_JSON: Final[Json[ModelResponse]] = Json(ModelResponse)
 
 
 def ask_model(
-    chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None = None
+    chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None
 ) -> Awaitable[ModelResponse]:
     """The model's answer, through aroundRequest, or the one that a hook has given.
 
-    Text, reasoning and calls are published as they come. Where `chat.asked` is the same before
-    and after, the answer is from the record and the caller owes a `recall`.
+    Text and calls are published as they come.
     """
     if answer is not None:
-        return chat.runtime.step(key, play, RESPONSE_JSON, chat, answer)
-    ask = _wrapped if chat.view.aroundRequest else _stream
-    return chat.runtime.step(key, ask, RESPONSE_JSON, chat, request)
+        return give(chat, key, answer)
+    ask = _wrapped if chat.view.aroundRequest else stream_answer
+    if chat.runtime is LOCAL:
+        return ask(chat, request)
+    return _asked_or_recalled(chat, key, ask, request)
 
 
-def recall(chat: Chat, response: ModelResponse) -> None:
-    """An answer from the record: what was shown then can be taken back, or kept, now."""
+async def _asked_or_recalled(
+    chat: Chat, key: Key, ask: Callable[..., Awaitable[ModelResponse]], request: ModelRequest
+) -> ModelResponse:
+    before = chat.asked
+    response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, request)
+    if chat.asked == before:
+        _recall(chat, response)
+        if chat.sent_tools is not None:
+            chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
+    return response
+
+
+async def give(chat: Chat, key: Key, answer: ModelResponse) -> ModelResponse:
+    """An answer that a hook has given: published as if the model had."""
+    before = chat.asked
+    response = await chat.runtime.step(key, play, RESPONSE_JSON, chat, answer)
+    if chat.asked == before:
+        _recall(chat, response)
+    return response
+
+
+def _recall(chat: Chat, response: ModelResponse) -> None:
+    """It is from the record: what was shown then can be taken back, or kept, now."""
     _assembly(chat).recall(response)
 
 
 async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
-    streamed: list[ModelResponse] = []
-
-    async def inner(request: ModelRequest) -> ModelResponse:
+    def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
         chat.sent = request
-        streamed[:] = [await _stream(chat, request)]
-        return streamed[0]
+        return stream_answer(chat, request)
 
-    ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
-    response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
-    if not streamed or response.parts != streamed[0].parts:
+    ctx: AroundRequest[Any] = AroundRequest(
+        run=Run(chat), iteration=chat.iteration, request=request
+    )
+    chat.wrapped = True
+    try:
+        response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
+    finally:
+        chat.wrapped = False
+        streamed, chat.streamed = chat.streamed, None
+    if streamed is None or (response is not streamed and response.parts != streamed.parts):
         # The wrapper's own answer: it is shown like the model's.
         return await play(chat, response)
-    return response if response.timing is None else response.replace(timing=None)
+    return response if response.timing is None else replace(response, timing=None)
 
 
 async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer that a hook gave, through onDelta, one delta a part."""
-    asm = _begin(chat)
+    chat.asked += 1
+    if chat.again and chat.attempt > 1:
+        chat.shown = True
+    asm = _assembly(chat)
     if chat.shown:
         await chat.take_back()
     for index, part in enumerate(response.parts):
@@ -95,14 +130,6 @@ async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
     return response.replace(parts=asm.whole(), timing=None)
 
 
-def _begin(chat: Chat) -> Assembly:
-    """A new answer begins; what an interrupted attempt at it has shown is taken back."""
-    chat.asked += 1
-    if chat.attempt > 1:
-        chat.shown = True
-    return _assembly(chat)
-
-
 def _assembly(chat: Chat) -> Assembly:
     """A new answer; the ids of one that is taken back are free again."""
     if chat.assembly is not None:
@@ -116,9 +143,12 @@ def _assembly(chat: Chat) -> Assembly:
     return asm
 
 
-async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
+async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
-    asm = _begin(chat)
+    chat.asked += 1
+    if chat.again and chat.attempt > 1:
+        chat.shown = True
+    asm = _assembly(chat)
     if chat.shown:
         await chat.take_back()  # the model is asked again
     if request.messages is not chat.base_messages:
@@ -126,31 +156,46 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
         if not isinstance(request.messages, (tuple, History)):
             request = request.replace(messages=tuple(request.messages))
     finish: Finish | None = None
+    ended = False
     view, outlet, live = chat.view, chat.outlet, chat.live
     chat_id, path, items, iteration = chat.chat_id, outlet.path, outlet.items, chat.iteration
-    clock = chat.deadlines.clock() if view.aroundRequest else None  # where somebody can see it
-    began, first = (clock() if clock else 0.0), 0.0
-    chat.doing["model"] = "the model"
+    buffer, bus = outlet.buffer, outlet.bus
+    clock, began, first = None, 0.0, 0.0
+    if chat.wrapped:  # somebody can see how long it took
+        clock = chat.deadlines.clock()
+        began = clock()
+    chat.asking = True
     chunks: Any = request.model.stream(request)
-    if not hasattr(chunks, "__aiter__"):
+    made = chunks.__class__ is AsyncGeneratorType  # closes itself at its end
+    if not made and not hasattr(chunks, "__aiter__"):
         chunks = await _iterator(chunks)
     try:
         async for chunk in chunks:
             if chat.broken:
                 chat.check()
             kind: type[Any] = chunk.__class__
-            if kind is TextChunk and asm.hot and not view.onDelta and not finish:
+            if kind is TextChunk and asm.hot and not view.onDelta:
                 text = chunk.text
-                if type(text) is not str or not text.isascii():
+                if text.__class__ is not str or not text.isascii():
                     text = clean_text(checked(chunk).text)
                 elif not text:
                     continue
-                if live and len(items) >= SIZE:
+                if not live:
+                    asm.text.append(text)
+                    continue
+                if len(items) >= SIZE:
                     await outlet.room()
                 asm.text.append(text)
-                if not live:
-                    continue
-                outlet.put(TextDelta(chat_id=chat_id, path=path, iteration=iteration, text=text))
+                # What `outlet.put` does, without the call: there is no other event so frequent.
+                seq = buffer.seq = buffer.seq + 1
+                event = TextDelta(
+                    chat_id=chat_id, path=path, iteration=iteration, text=text, seq=seq
+                )
+                buffer.items.append(event)
+                if buffer.reader is not None:
+                    buffer.wake()
+                if bus.subscribers:
+                    bus.publish(event)
             elif kind is ToolCallChunk and asm.source is None and not view.onDelta and not finish:
                 id, name = asm.call(checked(chunk))
                 if clock and not first:
@@ -158,7 +203,8 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                 if live:
                     if len(items) >= SIZE:
                         await outlet.room()
-                    chat.shown = True
+                    if not chat.shown:
+                        chat.shown = True
                     outlet.put(
                         ToolCallDelta(
                             chat_id=chat_id,
@@ -171,20 +217,28 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                         )
                     )
             elif finish is not None:
-                raise ModelError(f"the model sent a {kind.__name__} after its Finish")
+                raise ModelError(
+                    f"the model sent a {kind.__name__} after its Finish; let its adapter yield "
+                    "Finish last"
+                )
             elif kind is Finish:
                 finish = checked(chunk)
+                asm.hot = False
             else:  # the first chunk of a text, too
                 if clock and not first:
                     first = clock()
                 await _take(chat, asm, checked(chunk))
+        ended = made
     except CancelledError as exc:
         if chat.broken or chat.cancelled():
             raise
-        raise ModelError("the model raised CancelledError, and nobody had cancelled it") from exc
+        raise ModelError(
+            "the model raised CancelledError, and nobody had cancelled it; let its adapter raise a "
+            "ModelError instead"
+        ) from exc
     finally:
-        del chat.doing["model"]
-        if hasattr(chunks, "aclose"):
+        chat.asking = False
+        if not ended and hasattr(chunks, "aclose"):
             try:
                 await chunks.aclose()
             except Exception as exc:
@@ -192,7 +246,7 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
     if finish is None:
         raise ModelError(
             "the model's stream ended without Finish, so its answer may be cut off; "
-            "an adapter yields Finish(...) last"
+            "ask again, or let the adapter yield Finish(...) last"
         )
     if asm.source is not None:
         await _end_source(chat, asm)
@@ -201,7 +255,8 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
     if clock is None:
         return asm.finish(finish)
     end = clock()
-    return asm.finish(finish, (first or end) - began, end - began)
+    chat.streamed = asm.finish(finish, (first or end) - began, end - began)
+    return chat.streamed
 
 
 async def _iterator(chunks: Any) -> Any:
@@ -210,7 +265,9 @@ async def _iterator(chunks: Any) -> Any:
         chunks = await chunks
     if not hasattr(chunks, "__aiter__"):
         kind = type(chunks).__name__
-        raise ModelError(f"the model's stream() gave a {kind} and no async iterator")
+        raise ModelError(
+            f"the model's stream() gave a {kind} and no async iterator; make it an async generator"
+        )
     return chunks
 
 

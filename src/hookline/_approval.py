@@ -99,10 +99,13 @@ async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> De
         except CancelledError as exc:
             if being_cancelled():
                 raise
-            raise ApprovalError("the approver raised CancelledError by itself") from exc
+            raise ApprovalError(
+                "the approver raised CancelledError by itself; return Approve() or Deny('why') "
+                "instead"
+            ) from exc
         if not isinstance(decision, (Approve, Deny)):
             raise ApprovalError(
-                f"the approver returned a {type(decision).__name__}; it returns Approve() or "
+                f"the approver returned a {type(decision).__name__}; return Approve() or "
                 "Deny('why'), and the call did not run"
             )
         _check_edit(request.id, decision)
@@ -123,7 +126,8 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
     assert request is not None
     if isinstance(decision, Approve) and digest_of(request.call) != request.digest:
         raise ApprovalError(
-            f"approval {request.id!r}: the call was changed after it was asked about"
+            f"approval {request.id!r}: the call was changed after it was asked about; start a new "
+            "chat to ask again"
         )
     call.decided = True
     call.pending = False
@@ -143,7 +147,9 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
 
 def _check_edit(id: str, decision: Any) -> None:
     if isinstance(decision, Approve) and type(decision.arguments) not in (dict, NoneType):
-        raise ApprovalError(f"the arguments of the answer to {id!r} are no dict: nothing was run")
+        raise ApprovalError(
+            f"the arguments of the answer to {id!r} must be a dict, and nothing was run"
+        )
 
 
 def check_answers(
@@ -154,7 +160,7 @@ def check_answers(
     if pending is None:
         raise ApprovalError(
             f"nothing waits for an approval in conversation {conversation.id!r}: it was answered "
-            "before, or a new chat has denied it"
+            "before, or a new chat has denied it; look at conversation.pending"
         )
     if not answers:
         raise ApprovalError("resume() needs at least one answer: {approval_id: Approve()}")
@@ -163,12 +169,17 @@ def check_answers(
         request = requests.get(id)
         if request is None:
             waiting = ", ".join(map(repr, requests))
-            raise ApprovalError(f"there is no pending approval {id!r}; waiting are: {waiting}")
+            raise ApprovalError(
+                f"there is no pending approval {id!r}; answer what waits: {waiting}"
+            )
         if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
             raise ApprovalError(f"the answer to {id!r} is {decision!r}; use Approve() or Deny()")
         _check_edit(id, decision)
         if digest_of(request.call) != request.digest:
-            raise ApprovalError(f"approval {id!r}: the call is not the one that was asked about")
+            raise ApprovalError(
+                f"approval {id!r}: the call is not the one that was asked about; start a new chat "
+                "to ask again"
+            )
         if request.expires is not None and now > request.expires:
             raise ApprovalError(f"approval {id!r} has expired; start a new chat to ask again")
     return pending

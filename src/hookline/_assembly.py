@@ -6,6 +6,7 @@ here, before anybody sees them; arguments are parsed once, when the answer is co
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Literal
 
 import msgspec
@@ -21,8 +22,8 @@ PartKind = Literal["text", "reasoning"]
 class _Call(msgspec.Struct, eq=False):
     id: str
     name: str
-    text: list[str] = []
-    size: int = 0
+    text: list[str]
+    size: int
     meta: dict[str, Any] | None = None
 
 
@@ -42,6 +43,7 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
     text: list[str] = []  # its pieces
     shown: bool = False  # it is not blank: its pieces are shown as they come
     hot: bool = False  # text that hooks have not changed, and shown: the fast way
+    sound: bool = False  # its parts are as history keeps them
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
@@ -77,32 +79,35 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
 
     def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
         """Take more of a call; gives its id and name."""
-        call = self.calls.get(chunk.index)
-        if call is None:
+        index, text = chunk.index, chunk.arguments
+        call = self.calls.get(index)
+        if call is not None:
+            if text and call.size <= self.limit:
+                call.text.append(text)
+                call.size += len(text)
+        else:
             name = chunk.name
             if not name:
-                raise ModelError(f"the first chunk of call {chunk.index} has no name: {chunk!r}")
-            call = _Call(self._unique(chunk.id, chunk.index), clean_text(name))
-            self.calls[chunk.index] = call
+                raise ModelError(f"the first chunk of call {index} must have a name: {chunk!r}")
+            if not name.isascii():
+                name = clean_text(name)
+            call = _Call(self._unique(chunk.id, index), name, [text], len(text))
+            self.calls[index] = call
             self.parts.append(call)
-        text = chunk.arguments
-        if text and call.size <= self.limit:
-            call.text.append(text)
-            call.size += len(text)
         if chunk.meta is not None:
             call.meta = clean_data(chunk.meta)
         return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
-        taken = self.taken
-        base = clean_text(id or made_id(self.chat_id, self.iteration, index))
-        found, n = base, 1
-        while found in taken:
-            n += 1
-            found = f"{base}.{n}"
-        taken.add(found)
-        self.mine.append(found)
-        return found
+        if not id:
+            id = made_id(self.chat_id, self.iteration, index)
+        if not id.isascii():
+            id = clean_text(id)
+        if id in self.taken:
+            id = _free(id, self.taken)
+        self.taken.add(id)
+        self.mine.append(id)
+        return id
 
     def forget(self) -> None:
         """The answer is taken back: its ids are free again."""
@@ -129,15 +134,13 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         self, finish: Finish, first: float | None = None, duration: float = 0.0
     ) -> ModelResponse:
         """The whole answer; `first` and `duration` say how it went in time, where that was seen."""
-        cut = finish.finish_reason == "length"
-        parts: list[ModelPart] = []
-        for part in self.parts:
-            if type(part) is _Call:
-                last = part is self.parts[-1]
-                self.pieces += len(part.text)
-                parts.append(self._parsed(part, cut=cut and last))
-            else:
-                parts.append(part)
+        parts = self.parts
+        self.sound = True
+        if self.calls:
+            cut = parts[-1] if finish.finish_reason == "length" else None
+            for place, part in enumerate(parts):
+                if type(part) is _Call:
+                    parts[place] = self._parsed(part, cut=part is cut)
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -151,19 +154,29 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         )
 
     def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:
+        self.pieces += len(call.text)
         text = call.text[0] if len(call.text) == 1 else "".join(call.text)
-        if cut and not text.strip():  # cut before its arguments
-            return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
-        try:
-            arguments = parse_arguments(text, limit=self.limit)
-        except BadArguments:
-            return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
-        return ToolCall(id=call.id, name=call.name, arguments=Frozen(arguments), meta=call.meta)
+        if not cut or text.strip():  # else it was cut before its arguments
+            try:
+                arguments = Frozen(parse_arguments(text, limit=self.limit))
+                return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
+            except BadArguments:
+                pass
+        self.sound = False
+        return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
 
     def partial(self) -> tuple[ModelPart, ...]:
         """What there is of an answer that was cut off: text and reasoning, no calls."""
         self.close()
         return tuple(part for part in self.parts if isinstance(part, (Text, Reasoning)))
+
+
+def _free(base: str, taken: Container[str]) -> str:
+    """The id with a number behind it that makes it another."""
+    n = 2
+    while f"{base}.{n}" in taken:
+        n += 1
+    return f"{base}.{n}"
 
 
 def made_id(chat_id: str, iteration: int, index: int) -> str:

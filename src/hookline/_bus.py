@@ -66,6 +66,7 @@ class View:
             self.own[key] = _sorted(merged)
 
     if TYPE_CHECKING:
+        onHook: tuple[Hook, ...]
 
         def __getattr__(self, name: str) -> tuple[Hook, ...]: ...
 
@@ -82,7 +83,9 @@ class HookBus(Generic[DepsT]):
         self._hooks: dict[Key, tuple[Hook, ...]] = {}
         self._views: weakref.WeakSet[View] = weakref.WeakSet()
         self.subscribers: tuple[Subscription[Any], ...] = ()
+        """Who gets the events, in no order that counts."""
         self.view = View((self, None))
+        """What a chat on this bus looks at: the hooks of each point."""
 
     # ── registration ────────────────────────────────────────────────────────────────────────
 
@@ -225,6 +228,7 @@ class NullBus(HookBus[DepsT]):
         return EMPTY
 
     def sibling(self) -> HookBus[Any]:
+        """Another bus that runs no hook."""
         return NullBus()
 
 
@@ -233,7 +237,11 @@ def _own(ctx: object, kind: str) -> Head:
     if head.key in TABLE:
         raise UnknownHookError(f"{head.name} (fired by a chat only)", ())
     if head.kind != kind:
-        raise HookOptionError(head.name, "-", f"it is an {head.kind} point and was fired as {kind}")
+        raise HookOptionError(
+            head.name,
+            "-",
+            f"it is an {head.kind} point and was fired as {kind}; use its own method of the bus",
+        )
     return head
 
 

@@ -108,7 +108,9 @@ def _resolve(
             ) from error
         except Exception as error:
             raise ToolDefinitionError(
-                tool, f"the type hint of parameter {name!r} cannot be read: {error}"
+                tool,
+                f"the type hint of parameter {name!r} cannot be read ({error}); write one that "
+                "names a type",
             ) from error
     return hints
 

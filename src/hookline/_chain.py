@@ -3,7 +3,8 @@
 Each function takes the hooks that stood at the start of the dispatch, in order, and a context.
 An exception is a value until the hook's own failure rule has looked at it: `raise` (with a note
 that names hook and point), `log` (the value stays the last good one) or `deny`. What registers
-hooks, and what the points mean, is not known here.
+hooks, and what the points mean, is not known here. It is long because the four rules are read side
+by side: what one does about a throw, the others do.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from hookline._log import log_throw
 from hookline._model import PartEndChunk, ToolCallChunk
 from hookline._outcomes import ToolError
 from hookline._points import DECIDED, END, KEEP, HookOutcome, head_of
-from hookline._proceed import Proceed
 from hookline._registration import Hook
 
 R = TypeVar("R")
@@ -45,7 +45,19 @@ class Conduct(Protocol):
     @property
     def deadlines(self) -> Deadlines | None: ...
     @property
+    def view(self) -> Watched:
+        """Whether `onHook` has observers: an attribute, since each dispatch looks."""
+        ...
+
+    @property
     def watch(self) -> Watch | None: ...
+
+
+class Watched(Protocol):
+    """What knows the observers of `onHook`."""
+
+    @property
+    def onHook(self) -> Sequence[Any]: ...
 
 
 class Watch(Protocol):
@@ -62,6 +74,11 @@ class Alone:
     def __init__(self, watch: Watch | None = None, deadlines: Deadlines | None = None) -> None:
         self.watch = watch
         self.deadlines = deadlines
+        self.onHook = () if watch is None else (watch,)
+
+    @property
+    def view(self) -> Watched:
+        return self
 
 
 ALONE: Final = Alone()
@@ -92,7 +109,9 @@ def fault(hook: Hook, exc: BaseException) -> Exception:
         task = None  # scopes may be registered where no loop runs
     if not isinstance(exc, asyncio.CancelledError) or (task is not None and task.cancelling()):
         raise exc
-    error = HookError(f"hook {hook.name!r} at {hook.head.name} raised CancelledError")
+    error = HookError(
+        f"hook {hook.name!r} at {hook.head.name} raised CancelledError; raise an error instead"
+    )
     error.__cause__ = exc
     return error
 
@@ -175,7 +194,7 @@ def _denies(hook: Hook, exc: BaseException) -> bool:
 
 async def call(hook: Hook, ctx: Any, conduct: Conduct = ALONE) -> Any:
     """Call one hook, whatever it is: for the few dispatches with rules of their own."""
-    if hook.timeout is not None or conduct.watch is not None:
+    if hook.timeout is not None or conduct.view.onHook:
         return await _watched(hook, ctx, conduct)
     value = hook.fn(ctx)
     return await value if _awaits(value) else value
@@ -194,7 +213,7 @@ def _stopped() -> asyncio.CancelledError:
 
 async def notify(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE, tool: str = "") -> None:
     """Observers: one after the other, each awaited, what they return ignored."""
-    slow = conduct.watch is not None
+    slow = conduct.view.onHook
     for hook in hooks:
         if not hook.alive or (hook.tools is not None and tool not in hook.tools):
             continue
@@ -222,8 +241,10 @@ async def intercept(
 
     `refused`: a type that the point takes and this dispatch does not.
     """
-    slow = conduct.watch is not None
+    slow = conduct.view.onHook
     kept: list[Any] = []
+    act: str | None = None  # what the value of this hook does
+    value: Any
     for hook in hooks:
         if not hook.alive or (hook.tools is not None and tool not in hook.tools):
             continue
@@ -232,12 +253,14 @@ async def intercept(
                 value = await _watched(hook, ctx, conduct, refused)
             else:
                 value = hook.fn(ctx)
-                if value is not None and _awaits(value):
+                if value is not None and (value.__class__ is CoroutineType or _awaits(value)):
                     value = await value
-            act = None if value is None else _act(hook, ctx, value, refused)
+            if value is not None:
+                act = _act(hook, ctx, value, refused)
         except BaseException as exc:
             value = excuse(hook, exc)
-            act = None if value is None else END
+            if value is not None:
+                act = END
         if conduct.broken:
             raise _stopped()
         if act is None:
@@ -248,13 +271,14 @@ async def intercept(
             kept.append(value)
         else:
             ctx = _replace(ctx, **{act: value})
+        act = None
     return ctx, None, kept
 
 
 async def flow(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE) -> Sequence[Any]:
     """Deltas: each hook turns one into none, one or several, which later hooks see one by one."""
     deltas: Sequence[Any] = (ctx.delta,)
-    slow = conduct.watch is not None
+    slow = conduct.view.onHook
     for hook in hooks:
         if not hook.alive:
             continue
@@ -312,77 +336,96 @@ def wrap(
     `again` is asked before a further call of one `proceed`; a text refuses it.
     """
     field = hooks[0].head.payload if hooks else head_of(ctx.__class__).payload
-    if tool:
-        hooks = [hook for hook in hooks if hook.tools is None or tool in hook.tools]
-    return _inside(_Onion(hooks, field, inner, conduct, again), 0, ctx)
+    return _inside(_Onion(hooks, field, inner, conduct, tool, again), 0, ctx)
 
 
-class _Onion:
-    __slots__ = ("again", "conduct", "field", "hooks", "inner")
-
-    def __init__(self, hooks: Hooks, field: str, inner: Any, conduct: Conduct, again: Any) -> None:
-        self.hooks = hooks
-        self.field = field
-        self.inner = inner
-        self.conduct = conduct
-        self.again = again
+class _Onion(msgspec.Struct, frozen=True, eq=False):
+    hooks: Hooks
+    field: str  # of the context: the payload
+    inner: Callable[[Any], Awaitable[Any]]
+    conduct: Conduct
+    tool: str
+    again: Callable[[], str | None] | None
 
 
 def _inside(onion: _Onion, index: int, ctx: Any) -> Awaitable[Any]:
     """The next layer that stands, or what is inside of all: nothing but a call."""
     hooks = onion.hooks
     while index < len(hooks):
-        if hooks[index].alive:
-            return _layer(onion, index, hooks[index], ctx)
+        hook = hooks[index]
+        if hook.alive and (hook.tools is None or not onion.tool or onion.tool in hook.tools):
+            return _layer(onion, index, hook, ctx)
         index += 1
-    work: Awaitable[Any] = onion.inner(getattr(ctx, onion.field))
-    return work
+    return onion.inner(getattr(ctx, onion.field))
 
 
-class _Way(Proceed[Any, Any]):
-    """The way on from one layer."""
+class _Way(msgspec.Struct, eq=False):
+    """The way on from one layer, and how it went: a hook's `proceed`."""
 
-    __slots__ = ("_ctx", "_hook", "_index", "_onion")
+    onion: _Onion
+    index: int
+    hook: Hook
+    ctx: Any
+    calls: int = 0
+    running: bool = False
+    over: bool = False  # the hook has returned
+    result: Any = None
+    error: BaseException | None = None
 
-    def __init__(self, onion: _Onion, index: int, hook: Hook, ctx: Any) -> None:
-        self.calls = 0  # what the base class does: a call less for each layer
-        self.running = False
-        self.over = False
-        self.result = None
+    async def __call__(self, payload: Any = None, /) -> Any:
+        if self.running:
+            raise HookError(
+                "proceed was called while an earlier call of it was still running; await that one "
+                "first"
+            )
+        if self.over:
+            raise HookError(
+                "proceed was called after its hook had returned; await it inside of the hook"
+            )
+        onion, ctx = self.onion, self.ctx
+        self.calls += 1
+        self.running = True
         self.error = None
-        self._onion = onion
-        self._index = index
-        self._hook = hook
-        self._ctx: Any = ctx
+        try:
+            if onion.conduct.broken:
+                raise _stopped()
+            if self.calls > 1 and onion.again is not None:
+                self._ask_again(onion.again)
+            if payload is not None:
+                ctx = self._changed(payload)
+            result = self.result = await _inside(onion, self.index + 1, ctx)
+            return result
+        except BaseException as exc:
+            self.error = exc
+            raise
+        finally:
+            self.running = False
 
-    def _go(self, payload: Any) -> Awaitable[Any]:
-        onion, hook, ctx = self._onion, self._hook, self._ctx
-        if onion.conduct.broken:
-            raise _stopped()
-        if self.calls > 1 and onion.again is not None:
-            problem = onion.again()
-            if problem:
-                raise HookError(f"hook {hook.name!r} at {hook.head.name}: {problem}")
-        if payload is not None:
-            takes = hook.head.takes
-            if not isinstance(payload, takes):
-                names = ", ".join(kind.__name__ for kind in takes)
-                raise _refuse(hook, payload, f"{names} for proceed()")
-            problem = hook.head.check(ctx, payload) if hook.head.check is not None else None
-            if problem:
-                raise _refuse(hook, payload, f"{problem} for proceed()")
-            ctx = _replace(ctx, **{onion.field: payload})
-        return _inside(onion, self._index + 1, ctx)
+    def _ask_again(self, again: Callable[[], str | None]) -> None:
+        problem = again()
+        if problem:
+            raise HookError(f"hook {self.hook.name!r} at {self.hook.head.name}: {problem}")
+
+    def _changed(self, payload: Any) -> Any:
+        """The context with what the hook hands on."""
+        head = self.hook.head
+        if not isinstance(payload, head.takes):
+            names = ", ".join(kind.__name__ for kind in head.takes)
+            raise _refuse(self.hook, payload, f"{names} for proceed()")
+        problem = head.check(self.ctx, payload) if head.check is not None else None
+        if problem:
+            raise _refuse(self.hook, payload, f"{problem} for proceed()")
+        return _replace(self.ctx, **{self.onion.field: payload})
 
 
 async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     conduct = onion.conduct
     proceed = _Way(onion, index, hook, ctx)
-    watch = conduct.watch
+    watch = conduct.watch if conduct.view.onHook else None
     start = perf_counter() if watch is not None else 0.0
     outcome: HookOutcome = "ok"
     try:
-        value = hook.fn(ctx, proceed)
+        value: Any = hook.fn(ctx, proceed)
         if _awaits(value):
             value = await (value if hook.timeout is None else _limited(hook, value, conduct))
         if value.__class__ not in hook.head.acts and not isinstance(value, tuple(hook.head.acts)):

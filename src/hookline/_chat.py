@@ -1,13 +1,14 @@
 """What one chat holds, and the few verbs that change it: publish, commit, report, abort, fail.
 
 The life of the chat is `_loop.py`, the model's answer `_answer.py`, its tool calls `_dispatch.py`:
-functions over this state. It knows no task: `interrupt` is given by the owner of the run.
+functions over this state. It knows no task: `interrupt` is given by the owner of the run. It is
+long because nothing else changes this state.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -46,9 +47,9 @@ from hookline._messages import (
     Usage,
     UserMessage,
 )
-from hookline._model import ModelRequest
+from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Outcome, Response
-from hookline._outlet import NOBODY, SIZE, Buffer, Outlet
+from hookline._outlet import SIZE, Buffer, Outlet
 from hookline._points import OnMessage, OnStatus, PreMessage
 from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
@@ -85,6 +86,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     deadlines: Deadlines
     outlet: Outlet
     runtime: Runtime = LOCAL
+    plain: bool = False  # nothing records its steps, and no store keeps its messages
     conduct: Conduct = ALONE  # the chat itself; in the ending another, which is not broken
     interrupt: Callable[[], None] | None = None
     cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
@@ -93,6 +95,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     # how far it is
     state: dict[str, Any]
     messages: list[Message] = []  # committed by this chat, as the next three
+    again: bool = False  # a step of it has begun more than once
     written: int = 0
     writes: int = 0  # by a step that ran, not replayed
     untold: Message | None = None  # written, and its event is not out
@@ -117,7 +120,10 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     shown: bool = False  # text of it was published
     hidden: set[str] = set()  # calls whose deltas a hook has hidden
     open_step: Any = None  # the tool calls that are being made
-    doing: dict[str, str] = {}  # what runs at the moment, by key, for reports
+    asking: bool = False  # the model's stream is open
+    wrapped: bool = False  # aroundRequest stands around it …
+    streamed: ModelResponse | None = None  # … and was given this
+    raised: list[BaseException] | None = None  # by tools, where their frames know ours
 
     # how it ends
     began: bool = False  # aroundChat has called proceed
@@ -142,6 +148,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
 
     @attempt.setter
     def attempt(self, number: int) -> None:
+        self.again = self.again or number > 1
         _attempt.set((self.chat_id, number))
 
     @property
@@ -216,11 +223,14 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
         if self.over:
-            raise UsageError(f"chat {self.chat_id!r} is over: nobody hears a status any more")
+            raise UsageError(
+                f"chat {self.chat_id!r} is over, and nobody hears a status any more; send it "
+                "before the end"
+            )
         try:
             data = to_json_data(data)
         except NotJson as exc:
-            raise UsageError(f"the data of status {type!r} is not JSON: {exc}") from exc
+            raise UsageError(f"the data of status {type!r} must be JSON: {exc}") from exc
         await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
         if not self.view.onStatus:
             return
@@ -238,30 +248,55 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
 
     # ── history ─────────────────────────────────────────────────────────────────────────────
 
-    async def commit(self, message: Message, streamed: tuple[ModelPart, ...] | None = None) -> Any:
+    def commit(
+        self, message: Message, streamed: tuple[ModelPart, ...] | None = None
+    ) -> Awaitable[Any]:
         """Write a message: preMessage, the commit, the event, onMessage.
 
         `streamed`: what of an answer was shown so far; shown and stored are made the same. An
         answer that hooks have emptied is not written.
         """
-        key: Key = (MESSAGE, self.written)
+        written = self.written
+        self.written = written + 1
+        key: Key = (MESSAGE, written)
         if self.outcome is not None:  # the ending of one life is not taken for another's
-            key = (KEPT, self.outcome, self.written)
-        self.written += 1
-        writes = self.writes
-        done = await self.runtime.step(key, self._write, _MESSAGE, message, streamed)
+            key = (KEPT, self.outcome, written)
+        runtime, writes = self.runtime, self.writes
+        work = runtime.step(key, self._write, _MESSAGE, message, streamed)
+        return work if runtime is LOCAL else self._recorded(work, writes)
+
+    def keep(self, message: AssistantMessage | ToolMessage) -> bool:
+        """Write a message at once, where no hook has a say in it and nobody is waited for.
+
+        Else it does nothing and gives False: then `commit` writes it. What is kept so is told to
+        onMessage by the caller.
+        """
+        outlet, conversation = self.outlet, self.conversation
+        if not self.plain or self.view.preMessage or conversation.ahead:
+            return False
+        if len(outlet.items) >= SIZE:
+            return False
+        self.messages.append(message)
+        conversation.commit(message)
+        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, message=message))
+        return True
+
+    async def _recorded(self, work: Awaitable[Message], writes: int) -> Message:
+        message = await work
         if self.writes == writes:  # replayed: nothing ran, so nothing was written
-            self._append(done)
-        return done
+            self.take_ids(message)
+            self._append(message)
+        return message
 
     async def _write(self, message: Message, streamed: tuple[ModelPart, ...] | None) -> Message:
         self.writes += 1
-        if not message.id:
-            message = message.replace(id=self.next_id())
         view = self.view
         conversation = self.conversation
+        if not message.id:
+            message = message.replace(id=self.next_id())
         if conversation.ahead:  # an earlier life has written it; what stands there counts
             message = conversation.ahead[0]
+            self.take_ids(message)
         elif view.preMessage:
             ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
             ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
@@ -283,8 +318,12 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
             self._append(message)
         outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, message=message))
         if view.onMessage:
-            await notify(view.onMessage, OnMessage(run=self.run, message=message), self.conduct)
+            await self.tell(message)
         return message
+
+    def tell(self, message: Message) -> Awaitable[None]:
+        """Tell onMessage of a message that stands in history."""
+        return notify(self.view.onMessage, OnMessage(run=Run(self), message=message), self.conduct)
 
     async def _write_through(self, message: Message) -> None:
         """The store first, then the history; then wait for room to tell of it."""
@@ -309,28 +348,30 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         return f"{self.chat_id}.{len(self.messages)}"
 
     def _append(self, message: Message) -> None:
-        if type(message) is not AssistantMessage or message.parts:
+        if self._enter(message):
             self.conversation.commit(message)
-        self._enter(message)
 
-    def _enter(self, message: Message) -> None:
+    def _enter(self, message: Message) -> bool:
         """The message is in the conversation: it is this chat's, and is partial no more."""
         if type(message) is AssistantMessage:
             self.assembly = None
             self.shown = False
             if not message.parts:
-                return
-            taken = self.conversation.call_ids
-            for part in message.parts:
-                if type(part) is ToolCall:
-                    taken.add(part.id)
+                return False
         self.messages.append(message)
+        return True
+
+    def take_ids(self, message: Message) -> None:
+        """The ids of its calls are taken: they are not the ones that the model gave here."""
+        if type(message) is AssistantMessage:
+            self.conversation.call_ids.update([call.id for call in message.calls])
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
         """Make what is shown the same as what is stored."""
         if self.live and said(final) == said(streamed):
             return
-        self.shown = self.shown or self.attempt > 1  # an interrupted attempt has shown it
+        if self.again and self.attempt > 1:
+            self.shown = True  # by an interrupted attempt
         if said(streamed) or not self.live:
             await self.take_back()
         self.shown = True
@@ -407,7 +448,7 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
     parent: Chat | None = task.parent
     if parent is None:
         deadlines = Deadlines()
-        outlet = Outlet(config.bus, deadlines, buffer or NOBODY)
+        outlet = Outlet(config.bus, deadlines, buffer or Buffer(read=False))
     else:
         deadlines = Deadlines(parent.deadlines)
         path = (*parent.outlet.path, task.call_id or "")

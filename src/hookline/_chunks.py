@@ -8,38 +8,37 @@ from hookline._errors import ModelError
 from hookline._messages import FinishReason, Usage
 from hookline._model import Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
-_REASONS = get_args(FinishReason)
+_REASONS = frozenset(get_args(FinishReason))
+_MAYBE = (str, type(None))  # what most fields are
 
 
 def checked(chunk: Any) -> Any:
     """The chunk; raises ModelError that names the field which is not what it must be."""
-    kind: type[Any] = chunk.__class__
-    if kind is TextChunk or kind is ReasoningChunk:
-        if type(chunk.text) is str:
+    kind = chunk.__class__
+    if kind is ToolCallChunk:
+        if (
+            chunk.arguments.__class__ is str
+            and chunk.index.__class__ is int
+            and chunk.id.__class__ in _MAYBE
+            and chunk.name.__class__ in _MAYBE
+            and chunk.meta is None
+        ):
             return chunk
-    elif (
-        kind is ToolCallChunk
-        and (
-            type(chunk.index) is int
-            and type(chunk.arguments) is str
-            and (chunk.name is None or type(chunk.name) is str)
-            and (chunk.id is None or type(chunk.id) is str)
+    elif kind is Finish:
+        if (
+            chunk.finish_reason.__class__ is str
+            and chunk.finish_reason in _REASONS
+            and (chunk.usage is None or chunk.usage.__class__ is Usage)
+            and chunk.model.__class__ in _MAYBE
+            and chunk.response_id.__class__ in _MAYBE
             and chunk.meta is None
-        )
-    ) or (
-        kind is Finish
-        and (
-            chunk.finish_reason in _REASONS
-            and (chunk.usage is None or type(chunk.usage) is Usage)
-            and chunk.model is None
-            and chunk.response_id is None
-            and chunk.meta is None
-        )
-    ):
+        ):
+            return chunk
+    elif (kind is TextChunk or kind is ReasoningChunk) and chunk.text.__class__ is str:
         return chunk
     problem = _problem(chunk)
     if problem:
-        raise ModelError(f"the model sent {problem}")
+        raise ModelError(f"the model sent {problem}; mend its adapter")
     return chunk
 
 

@@ -29,9 +29,13 @@ class Limits(Data, frozen=True, kw_only=True):
     """
 
     tool_calls: int = 64
+    """Calls of one step; each further one is a tool error."""
     argument_bytes: int = 1_048_576
+    """Longer arguments are a tool error."""
     output_bytes: int = 262_144
+    """A longer result is cut and marked."""
     tool_timeout: float | None = 120.0
+    """Seconds of a call, None for no limit; a tool's own `timeout=` comes first."""
     grace: float = 5.0
 
 

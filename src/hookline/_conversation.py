@@ -2,7 +2,8 @@
 
 Messages are only appended; `reset`, `restore` and a changed message begin a new list, so that
 views and tuples handed out before stay what they were. One that is kept in a store has a ledger,
-and its chat writes each message there first. One that is not pays nothing for stores.
+and its chat writes each message there first. One that is not pays nothing for stores. It is long
+because what users and what the chat may do with one list of messages is decided in one class.
 """
 
 from __future__ import annotations
@@ -50,11 +51,15 @@ class Conversation:
         pending: PendingStep | None = None,
     ) -> None:
         self.id = id or LOCAL.new_id()
+        """What it is kept under, and what a chat may name it by."""
         self.meta: dict[str, Any] = meta if meta is not None else {}
-        self.ledger: Ledger | None = None  # what of it stands in its store, if it has one
+        """JSON data of yours, saved with the next message or by `save`."""
+        self.ledger: Ledger | None = None
+        """What of it stands in its store, if it has one."""
         self._lock = threading.Lock()
         self._chat_id: str | None = None
-        self.ahead: list[Message] = []  # what an earlier life of the running chat has written
+        self.ahead: list[Message] = []
+        """What an earlier life of the running chat has written."""
         self._fresh = False  # begun anew since it was last written
         self._claim: PendingStep | None = None  # the last step whose answers a chat has taken
         self._set(messages, pending)
@@ -79,7 +84,7 @@ class Conversation:
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages: the same tuple until the next commit."""
-        if self._snapshot is None:
+        if self._snapshot is None or len(self._snapshot) != len(self._items):
             self._snapshot = tuple(self._items)
         return self._snapshot
 
@@ -145,11 +150,11 @@ class Conversation:
         try:
             read = _exported.decode(data)
         except msgspec.DecodeError as exc:
-            raise UsageError(f"this is no conversation in JSON: {exc}") from exc
+            raise UsageError(f"this must be JSON that Conversation.to_json() gave: {exc}") from exc
         if read.hookline != FORMAT:
             raise UsageError(
                 f"this conversation is in format {read.hookline}, and this hookline knows "
-                f"{FORMAT}: a newer one wrote it"
+                f"{FORMAT}: a newer one wrote it; install that one"
             )
         pending, more = left_behind(read.messages, read.pending)
         return cls((*read.messages, *more), id=id or read.id, meta=read.meta, pending=pending)
@@ -180,6 +185,7 @@ class Conversation:
 
         With `store`, all of it is put into that store, where there must be none of its id, and is
         kept there from now on. Raises ConversationConflictError, ConversationBusyError, StoreError.
+        Raises UsageError where it is in no store.
         """
         if store is not None:
             check_id(self.id)
@@ -187,7 +193,7 @@ class Conversation:
             if there is not None:
                 raise ConversationConflictError(self.id, 0, there.version)
         elif self.ledger is None:
-            raise UsageError(f"conversation {self.id!r} is in no store: save(store) puts it there")
+            raise UsageError(f"conversation {self.id!r} is in no store; pass one: save(store)")
         owner = f"save.{LOCAL.new_id()}"
         self.acquire(owner)
         before = self.ledger
@@ -275,7 +281,6 @@ class Conversation:
         if self.ahead:
             self.ahead.pop(0)
         self._items.append(message)
-        self._snapshot = None
 
     def wait(self, pending: PendingStep | None) -> None:
         """Write down what waits for approval, or that nothing does."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from math import inf
+from time import monotonic
 from typing import TypeVar
 
 import msgspec
@@ -50,6 +51,7 @@ class Deadlines:
         "_pauses",
         "_rings",
         "_stalled",
+        "_time",
         "_timer",
         "parent",
     )
@@ -57,6 +59,7 @@ class Deadlines:
     def __init__(self, parent: Deadlines | None = None) -> None:
         self.parent = parent
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._time = monotonic
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rings = inf  # when it does
@@ -82,12 +85,14 @@ class Deadlines:
 
     def start(self, seconds: float) -> Limit:
         """Begin a limit for the current task; the caller stops it, whatever happens."""
-        task = asyncio.current_task(self._loop)
-        assert task is not None  # hooks and tools run in tasks
         loop = self._loop
         if loop is None:
-            loop = self._loop = task.get_loop()
-        rings = loop.time() + seconds
+            loop = self._loop = asyncio.get_running_loop()
+            if getattr(loop.time, "__func__", None) is not asyncio.BaseEventLoop.time:
+                self._time = loop.time  # a clock of its own
+        task = asyncio.current_task(loop)
+        assert task is not None  # hooks and tools run in tasks
+        rings = self._time() + seconds
         limit = Limit(task, rings - self._stalled, task.cancelling())
         self._limits[limit] = None
         if rings < self._rings:

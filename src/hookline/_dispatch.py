@@ -4,13 +4,13 @@ A call that has an answer before its handler (denied, answered, unknown, bad arg
 never runs. Result chains run one at a time; each message is committed as soon as its turn comes. A
 call that waits for approval holds up nothing but calls that must not overtake it. What a call's
 handler came to is never lost because of another call. How a handler runs is `_handler.py`, what
-its result goes through `_results.py`.
+its result goes through `_results.py`. It is long because the order of the calls is one decision.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError, Lock
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -22,16 +22,17 @@ from hookline._chain import intercept
 from hookline._chat import Chat
 from hookline._errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
-from hookline._handler import RAN, admit, run_handler
+from hookline._handler import RAN, admit, handle, run_handler, wrapped
 from hookline._json import NotJson, to_json_data
 from hookline._messages import ToolCall, ToolMessage
 from hookline._model import ModelRequest
-from hookline._outcomes import Stop, ToolError, ToolResult
+from hookline._outcomes import Ask, Stop, ToolError, ToolResult
 from hookline._outlet import SIZE
 from hookline._points import PreToolCall
-from hookline._request import foreign_names, lookup
+from hookline._request import FROM_HOOK, foreign_names, lookup
 from hookline._results import settle, withheld
-from hookline._runtime import CALL, RUN, Json
+from hookline._run import Run
+from hookline._runtime import CALL, LOCAL, RUN, Json
 from hookline._store import PendingStep
 from hookline._values import as_data, bounded, message_for, worded
 
@@ -64,8 +65,39 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         """The committed messages, in the model's order."""
         return tuple([call.message for call in self.calls if call.message is not None])
 
-    async def run(self) -> bool:
+    def run(self) -> Awaitable[bool]:
         """Bring the calls to their results; False when some must wait for an answer."""
+        call, chat = self.calls[0], self.chat
+        if len(self.calls) > 1 or not self.fresh or not call.offered:
+            return self._run_all()
+        if chat.config.limits.tool_calls < 1:
+            return self._run_all()
+        if not chat.view.preToolCall:  # most steps have one call, and nobody asks about it
+            call.runs = True
+            return self._run(call)
+        return self._ask_and_run(call) if chat.runtime is LOCAL else self._run_all()
+
+    async def _ask_and_run(self, call: Call) -> bool:
+        """The one call of this step, through preToolCall."""
+        ctx = self._before(call)
+        last, end, asks = await intercept(
+            self.chat.view.preToolCall, ctx, self.chat, call.call.name
+        )
+        if last is ctx and end is None and not asks:  # nobody objects
+            call.runs = True
+            return await self._run(call)
+        verdict = self._judge(call, last, end, asks)
+        if verdict.answer is None and not verdict.asks:
+            call.runs = True
+            return await self._run(call)
+        call.call = verdict.call
+        self._accept(call, verdict)
+        if self.halted:
+            self._halt(self.calls)
+        return await self._run_all()
+
+    async def _run_all(self) -> bool:
+        """Decide about the calls, then run them in batches."""
         chat = self.chat
         todo = self.calls if self.fresh else [call for call in self.calls if call.message is None]
         while todo:
@@ -82,8 +114,15 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 elif not chat.view.preToolCall:
                     call.runs = True
                 else:
-                    key = (CALL, self.iteration, call.id)
-                    verdict = await chat.runtime.step(key, self._chain, _VERDICT, call)
+                    if chat.runtime is LOCAL:
+                        verdict = await self._chain(call)
+                    else:
+                        key = (CALL, self.iteration, call.id)
+                        verdict = await chat.runtime.step(key, self._chain, _VERDICT, call)
+                    call.call = verdict.call
+                    if verdict.answer is None and not verdict.asks:
+                        call.runs = True
+                        continue
                     self._accept(call, verdict)
                     if self.halted:
                         self._halt(todo)
@@ -91,18 +130,9 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                         break
             for call in batch:
                 if not call.announced:
-                    outlet = chat.outlet
-                    if len(outlet.items) >= SIZE:
-                        await outlet.room()
-                    call.announced = True
-                    outlet.put(
-                        ToolCallStarted(
-                            chat_id=chat.chat_id,
-                            path=outlet.path,
-                            iteration=self.iteration,
-                            call=call.call,
-                        )
-                    )
+                    if len(chat.outlet.items) >= SIZE:
+                        await chat.outlet.room()
+                    self._announce(call)
             if lone and not self.held:
                 await self._run(todo[0])  # it needs no task of its own
                 break
@@ -112,6 +142,17 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             return False
         chat.open_step = None
         return True
+
+    def _announce(self, call: Call) -> None:
+        """Publish that the call begins; room was waited for."""
+        chat = self.chat
+        outlet = chat.outlet
+        call.announced = True
+        outlet.put(
+            ToolCallStarted(
+                chat_id=chat.chat_id, path=outlet.path, iteration=self.iteration, call=call.call
+            )
+        )
 
     def _batch(self, todo: list[Call]) -> list[Call]:
         """The calls that may run side by side: up to one that runs alone, or that one.
@@ -131,6 +172,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             if call.request is None:
                 found = lookup(self.chat, self.request, call.call.name)
                 call.tool, call.scope, call.offered = found or NOT_FOUND
+                call.fixed = self.chat.config.scopes.fixed if call.scope is not FROM_HOOK else None
 
     def _alone(self, call: Call) -> bool:
         if not self.chat.config.parallel_tools:
@@ -149,12 +191,9 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
 
     def _accept(self, call: Call, verdict: Verdict) -> None:
-        """What preToolCall came to: the call as it leaves it, an answer, or questions to ask."""
-        call.call = verdict.call
+        """What preToolCall came to, where the call does not just run: an answer, or questions."""
         answer = verdict.answer
-        if answer is None and not verdict.asks:
-            call.runs = True
-        elif answer is None:
+        if answer is None:
             self.held = True
             prepare(self.chat, self.iteration, call, verdict.asks)
         elif isinstance(answer, Stop):
@@ -175,17 +214,20 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 call.final = True
 
     async def _chain(self, call: Call) -> Verdict:
-        chat = self.chat
-        assert call.tool is not None and call.scope is not None
-        ctx: PreToolCall[Any] = PreToolCall(
-            run=call.run_of(chat),
-            iteration=self.iteration,
-            call=call.call,
-            tool=call.tool,
-            scope=call.scope,
+        hooks, chat = self.chat.view.preToolCall, self.chat
+        return self._judge(call, *await intercept(hooks, self._before(call), chat, call.call.name))
+
+    def _before(self, call: Call) -> PreToolCall[Any]:
+        tool, scope = call.tool, call.scope
+        assert tool is not None and scope is not None
+        run: Run[Any] = Run(self.chat, call.id)
+        return PreToolCall(
+            run=run, iteration=self.iteration, call=call.call, tool=tool, scope=scope
         )
-        last, end, asks = await intercept(chat.view.preToolCall, ctx, chat, tool=call.call.name)
-        changed = last.call
+
+    def _judge(self, call: Call, last: PreToolCall[Any], end: Any, asks: list[Ask]) -> Verdict:
+        """What the chain has come to."""
+        chat, changed = self.chat, last.call
         if changed is not call.call and changed.arguments is not call.call.arguments:
             try:
                 arguments = to_json_data(changed.arguments)
@@ -194,15 +236,16 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 return Verdict(call=call.call, answer=ToolError.of(bad), failed=True)
             # the hook has mended what was no object
             changed = changed.replace(arguments=arguments, raw=None)
+        if end is None:
+            call.call = changed
+            error = admit(chat, call)  # here, so that a replay does not decide otherwise
+            if error is None and not asks:
+                return Verdict(call=changed)
+            return Verdict(call=changed, answer=error, failed=error is not None, asks=tuple(asks))
         if isinstance(end, ToolResult):
             data = as_data(end)
             return Verdict(call=changed, answer=data, failed=isinstance(data, ToolError))
-        if end is not None:
-            answer = worded(end) if isinstance(end, ToolError) else end
-            return Verdict(call=changed, answer=answer)
-        call.call = changed
-        error = admit(chat, call)  # here, so that a replay does not decide otherwise
-        return Verdict(call=changed, answer=error, failed=error is not None, asks=tuple(asks))
+        return Verdict(call=changed, answer=worded(end) if isinstance(end, ToolError) else end)
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
@@ -235,19 +278,28 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             call.set(ToolError.of(exc), None)  # the tool cancelled its own task
             await self._run(call)
 
-    async def _run(self, call: Call) -> None:
+    async def _run(self, call: Call) -> bool:
         """The handler, then the result's hooks, its event, its message."""
-        chat = self.chat
+        chat, outlet = self.chat, self.chat.outlet
+        if not call.announced:
+            if len(outlet.items) >= SIZE:
+                await outlet.room()
+            self._announce(call)
         if chat.broken:
             chat.check()
         if call.request is not None and not call.decided:
             await decide(chat, self.iteration, call)
             chat.check()
         if call.runs:
-            key = (RUN, self.iteration, call.id)
-            ran = await chat.runtime.step(key, run_handler, RAN, chat, call)
-            call.set(ran.result, None)
-            call.stop, call.ran = ran.stop, ran.began
+            if chat.runtime is LOCAL:
+                result = await (wrapped if chat.view.aroundToolCall else handle)(chat, call)
+            else:
+                key = (RUN, self.iteration, call.id)
+                ran = await chat.runtime.step(key, run_handler, RAN, chat, call)
+                result, call.stop, call.ran = ran.result, ran.stop, ran.began
+            call.result = result
+            call.runs = False
+            call.outcome = "ok" if isinstance(result, ToolResult) else "error"
             if chat.broken:
                 chat.check()
         if self.turn is not None:
@@ -260,16 +312,23 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 call.final = True
             if call.stop is not None:
                 self.stop = self.stop or call.stop
-            if len(chat.outlet.items) >= SIZE:
-                await chat.outlet.room()
+            if len(outlet.items) >= SIZE:
+                await outlet.room()
             self._report(call)
             if len(self.calls) > 1:
                 await self._write()
             else:
-                call.message = await chat.commit(message_for(call, chat.next_id()))
+                message = message_for(call, f"{chat.chat_id}.{len(chat.messages)}")
+                if chat.keep(message):
+                    call.message = message
+                    if chat.view.onMessage:
+                        await chat.tell(message)
+                else:
+                    call.message = await chat.commit(message)
         finally:
             if self.turn is not None:
                 self.turn.release()
+        return True
 
     async def _write(self) -> None:
         """Write the messages whose turn it is."""
@@ -289,7 +348,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         """Publish how the call ended; room was waited for."""
         result = call.result
         assert result is not None
-        if isinstance(result, ToolError):
+        if not isinstance(result, ToolResult):
             result = result.told()  # who keeps an event keeps no traceback
         outlet = self.chat.outlet
         call.reported = True
@@ -367,6 +426,13 @@ def open_step(
     chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
 ) -> Step:
     """The step whose calls are made next."""
-    made = list(map(Call, [call.id for call in calls], calls, range(len(calls))))
+    call, scopes = calls[0], chat.config.scopes
+    found = scopes.tools.get(call.name)
+    if len(calls) > 1:
+        made = [Call(call.id, call, place) for place, call in enumerate(calls)]
+    elif found is not None and request is not None and found[0] in request.tools:
+        made = [Call(call.id, call, 0, found[0], found[1], True, scopes.fixed)]
+    else:
+        made = [Call(call.id, call, 0)]
     step = chat.open_step = Step(chat=chat, iteration=iteration, request=request, calls=made)
     return step

@@ -37,7 +37,8 @@
     ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
     └── SubscriptionOverflowError  a subscriber lagged behind its bound
 
-What a user's own tool, hook or model raises is never replaced by one of these.
+What a user's own tool, hook or model raises is never replaced by one of these. The file is long
+because the tree is one.
 """
 
 from __future__ import annotations
@@ -47,18 +48,29 @@ from typing import Any
 
 
 class HooklineError(Exception):
-    """The root of all that hookline raises."""
+    """The root of all that hookline raises.
+
+    What to do: catch it where any failure of hookline's is the same to you; what your own hooks,
+    tools and models raise is not among it.
+    """
 
 
 # ── the caller ──────────────────────────────────────────────────────────────────────────────
 
 
 class UsageError(HooklineError):
-    """The call cannot be carried out as it stands; nothing has been changed."""
+    """The call cannot be carried out as it stands; nothing has been changed.
+
+    What to do: change the call as the text says; the same call will fail again.
+    """
 
 
 class UnknownHookError(UsageError):
-    """There is no hook point, or no declared hook, of that name."""
+    """There is no hook point, or no declared hook, of that name.
+
+    What to do: use one of the names in `closest`, if one was meant; docs/hooks.md lists the points.
+    `name` is what was asked for.
+    """
 
     def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
         self.name = name
@@ -66,18 +78,22 @@ class UnknownHookError(UsageError):
         import difflib  # only here: it costs a millisecond of every import
 
         self.closest = tuple(difflib.get_close_matches(str(name), known, n=3, cutoff=0.5))
-        hint = f"; did you mean {' or '.join(map(repr, self.closest))}?" if self.closest else ""
+        hint = f" (did you mean {' or '.join(map(repr, self.closest))}?)" if self.closest else ""
         help_ = (
-            " (docs/hooks.md lists them all; a point of your own is a class derived from "
-            "Observer, Interceptor or Wrapper)"
+            ". See docs/hooks.md, which lists them all; for a point of your own, pass its class, "
+            "derived from Observer, Interceptor or Wrapper"
         )
         if what != "hook point":
-            help_ = f"; known are: {', '.join(sorted(map(str, known))) or 'none'}"
+            there = ", ".join(sorted(map(str, known))) or "none"
+            help_ = f". Use one that is known ({there}), or pass the definition itself"
         super().__init__(f"there is no {what} {name!r}{hint}{help_}")
 
 
 class HookOptionError(UsageError):
-    """An option of `add_hook` that does not fit the hook or its point."""
+    """A hook or an option of `add_hook` that does not fit the point.
+
+    What to do: change the option, or the hook, as the text says. `point` and `hook` name both.
+    """
 
     def __init__(self, point: str, hook: str, problem: str) -> None:
         self.point = point
@@ -86,11 +102,18 @@ class HookOptionError(UsageError):
 
 
 class DiscoveryError(UsageError):
-    """Hooks cannot be looked for there, or some that are required cannot be loaded."""
+    """Hooks cannot be looked for there, or some that are required cannot be loaded.
+
+    What to do: mend the folder or the file that the text names; do not start without it.
+    """
 
 
 class ToolDefinitionError(UsageError):
-    """A tool that no model could call: its name, signature or schema is wrong."""
+    """A tool that no model could call: its name, signature or schema is wrong.
+
+    What to do: change the function, its type hints or the options as the text says. `tool` is the
+    tool's name.
+    """
 
     def __init__(self, tool: str, problem: str) -> None:
         self.tool = tool
@@ -98,23 +121,34 @@ class ToolDefinitionError(UsageError):
 
 
 class ScopeError(UsageError):
-    """A scope cannot be registered or found; the registry is unchanged."""
+    """A scope cannot be registered or found; the registry is unchanged.
+
+    What to do: choose another label or tool name, or remove the scope that has it.
+    """
 
 
 class HistoryError(UsageError):
-    """A history that breaks the pairing of calls and results, or repeats a message."""
+    """A history that breaks the pairing of calls and results, or repeats a message.
+
+    What to do: pass the messages through `repair_history`, which mends them and says how; or mend
+    where they come from. `problems` has a sentence for each.
+    """
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         listed = "\n  - ".join(self.problems)
         super().__init__(
             f"the history is not valid:\n  - {listed}\n"
-            "repair_history(messages) mends it and reports what it did"
+            "Pass it through repair_history(messages), which mends it and reports what it did"
         )
 
 
 class ConversationBusyError(UsageError):
-    """The conversation already runs a chat; this one changed nothing."""
+    """The conversation already runs a chat; this one changed nothing.
+
+    What to do: wait for the other chat, abort it, or use another conversation. `conversation_id`
+    and `chat_id` name the two; after a crash the conversation is free when the lease has run out.
+    """
 
     def __init__(self, conversation_id: str, chat_id: str | None) -> None:
         self.conversation_id = conversation_id
@@ -128,7 +162,8 @@ class ConversationBusyError(UsageError):
 class ConversationConflictError(UsageError):
     """Somebody else has written to the stored conversation, or has taken it over.
 
-    `expected` and `found` are versions: each thing written to a conversation counts one up.
+    What to do: open `conversation_id` again and go on from what stands there now. `expected` and
+    `found` are versions: each thing written to a conversation counts one up.
     """
 
     def __init__(self, conversation_id: str, expected: int, found: int | None) -> None:
@@ -145,22 +180,37 @@ class ConversationConflictError(UsageError):
 
 
 class ApprovalError(UsageError):
-    """An approval answer that fits nothing that is pending; nothing was run."""
+    """An approval answer that fits nothing that is pending; nothing was run.
+
+    What to do: look at what waits now (`conversation.pending`, `store.pending()`) and answer that;
+    begin a new chat where a question has expired.
+    """
 
 
 class StreamStateError(UsageError):
-    """The stream cannot do that now: see the text for what it can do."""
+    """The stream cannot do that now: a second reader, another loop, too early.
+
+    What to do: read a stream once, in one task and event loop, and to its end before its
+    `response` is asked for; `agent.subscribe()` serves further readers.
+    """
 
 
 # ── hooks ───────────────────────────────────────────────────────────────────────────────────
 
 
 class HookError(HooklineError):
-    """A hook failed in a way that is not an exception of its own."""
+    """A hook failed in a way that is not an exception of its own.
+
+    What to do: mend the hook that the text names.
+    """
 
 
 class HookReturnError(HookError):
-    """A hook returned a value of a type that its point does not take."""
+    """A hook returned a value of a type that its point does not take.
+
+    What to do: return one of the types that the text lists. `point`, `hook` and `value_type` tell
+    where and what.
+    """
 
     def __init__(self, point: str, hook: str, value: object, allowed: str) -> None:
         self.point = point
@@ -168,78 +218,123 @@ class HookReturnError(HookError):
         self.value_type = type(value)
         super().__init__(
             f"hook {hook!r} at {point} returned a {type(value).__qualname__}; "
-            f"this point takes {allowed}"
+            f"return what this point takes: {allowed}"
         )
 
 
 class HookTimeoutError(HookError, TimeoutError):
-    """A hook took longer than the `timeout=` it was added with."""
+    """A hook took longer than the `timeout=` it was added with.
+
+    What to do: make it faster, give it more time, or add it with `on_error="log"` where the chat
+    may go on without it. `point`, `hook` and `seconds` tell which and how long.
+    """
 
     def __init__(self, point: str, hook: str, seconds: float) -> None:
         self.point = point
         self.hook = hook
         self.seconds = seconds
-        super().__init__(f"hook {hook!r} at {point} took longer than its timeout of {seconds:g} s")
+        super().__init__(
+            f"hook {hook!r} at {point} took longer than its timeout of {seconds:g} s; make it "
+            "faster, raise timeout=, or add it with on_error='log' to go on without it"
+        )
 
 
 # ── tool calls: told to the model ───────────────────────────────────────────────────────────
 
 
 class ToolCallError(HooklineError):
-    """A tool call failed; the model is told and the chat goes on."""
+    """A tool call failed; the model is told and the chat goes on.
+
+    What to do: nothing, as a rule, since the model has its turn; a hook at `onToolCallError` sees
+    each and may answer otherwise.
+    """
 
 
 class UnknownToolError(ToolCallError):
-    """The model called a tool that does not exist."""
+    """The model called a tool that does not exist.
+
+    What to do: nothing; where it happens often, say in the system text what tools are for. `tool`
+    is the name that it used.
+    """
 
     def __init__(self, tool: str, offered: Iterable[str]) -> None:
         self.tool = tool
-        names = ", ".join(sorted(offered)) or "none"
-        super().__init__(f"there is no tool {tool!r}; offered are: {names}")
+        names = ", ".join(sorted(offered))
+        help_ = f"use one of these: {names}" if names else "go on without tools: none is offered"
+        super().__init__(f"there is no tool {tool!r}; {help_}")
 
 
 class DisabledToolError(ToolCallError):
-    """The tool exists but was not offered in this step, or is switched off."""
+    """The tool exists but was not offered in this step, or is switched off.
+
+    What to do: nothing; or switch on `tool`, its scope or the hook that took it away.
+    """
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
-        super().__init__(f"tool {tool!r} is not available in this step")
+        super().__init__(f"tool {tool!r} is not available in this step; go on without it")
 
 
 class ToolArgumentsError(ToolCallError):
-    """The arguments do not fit the tool's schema; `issues` names every one that does not."""
+    """The arguments do not fit the tool's schema; `issues` names every one that does not.
+
+    What to do: nothing, the model may try again; or describe the parameters of `tool` better, or
+    mend arguments in a hook at `preToolCall`. `raw` is the text where that was no JSON object.
+    """
 
     def __init__(self, tool: str, issues: Sequence[str], raw: str | None = None) -> None:
         self.tool = tool
         self.issues = tuple(issues)
         self.raw = raw
-        super().__init__(f"bad arguments for tool {tool!r}: " + "; ".join(self.issues))
+        super().__init__(
+            f"bad arguments for tool {tool!r}: {'; '.join(self.issues)}. "
+            "Mend them and call it again"
+        )
 
 
 class ToolTimeoutError(ToolCallError, TimeoutError):
-    """The tool ran longer than its time limit and was cancelled."""
+    """The tool ran longer than its time limit and was cancelled.
+
+    What to do: raise its `timeout=` or `Limits.tool_timeout`, or make the tool do less at a time.
+    `tool` and `seconds` tell which and how long.
+    """
 
     def __init__(self, tool: str, seconds: float) -> None:
         self.tool = tool
         self.seconds = seconds
-        super().__init__(f"tool {tool!r} ran longer than {seconds:g} s and was cancelled")
+        super().__init__(
+            f"tool {tool!r} ran longer than {seconds:g} s and was cancelled; ask it for less"
+        )
 
 
 class ToolLimitError(ToolCallError):
-    """The model asked for more calls in one step than the agent allows."""
+    """The model asked for more calls in one step than the agent allows.
+
+    What to do: nothing, the model may ask again; or raise `Limits.tool_calls`. `tool` and `limit`
+    tell which and how many.
+    """
 
     def __init__(self, tool: str, limit: int) -> None:
         self.tool = tool
         self.limit = limit
-        super().__init__(f"{tool!r} was not run: a step may have at most {limit} tool calls")
+        super().__init__(
+            f"{tool!r} was not run: a step may have at most {limit} tool calls; "
+            "call it again in the next one"
+        )
 
 
 class ToolDenied(ToolCallError):
-    """Raise it in a tool, or in a preToolCall hook, to refuse the call and tell the model why."""
+    """Raise it in a tool, or in a preToolCall hook, to refuse the call and tell the model why.
+
+    What to do: say in its text what the model may do instead.
+    """
 
 
 class StopChat(HooklineError):
-    """Raise it in a tool to end the chat gracefully after this step; `reason` is its result."""
+    """Raise it in a tool to end the chat gracefully after this step; `reason` is its result.
+
+    What to do: nothing; `response.stop_reason` has the reason.
+    """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -252,9 +347,10 @@ class StopChat(HooklineError):
 class ModelError(HooklineError):
     """A model failed, or answered with something that is not its protocol.
 
-    `retryable`: the same request may succeed later, in `retry_after` seconds where the service
-    has said so. `provider`, `status` (HTTP), `code` (the provider's own word) and `request_id`
-    are None where there are none. No text of these errors holds a key.
+    What to do: try again where `retryable` says so, in `retry_after` seconds where the service has
+    said so (`hookline.hooks.retry` does both); otherwise change the request or the adapter.
+    `provider`, `status` (HTTP), `code` (the provider's own word) and `request_id` are None where
+    there are none. No text of these errors holds a key.
     """
 
     retryable: bool = False
@@ -281,47 +377,74 @@ class ModelError(HooklineError):
 
 
 class AuthenticationError(ModelError):
-    """The service does not take the key, or the key may not use this model."""
+    """The service does not take the key, or the key may not use this model.
+
+    What to do: check the key, the account it belongs to, and the name of the model.
+    """
 
 
 class RateLimitError(ModelError):
-    """Too many requests or tokens. Not retryable where the account has nothing left."""
+    """Too many requests or tokens. Not `retryable` where the account has nothing left.
+
+    What to do: wait and try again, send less at a time, or look at the account's limits.
+    """
 
     retryable = True
 
 
 class OverloadedError(ModelError):
-    """The service cannot answer now: it is overloaded, down, or failed."""
+    """The service cannot answer now: it is overloaded, down, or failed.
+
+    What to do: try again later, or let `hookline.hooks.fallback` ask another model.
+    """
 
     retryable = True
 
 
 class ContextTooLongError(ModelError):
-    """The messages do not fit into the model's context: send less."""
+    """The messages do not fit into the model's context.
+
+    What to do: send less (`hookline.hooks.window`, `truncate`), or use a model with more room.
+    """
 
 
 class ContentRefusedError(ModelError):
-    """The service refuses what it was sent, or withholds what it would have said."""
+    """The service refuses what it was sent, or withholds what it would have said.
+
+    What to do: change what is asked; the same request will be refused again.
+    """
 
 
 class BadRequestError(ModelError):
-    """The service refuses the request as it stands: a model, setting or part that it lacks."""
+    """The service refuses the request as it stands: a model, setting or part that it lacks.
+
+    What to do: change the model's name, the settings or the parts as the text says.
+    """
 
 
 class ModelConnectionError(ModelError):
-    """The service could not be reached, or the connection broke off."""
+    """The service could not be reached, or the connection broke off.
+
+    What to do: try again; check the address, the network and the proxy where it stays away.
+    """
 
     retryable = True
 
 
 class IdleTimeoutError(ModelError, TimeoutError):
-    """Nothing came from the service for longer than the adapter's `idle_timeout`."""
+    """Nothing came from the service for longer than the adapter's `idle_timeout`.
+
+    What to do: try again, or raise `idle_timeout=` for models that think for long.
+    """
 
     retryable = True
 
 
 class MalformedStreamError(ModelError):
-    """The answer is cut off, or is not in the service's format."""
+    """The answer is cut off, or is not in the service's format.
+
+    What to do: try again; where it happens each time, check the address and what stands between.
+    """
 
     retryable = True
 
@@ -329,25 +452,34 @@ class MalformedStreamError(ModelError):
 class OutputError(HooklineError):
     """The answer does not fit the `output=` type, also not the second one.
 
-    `issues` tells what is wrong with it, `text` is what the model wrote.
+    What to do: ask again, make the type simpler, or mend the answer in a hook at `onResponse`.
+    `type_name` is the type's, `issues` tells what is wrong, `text` is what the model wrote.
     """
 
     def __init__(self, type_name: str, issues: Sequence[str], text: str) -> None:
         self.type_name = type_name
         self.issues = tuple(issues)
         self.text = text
-        super().__init__(f"the answer does not fit output={type_name}: " + "; ".join(self.issues))
+        super().__init__(
+            f"the answer does not fit output={type_name}: {'; '.join(self.issues)}. Ask again, "
+            "make the type simpler, or mend the answer in a hook at onResponse"
+        )
 
 
 class StoreError(HooklineError):
     """A store cannot be read or written; its text says why, and what can be done.
 
+    What to do: make the store work again as the text says, and begin again from what stands there.
     What was to be written was not, unless the text says that this is uncertain.
     """
 
 
 class MaxStepsError(HooklineError):
-    """The chat made its last allowed model call and still was not done."""
+    """The chat made its last allowed model call and still was not done.
+
+    What to do: raise `max_steps`, or end the chat gracefully with a hook that returns Stop
+    (`hookline.hooks.limits`). `limit` is how many calls were allowed.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -358,25 +490,38 @@ class MaxStepsError(HooklineError):
 
 
 class ChatAbortedError(HooklineError):
-    """The chat was aborted. `partial` holds the messages that were kept."""
+    """The chat was aborted. `partial` holds the messages that were kept.
+
+    What to do: nothing, where the abort was yours; `reason` is what it was given.
+    """
 
     def __init__(self, reason: str | None, partial: Sequence[Any] = ()) -> None:
         self.reason = reason
         self.partial = tuple(partial)
-        super().__init__(f"the chat was aborted: {reason or 'no reason given'}")
+        super().__init__(
+            f"the chat was aborted: {reason or 'no reason given'}; see partial for what was kept"
+        )
 
 
 class StreamInterruptedError(HooklineError):
-    """A third party cancelled the run, so what was streamed is not the whole answer."""
+    """A third party cancelled the run, so what was streamed is not the whole answer.
+
+    What to do: ask again; do not show what came as an answer.
+    """
 
     def __init__(self) -> None:
         super().__init__(
-            "the run behind this stream was cancelled from outside; the answer is cut off"
+            "the run behind this stream was cancelled from outside, and the answer is cut off; ask "
+            "again, and look for what cancelled the task"
         )
 
 
 class SubscriptionOverflowError(HooklineError):
-    """A subscriber lagged more events behind than its bound, so it was closed."""
+    """A subscriber lagged more events behind than its bound, so it was closed.
+
+    What to do: read faster, or subscribe with a larger `size=` or with `overflow="drop_oldest"`.
+    `limit` is the bound.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -7,6 +7,7 @@ A cancellation is passed on when it is the chat's, and is a tool error when nobo
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable
 from functools import partial
 from inspect import isawaitable
@@ -35,7 +36,7 @@ from hookline._points import AroundToolCall
 from hookline._request import FROM_HOOK
 from hookline._runtime import Json
 from hookline._tools import AnyTool
-from hookline._values import as_data, worded
+from hookline._values import as_data, outcome_of
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,27 +48,29 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
+INTERRUPTED: Final = ToolError("interrupted: the call may have run", type="Interrupted")
+FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
 
-def run_handler(chat: Chat, call: Call) -> Awaitable[Ran]:
+async def run_handler(chat: Chat, call: Call) -> Ran:
     """Run the call, through aroundToolCall."""
-    return _wrapped(chat, call) if chat.view.aroundToolCall else _handle(chat, call)
+    run = wrapped if chat.view.aroundToolCall else handle
+    result = await run(chat, call)
+    return Ran(result=result, stop=call.stop, began=call.ran)
 
 
-async def _wrapped(chat: Chat, call: Call) -> Ran:
+async def wrapped(chat: Chat, call: Call) -> CallResult:
+    """The call, inside its wrappers."""
     error = _refused(chat, call)
     if error is not None:
-        return Ran(result=error, began=False)
+        return error
     tool, scope = call.tool, call.scope
     assert tool is not None and scope is not None
-    stop: Stop | None = None
-    began = False
 
-    async def inner(wanted: ToolCall) -> CallResult:
-        nonlocal stop, began
-        ran = await _handle(chat, call, wanted)
-        stop, began = ran.stop, began or ran.began
-        return ran.result
+    def inner(wanted: ToolCall) -> Awaitable[CallResult]:
+        chat.check()
+        call.stop = None  # the last attempt counts
+        return handle(chat, call, None if wanted is call.call else wanted)
 
     def again() -> str | None:
         if tool.idempotent:
@@ -79,27 +82,33 @@ async def _wrapped(chat: Chat, call: Call) -> Ran:
     )
     name = call.call.name
     result = await wrap(chat.view.aroundToolCall, ctx, inner, chat, tool=name, again=again)
-    if isinstance(result, ToolResult):
-        result = as_data(result)
-    return Ran(result=result, stop=stop, began=began)
+    return as_data(result) if isinstance(result, ToolResult) else result
 
 
 def _refused(chat: Chat, call: Call) -> ToolError | None:
     """Why the call must not run, where nobody has looked yet."""
-    tool = call.tool
-    assert tool is not None
+    assert call.tool is not None
     error = admit(chat, call) if call.bound is None else None
-    if error is None and chat.attempt > 1 and not tool.idempotent:
-        return ToolError("interrupted: the call may have run", type="Interrupted")
+    if error is None and chat.again and _may_have_run(chat, call.tool):
+        return INTERRUPTED
     return error
+
+
+def _may_have_run(chat: Chat, tool: AnyTool) -> bool:
+    """Whether an interrupted attempt may have run the tool, which must not run twice."""
+    return chat.attempt > 1 and not tool.idempotent
 
 
 def admit(chat: Chat, call: Call) -> ToolError | None:
     """Whether the call may run: its tool offered and on, its arguments bound; every issue told."""
-    tool, scope = call.tool, call.scope
-    assert tool is not None and scope is not None
-    if not call.offered or not chat.config.scopes.allows(tool, scope):
+    tool = call.tool
+    assert tool is not None
+    if not call.offered:
         return ToolError.of(DisabledToolError(call.call.name))
+    if call.fixed is None or call.fixed is not chat.config.scopes.fixed:
+        gone = _gone(chat, call, tool)
+        if gone is not None:
+            return gone
     raw = call.call.raw
     try:
         if raw is not None:
@@ -111,81 +120,95 @@ def admit(chat: Chat, call: Call) -> ToolError | None:
     return None
 
 
-async def _handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Ran:
-    """The inside of the onion: never raises for the tool. `wanted` is what wrappers made of it."""
+async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> CallResult:
+    """The inside of the onion: never raises for the tool. `wanted` is what wrappers changed."""
     tool = call.tool
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     limit: Limit | None = None
-    began = False
-    if chat.broken:
-        chat.check()
-    chat.doing[call.id] = tool.name
     try:
-        if wanted is None:
-            known = call.bound is not None
-            error = _refused(chat, call)
-            if error is not None:
-                return Ran(result=error, began=False)
-            if known:  # somebody was waited for since
-                _check_offer(chat, call, tool)
-        elif call.request is not None and wanted.arguments != call.call.arguments:
-            raise _Changed(
-                f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
-            )
+        if wanted is not None:
+            if (error := _take_changed(chat, call, wanted)) is not None:
+                return error
         else:
-            _check_offer(chat, call, tool)
-            if wanted is not call.call:  # a wrapper changed the arguments
-                call.call = wanted
-                call.bound = tool.bind(wanted.arguments)
-        arguments = call.bound
-        assert arguments is not None
+            known = call.bound is not None
+            if not known and (error := admit(chat, call)) is not None:
+                return error
+            if chat.again and _may_have_run(chat, tool):
+                return INTERRUPTED
+            if known and (call.fixed is None or call.fixed is not chat.config.scopes.fixed):
+                gone = _gone(chat, call, tool)  # somebody was waited for since
+                if gone is not None:
+                    return gone
+        arguments: Any = call.bound
         if tool.signature.injected is not None:
             arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
         if seconds is not None and seconds != inf:
             limit = chat.deadlines.start(seconds)
-        began = True
+        call.ran = True
         if tool.is_async:
             value = await tool.fn(**arguments)
         else:
             value = await _in_thread(chat, tool.name, partial(tool.fn, **arguments))
     except StopChat as stop:
         reason = clean_text(str(stop.reason))
-        return Ran(result=ToolResult(reason), stop=Stop(reason))
+        call.stop = Stop(reason)
+        return ToolResult(reason)
     except asyncio.CancelledError as exc:
         if limit is not None and limit.ran_out():
             assert seconds is not None
-            return Ran(result=ToolError.of(ToolTimeoutError(tool.name, seconds)))
+            return ToolError.of(ToolTimeoutError(tool.name, seconds))
         if chat.broken or being_cancelled():
             raise
-        return Ran(result=ToolError.of(exc))  # the tool's own: nobody cancelled it
+        return ToolError.of(exc)  # the tool's own: nobody cancelled it
     except _Changed:
         raise
     except Exception as exc:
-        return Ran(result=ToolError.of(exc), began=began)
+        return _raised(chat, exc)
     finally:
-        del chat.doing[call.id]
         if limit is not None:
             chat.deadlines.stop(limit)
-    if isinstance(value, ToolError):
-        return Ran(result=worded(value))
-    return Ran(result=as_data(value if isinstance(value, ToolResult) else ToolResult(value)))
+    return outcome_of(value)
+
+
+def _take_changed(chat: Chat, call: Call, wanted: ToolCall) -> ToolError | None:
+    """The call as wrappers changed it; one that was approved stays as it is."""
+    tool = call.tool
+    assert tool is not None
+    if call.request is not None and wanted.arguments != call.call.arguments:
+        raise _Changed(
+            f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
+        )
+    if call.fixed is None or call.fixed is not chat.config.scopes.fixed:
+        gone = _gone(chat, call, tool)
+        if gone is not None:
+            return gone
+    call.call = wanted
+    call.bound = tool.bind(wanted.arguments)
+    return None
+
+
+def _raised(chat: Chat, exc: Exception) -> ToolError:
+    if FRAMES_KNOW_WHO_AWAITED:
+        chat.raised = [*(chat.raised or ()), exc]
+    return ToolError.of(exc)
 
 
 class _Changed(HookError):
     """A wrapper's fault, not the tool's."""
 
 
-def _check_offer(chat: Chat, call: Call, tool: AnyTool) -> None:
-    """A tool that is off or gone by now does not run."""
+def _gone(chat: Chat, call: Call, tool: AnyTool) -> ToolError | None:
+    """Why a tool that was there when it was looked up may not run: it was removed, or is off.
+
+    It is not asked where nothing was registered or removed since, and nothing can be off (`fixed`).
+    """
     scope, scopes = call.scope, chat.config.scopes
-    if scope is FROM_HOOK or scope is None:
-        return
-    found = scopes.find(tool.name)
-    if found is None or found[0] is not tool:
-        raise UnknownToolError(tool.name, ())
-    if not scopes.allows(tool, scope):
-        raise DisabledToolError(tool.name)
+    assert scope is not None
+    found = scopes.tools.get(tool.name)
+    if scope is not FROM_HOOK and (found is None or found[0] is not tool):
+        return ToolError.of(UnknownToolError(tool.name, ()))
+    return None if scopes.allows(tool, scope) else ToolError.of(DisabledToolError(tool.name))
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:

@@ -65,7 +65,9 @@ class Repair(Data, frozen=True, kw_only=True):
     """A mended history, and what was done to it, in order."""
 
     messages: tuple[Message, ...]
+    """A valid history."""
     actions: tuple[str, ...]
+    """What was done, one sentence each."""
 
 
 def repair_history(messages: Sequence[Message]) -> Repair:

@@ -8,7 +8,8 @@ them into its own. No value is ever shown with repr, which may raise or leak.
 
 msgspec does the work; it lets duplicate keys and huge integers through, ends in RecursionError on
 deep nesting and raises on lone surrogates, so a small flat object goes its way (below 1 µs) and
-everything else the strict way. Knows nothing of tools, types or signatures.
+everything else the strict way. Knows nothing of tools, types or signatures. It is long because the
+words for what is wrong with a text are many.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def shown(name: object) -> str:
 
 def json_text(data: Any) -> str:
     """The compact JSON text of JSON data, as `to_json_data` returns it."""
-    return msgspec.json.encode(data).decode()
+    return _encode(data).decode()
 
 
 # ── in: the arguments that a model wrote ────────────────────────────────────────────────────
@@ -228,6 +229,7 @@ _NAMES: Final[dict[Any, str]] = {
     float: "a number",
 } | {bool: "a boolean"}
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_encode: Final = msgspec.json.Encoder().encode
 
 
 @cache
@@ -255,9 +257,11 @@ def _text(data: Any) -> str:
 def to_json_data(value: object) -> Any:
     """The value as JSON data of its own; NotJson for what cannot be, whatever its code raises."""
     kind = type(value)
-    if value is None or kind is bool or (kind is str and cast("str", value).isascii()):
+    if kind is str and value.isascii():  # type: ignore[attr-defined]  # pyright: ignore
         return value
-    if kind is int and MIN_INT <= cast("int", value) <= MAX_INT:
+    if kind is int and MIN_INT <= value <= MAX_INT:  # type: ignore[operator]  # pyright: ignore
+        return value
+    if value is None or kind is bool:
         return value
     try:
         if kind is not str and kind is not int:

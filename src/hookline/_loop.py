@@ -35,7 +35,7 @@ from hookline._request import (
     first_request,
     opening,
 )
-from hookline._runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
+from hookline._runtime import LOCAL, NOTHING, PRE_CHAT, PRE_STOP, START, Json
 from hookline._steps import GO, NATURAL, WAITING, StepEnd, run_step, say
 
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
@@ -60,6 +60,8 @@ async def run(chat: Chat, keeper: Keeper) -> Response:
     try:
         if conversation.ledger is not None:
             await conversation.take(chat.chat_id, chat.lost)
+        elif chat.runtime is LOCAL:
+            chat.plain = True
         _check_message(chat, chat.task.message)
         if chat.task.answers is not None:
             check_answers(chat.conversation, chat.task.answers, chat.runtime.now())
@@ -76,7 +78,9 @@ async def run(chat: Chat, keeper: Keeper) -> Response:
 
 def _check_message(chat: Chat, message: UserMessage | None) -> None:
     if message is not None and message.id and any(m.id == message.id for m in chat.history):
-        raise HistoryError([f"the conversation has a message with the id {message.id!r} already"])
+        raise HistoryError(
+            [f"the conversation has a message with the id {message.id!r} already: leave the id out"]
+        )
 
 
 async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Response:
@@ -92,7 +96,10 @@ async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Re
             raise chat.error from None
         raise
     if not chat.began:
-        raise HookError("a hook at aroundChat returned without calling proceed: nothing was run")
+        raise HookError(
+            "a hook at aroundChat returned without calling proceed, and nothing was run: call it "
+            "once"
+        )
     if chat.outcome != "done":  # a wrapper cannot undo the outcome
         raise chat.error or ChatAbortedError(chat.reason, chat.messages)
     chat.response = response
@@ -176,10 +183,9 @@ async def _begin(chat: Chat, message: UserMessage | None) -> Response | _Begun:
             return respond(chat, answer.reason, text=clean_text(answer.text or ""))
         if said is not message:
             _check_message(chat, said)
-    if pending is not None:
-        await deny_step(chat, pending)
+    stop = await deny_step(chat, pending) if pending is not None else None
     await chat.commit(said if said is message else cleaned(said))
-    return _Begun(begin, 0, answer)
+    return _Begun(begin, 0, answer, stop or GO)
 
 
 async def _pre_chat(chat: Chat, message: UserMessage) -> Any:

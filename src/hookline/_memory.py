@@ -33,7 +33,8 @@ class _Entry:
 class MemoryStore:
     """Conversations in this process, for as long as the store lives."""
 
-    lease: float | None = None  # who dies here takes the store along
+    lease: float | None = None
+    """None: who dies here takes the store along."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -60,7 +61,10 @@ class MemoryStore:
             )
 
     async def acquire(self, conversation_id: str, owner: str) -> int:
-        """Give the lease to this chat, and tell the version."""
+        """Give the lease to this chat, and tell the version.
+
+        Raises ConversationBusyError while another chat has it.
+        """
         check_id(conversation_id)
         with self._lock:
             entry = self._entries.get(conversation_id)

@@ -16,6 +16,7 @@ import msgspec
 from hookline._json import clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
+"""Why a model ended its answer, in words that all providers share."""
 CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
 
 
@@ -44,13 +45,19 @@ class Usage(Data, frozen=True, kw_only=True):
     """Tokens. `input` and `output` are totals: cached and reasoning tokens are inside them."""
 
     input_tokens: int = 0
+    """What was sent, cached tokens included."""
     output_tokens: int = 0
+    """What was answered, reasoning included."""
     cache_read_tokens: int = 0
+    """Of the input: read from the provider's cache."""
     cache_write_tokens: int = 0
+    """Of the input: written to the provider's cache."""
     reasoning_tokens: int = 0
+    """Of the output: spent on reasoning."""
 
     @property
     def total_tokens(self) -> int:
+        """Input and output together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -73,12 +80,14 @@ class Text(Data, frozen=True, tag_field="part", tag="text"):
     """A piece of text."""
 
     text: str
+    """Never blank in a message of a history."""
 
 
 class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
     """What the model thought aloud; `meta` is the provider's own (signatures it wants back)."""
 
     text: str
+    """Empty where the provider signed it and kept it to itself."""
     meta: dict[str, Any] | None = None
 
 
@@ -86,17 +95,24 @@ class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
     """A picture, as bytes or by URL."""
 
     media_type: str = "image/png"
+    """Such as "image/png"."""
     data: bytes | None = None
+    """The bytes, or None where there is a `url`."""
     url: str | None = None
+    """An address that the provider fetches."""
 
 
 class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
     """A document, as bytes or by URL."""
 
     media_type: str
+    """Such as "application/pdf"."""
     name: str | None = None
+    """What the model is told it is called."""
     data: bytes | None = None
+    """The bytes, or None where there is a `url`."""
     url: str | None = None
+    """An address that the provider fetches."""
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
@@ -106,8 +122,11 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
     """
 
     id: str
+    """Unique within the conversation; its result bears the same."""
     name: str
+    """The tool that is meant, whether or not there is one."""
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
+    """A JSON object; empty where the model wrote none."""
     raw: str | None = None
     meta: dict[str, Any] | None = None
 
@@ -161,11 +180,15 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
     """What the user, or a hook in the user's place, said."""
 
     role: ClassVar[Literal["user"]] = "user"
+    """Always "user"."""
     id: str = ""
+    """Given when the message is committed."""
     parts: tuple[UserPart, ...]
+    """Text, images and files, in order."""
 
     @property
     def text(self) -> str:
+        """The text of all its Text parts, joined."""
         return text_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
@@ -180,24 +203,34 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
     """What the model answered. `partial`: it was cut off, and its calls were left out."""
 
     role: ClassVar[Literal["assistant"]] = "assistant"
+    """Always "assistant"."""
     id: str = ""
+    """Given when the message is committed."""
     parts: tuple[ModelPart, ...]
+    """Text, reasoning and calls, in order."""
     finish_reason: FinishReason | None = None
+    """Why the model ended, as its provider said."""
     usage: Usage | None = None
+    """What this answer cost, where the provider told."""
     model: str | None = None
+    """The model that answered, by its own name."""
     partial: bool = False
     meta: dict[str, Any] | None = None
+    """The provider's own, which an adapter wants back."""
 
     @property
     def text(self) -> str:
+        """The text of all its Text parts, joined."""
         return text_of(self.parts)
 
     @property
     def reasoning(self) -> str:
+        """The text of all its Reasoning parts, joined."""
         return reasoning_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in the order in which the model wrote them."""
         return calls_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
@@ -211,21 +244,29 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     """The one result of a call: `text` is what the model reads."""
 
     role: ClassVar[Literal["tool"]] = "tool"
+    """Always "tool"."""
     id: str = ""
+    """Given when the message is committed."""
     call_id: str
+    """The `id` of the call that it answers."""
     name: str
+    """The tool's name."""
     text: str
     outcome: CallOutcome = "ok"
+    """How the call went."""
     media: tuple[MediaPart, ...] = ()
+    """Pictures and files that go to the model beside the text."""
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+"""What a history holds: tell them apart by `role` or by class."""
 
 
 class History(Sequence[Message]):
     """A read-only view of the first `length` messages of a list that is only appended to.
 
-    It costs the same for ten messages and for ten thousand; a slice of it is a tuple.
+    It costs the same for ten messages and for ten thousand; a slice of it is a tuple. An index that
+    is out of range raises IndexError.
     """
 
     __slots__ = ("_items", "_length")
@@ -245,7 +286,7 @@ class History(Sequence[Message]):
         if isinstance(index, slice):
             return tuple([self._items[i] for i in range(*index.indices(self._length))])
         if not -self._length <= index < self._length:
-            raise IndexError("message index out of range")
+            raise IndexError(f"there is no message {index}; use an index below {self._length}")
         return self._items[index if index >= 0 else index + self._length]
 
     def __iter__(self) -> Iterator[Message]:

@@ -37,18 +37,21 @@ class TextChunk(Data, frozen=True, tag_field="chunk", tag="text"):
     """More text."""
 
     text: str
+    """As the model wrote it, of any length."""
 
 
 class ReasoningChunk(Data, frozen=True, tag_field="chunk", tag="reasoning"):
     """More reasoning."""
 
     text: str
+    """As the model wrote it, of any length."""
 
 
 class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
     """The open text or reasoning part is complete; `meta` is kept with a reasoning part."""
 
     part: Literal["text", "reasoning"]
+    """Which of the two it is."""
     meta: dict[str, Any] | None = None
 
 
@@ -60,8 +63,11 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
 
     index: int
     id: str | None = None
+    """Made up where the provider gives none."""
     name: str | None = None
+    """Required in a call's first chunk."""
     arguments: str = ""
+    """More of the JSON text."""
     meta: dict[str, Any] | None = None
 
 
@@ -69,14 +75,21 @@ class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
     """The answer is complete."""
 
     finish_reason: FinishReason = "stop"
+    """Why the model ended."""
     usage: Usage | None = None
+    """What the answer cost, where the provider tells."""
     model: str | None = None
+    """The model that answered, by its own name."""
     response_id: str | None = None
+    """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
+    """The provider's own, kept with the message."""
 
 
 Chunk: TypeAlias = TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk | Finish
+"""What an adapter may yield."""
 Delta: TypeAlias = TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk
+"""What `onDelta` sees: a chunk that is not the Finish."""
 
 
 # ── requests and responses ──────────────────────────────────────────────────────────────────
@@ -86,11 +99,17 @@ class Settings(Data, frozen=True, kw_only=True):
     """How the model is to answer. `extra` is handed to the provider as it is."""
 
     temperature: float | None = None
+    """None: the provider's default, here and below."""
     top_p: float | None = None
+    """Nucleus sampling."""
     max_tokens: int | None = None
+    """The longest answer."""
     stop: tuple[str, ...] = ()
+    """Texts at which the answer ends."""
     seed: int | None = None
+    """A wish: left out where a provider knows none."""
     tool_choice: str | None = None
+    """"auto", "none", "required", or the name of a tool."""
     extra: dict[str, Any] | None = None
 
 
@@ -104,6 +123,7 @@ class OutputSchema(Data, frozen=True, kw_only=True):
     """
 
     name: str
+    """The type's name."""
     schema: dict[str, Any]
 
 
@@ -111,28 +131,41 @@ class ChatRequest(Data, frozen=True, kw_only=True):
     """What a chat begins with; an edit in `preChat` holds for all its steps."""
 
     message: UserMessage
+    """What the user says."""
     system: str | None = None
+    """The system text, without what scopes add."""
     tools: tuple[AnyTool, ...] = ()
+    """What is offered, in this order."""
     settings: Settings = DEFAULT_SETTINGS
+    """The agent's, or those of the chat."""
 
 
 class ModelRequest(Data, frozen=True, kw_only=True):
     """What one model call is given; an edit in `preRequest` holds for this call alone."""
 
     model: Model
+    """Who is asked; another one is a way to fall back."""
     messages: Sequence[Message]
+    """The history, and what hooks have put beside it."""
     system: str | None = None
+    """The system text, with what scopes add."""
     tools: tuple[AnyTool, ...] = ()
+    """What is offered in this step, and may run."""
     settings: Settings = DEFAULT_SETTINGS
+    """How the model is to answer."""
     output: OutputSchema | None = None
+    """The form that the answer is to have, if one was asked for."""
 
 
 class Timing(Data, frozen=True, kw_only=True):
     """How a model call went in time, in seconds since the model was asked."""
 
     first_chunk: float
+    """Until the first chunk came."""
     duration: float
+    """Until the answer was whole."""
     chunks: int
+    """How many there were."""
 
 
 class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="response"):
@@ -142,11 +175,17 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     """
 
     parts: tuple[ModelPart, ...] = ()
+    """Text, reasoning and calls, in order."""
     finish_reason: FinishReason = "stop"
+    """Why the model ended."""
     usage: Usage | None = None
+    """What the answer cost, where the provider tells."""
     model: str | None = None
+    """The model that answered, by its own name."""
     response_id: str | None = None
+    """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
+    """The provider's own, kept with the message."""
     timing: Timing | None = None
 
     @classmethod
@@ -162,14 +201,17 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
 
     @property
     def text(self) -> str:
+        """The text of all its Text parts, joined."""
         return text_of(self.parts)
 
     @property
     def reasoning(self) -> str:
+        """The text of all its Reasoning parts, joined."""
         return reasoning_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in the order in which the model wrote them."""
         return calls_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
@@ -186,7 +228,9 @@ class Model(Protocol):
     A `name` and a `provider` attribute, where there are any, name it in traces.
     """
 
-    def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]: ...
+    def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
+        """The answer in chunks, Finish last; raise a ModelError where it cannot be had."""
+        ...
 
 
 def model_name(model: Model) -> str:

@@ -9,8 +9,10 @@ two: `if len(outlet.items) >= SIZE: await outlet.room()`, then `outlet.put(event
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, Final
+from collections import deque
+from collections.abc import Awaitable, Generator
+from types import coroutine
+from typing import Any, Final, cast
 
 from msgspec.structs import force_setattr
 
@@ -19,15 +21,39 @@ from hookline._deadline import Deadlines
 from hookline._events import ChatEvent
 
 SIZE: Final = 16
+_TAKES_NOTHING: Final = cast("list[ChatEvent]", deque[ChatEvent](maxlen=0))
+
+
+@coroutine
+def give_way() -> Generator[None, None, None]:
+    """Let the others of this event loop have their turn: `asyncio.sleep(0)` in one step less."""
+    yield
 
 
 class Buffer:
-    """Between the writers of a run and its one reader: at most `SIZE` events."""
+    """Between the writers of a run and its one reader: at most `SIZE` events.
 
-    __slots__ = ("_queue", "ended", "items", "left", "open", "reader", "reading", "soon", "writer")
+    A chat that nobody reads has one too, which takes nothing: it holds the number of the last
+    event of a root chat and all its sub-agents.
+    """
 
-    def __init__(self) -> None:
-        self.items: list[ChatEvent] = []  # so short that taking the first costs nothing
+    __slots__ = (
+        "_queue",
+        "ended",
+        "items",
+        "left",
+        "open",
+        "reader",
+        "reading",
+        "seq",
+        "soon",
+        "writer",
+    )
+
+    def __init__(self, *, read: bool = True) -> None:
+        # So short that taking the first costs nothing.
+        self.items: list[ChatEvent] = [] if read else _TAKES_NOTHING
+        self.seq = 0
         self.reader: asyncio.Future[None] | None = None  # waits for an event
         self.reading = False  # the one reader waits, or was woken and has not read yet
         self.writer: asyncio.Future[None] | None = None  # waits for room
@@ -35,7 +61,7 @@ class Buffer:
         self._queue: list[asyncio.Future[None]] | None = None  # wait behind it
         self.left = False  # the consumer is gone: what is put is dropped
         self.ended = False  # nothing more will be put
-        self.open = True  # neither of them
+        self.open = read  # there is a reader, and neither of them
 
     def wake(self) -> None:
         """There is something for the reader to see."""
@@ -51,10 +77,10 @@ class Buffer:
         """
         self.soon = True
         try:
-            await asyncio.sleep(0)
+            await give_way()
         finally:
             self.soon = False
-        while len(self.items) >= SIZE and not self.left:
+        while len(self.items) >= SIZE:
             writer = asyncio.get_running_loop().create_future()
             if self.writer is None:
                 self.writer = writer
@@ -90,28 +116,33 @@ class Buffer:
         self.left = True
         self.open = False
         self.items.clear()
+        self.items = _TAKES_NOTHING
         while self.writer is not None:
             self.admit()
         self.wake()
 
 
-NOBODY: Final = Buffer()  # of chats that are not streamed: it takes nothing
-NOBODY.open = False
+class Several:
+    """The buses of the agents that a sub-agent's chat runs under, each of them once."""
 
+    def __init__(self, buses: tuple[HookBus[Any], ...]) -> None:
+        self.buses = buses
 
-class Numbers:
-    """The number of the last event of a root chat and all its sub-agents."""
+    @property
+    def subscribers(self) -> tuple[object, ...]:
+        """Whoever listens at one of them."""
+        return tuple([each for bus in self.buses for each in bus.subscribers])
 
-    __slots__ = ("seq",)
-
-    def __init__(self) -> None:
-        self.seq = 0
+    def publish(self, event: object) -> None:
+        """Hand an event to all of them."""
+        for bus in self.buses:
+            bus.publish(event)
 
 
 class Outlet:
     """Where one chat puts its events."""
 
-    __slots__ = ("buffer", "bus", "buses", "deadlines", "items", "nested", "path", "root")
+    __slots__ = ("buffer", "bus", "deadlines", "items", "path")
 
     def __init__(
         self,
@@ -123,37 +154,35 @@ class Outlet:
     ) -> None:
         self.deadlines = deadlines
         self.path = path
-        self.bus = bus
-        self.buses: tuple[HookBus[Any], ...] = (bus,)
-        self.root = Numbers()
         self.buffer = buffer
-        if parent is not None:
-            self.root = parent.root
-            known = parent.buses
-            self.buses = known if any(each is bus for each in known) else (*known, bus)
-            self.bus = self.buses[0]
-        self.nested = len(self.buses) > 1
         self.items = buffer.items
+        self.bus: HookBus[Any] | Several = bus
+        if parent is not None:
+            above = parent.bus.buses if isinstance(parent.bus, Several) else (parent.bus,)
+            if not any(each is bus for each in above):
+                self.bus = Several((*above, bus))
+            else:
+                self.bus = parent.bus
 
     @property
     def heard(self) -> bool:
         """Whether anybody would get an event."""
-        return self.buffer.open or any(bus.subscribers for bus in self.buses)
+        return self.buffer.open or bool(self.bus.subscribers)
 
     @property
     def count(self) -> int:
         """How many numbers have been given."""
-        return self.root.seq
+        return self.buffer.seq
 
     def skip(self, seq: int) -> None:
         """Give away the numbers of events that were published in an earlier life of this chat."""
-        self.root.seq = max(self.root.seq, seq)
+        self.buffer.seq = max(self.buffer.seq, seq)
 
     def number(self, event: ChatEvent) -> None:
         """Give the event its number."""
-        root = self.root
-        seq = root.seq = root.seq + 1
-        force_setattr(event, "seq", seq)
+        buffer = self.buffer
+        seq = buffer.seq = buffer.seq + 1
+        force_setattr(event, "seq", seq)  # frozen it is for everybody else
 
     def room(self) -> Awaitable[None]:
         """Wait for room in the buffer; no time limit of the chat runs meanwhile."""
@@ -167,20 +196,12 @@ class Outlet:
             self.deadlines.resume()
 
     def put(self, event: ChatEvent) -> None:
-        """Number the event and hand it on."""
-        root = self.root
-        seq = root.seq = root.seq + 1
-        force_setattr(event, "seq", seq)  # frozen it is for everybody else
+        """Number the event and hand it on. What `number` does is written out: it is the hot way."""
         buffer = self.buffer
-        if buffer.open:
-            buffer.items.append(event)
-            if buffer.reader is not None:
-                buffer.wake()
-        if self.bus.subscribers or self.nested:
-            self.publish(event)
-
-    def publish(self, event: ChatEvent) -> None:
-        """Hand an event to the subscribers of the agents that this chat runs under."""
-        for bus in self.buses:
-            if bus.subscribers:
-                bus.publish(event)
+        seq = buffer.seq = buffer.seq + 1
+        force_setattr(event, "seq", seq)
+        buffer.items.append(event)
+        if buffer.reader is not None:
+            buffer.wake()
+        if self.bus.subscribers:
+            self.bus.publish(event)

@@ -3,7 +3,8 @@
 Scopes, spans, provider streams, hooks and history writes live and die in that task. An abort
 cancels it once; how the chat ended is judged here, the ending is carried out in a task of its own
 that no further cancellation reaches, and what will not end within the grace period is named and
-left behind. Facts about asyncio's cancellation stay in this file and in `_deadline.py`.
+left behind. Facts about asyncio's cancellation stay in this file and in `_deadline.py`; it is
+long because they do.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextvars import Context, ContextVar
 from typing import Any
 from weakref import ref
 
+from hookline._call import Call
 from hookline._chain import Alone
 from hookline._chat import Chat
 from hookline._ending import Ending, end, is_close
@@ -21,12 +23,19 @@ from hookline._errors import ChatAbortedError, HooklineError, StreamInterruptedE
 from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._log import log_throw, logger
 from hookline._loop import run
-from hookline._outcomes import ErrorInfo, Response
+from hookline._outcomes import ErrorInfo, Response, forget_our_locals
 from hookline._outlet import SIZE, Buffer
 from hookline._registration import Hook
 
 # Weak, because a task holds its context and an owner its task.
 _inside: ContextVar[ref[Owner] | None] = ContextVar("hookline_owner", default=None)
+
+
+def _running(chat: Chat) -> list[str]:
+    """The model and the tools that have begun and not ended."""
+    calls: list[Call] = chat.open_step.calls if chat.open_step is not None else []
+    tools = [f"tool {call.call.name!r}" for call in calls if call.ran and call.result is None]
+    return ["the model", *tools] if chat.asking else tools
 
 
 def _stuck_hook(coro: Any) -> str:
@@ -92,7 +101,7 @@ class Owner:
         self.around = _inside.get()
         self.loop = asyncio.get_running_loop()
         self.task = self.loop.create_task(self._main(), context=context)
-        self.task.add_done_callback(self._never_entered)
+        self.task.add_done_callback(self._done)
 
     def _is_cancelled(self) -> bool:
         return self.task.cancelling() > 0
@@ -107,12 +116,16 @@ class Owner:
             inside = owner.around if owner is not None else None
         return False
 
-    def _never_entered(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step runs nothing: this settles it."""
         if not self._entered:
             self._outside = True
             self.error = asyncio.CancelledError()
             self._settle()
+        raised, self.chat.raised = self.chat.raised, None
+        if raised and not self._superseded:  # what was left behind may still need its frames
+            for exc in raised:
+                forget_our_locals(exc)
 
     async def _main(self) -> None:
         chat = self.chat
@@ -259,8 +272,7 @@ class Owner:
         if self.ended or self._finishing:
             return
         self._superseded = True
-        names = [what if key == "model" else f"tool {what!r}" for key, what in chat.doing.items()]
-        what = ", ".join(names) or _stuck_hook(self.task.get_coro())
+        what = ", ".join(_running(chat)) or _stuck_hook(self.task.get_coro())
         logger.warning(
             "chat %s: %s ignored its cancellation for %g s and is left behind",
             chat.chat_id,
@@ -311,8 +323,7 @@ class Owner:
         if chat.task.parent is None:
             outlet.number(last)
             self.terminal = last
-            for bus in outlet.buses:
-                bus.publish(last)
+            outlet.bus.publish(last)
             return
         if len(outlet.items) >= SIZE:  # a sub-agent's last event goes the way of all its events
             try:
@@ -389,5 +400,8 @@ class Owner:
             finally:
                 del error
         if self.response is None:
-            raise HooklineError("the chat ended without a response: this is a bug in hookline")
+            raise HooklineError(
+                "the chat ended without a response: this is a bug in hookline, report it with the "
+                "log"
+            )
         return self.response

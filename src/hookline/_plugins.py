@@ -56,7 +56,9 @@ class Uninstall:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        """The plugin's name."""
         self.origin = f"plugin {name}"
+        """What `hooks()` shows as the origin of its hooks."""
         self._undo: list[Callable[[], object]] = []
 
     def note(self, dispose: Callable[[], object], /) -> None:
@@ -112,7 +114,7 @@ async def set_up(plugin: Callable[[Any], object], agent: object, undo: Uninstall
         return
     if not callable(cleanup) or is_async_callable(cleanup):
         raise UsageError(
-            f"plugin {undo.name!r} returned a {type(cleanup).__name__}: it may return nothing, "
+            f"plugin {undo.name!r} returned a {type(cleanup).__name__}: return nothing, "
             "or a sync function that cleans up"
         )
     undo.note(cleanup)

@@ -85,17 +85,27 @@ class Head(Data, frozen=True, kw_only=True):
     """
 
     name: str
+    """The point's name, such as "preToolCall"."""
     kind: Kind
+    """Who may stand there: an observer, interceptor or wrapper."""
     acts: dict[type, str]
     check: Callable[[Any, Any], str | None] | None = None
     at_tool: bool = False
+    """Whether `tools=` may limit its hooks."""
     flat: bool = False
+    """Whether a hook may return a tuple of what it takes."""
     payload: str = ""  # the field that `proceed(changed)` replaces; that a point of one's own gives
+    """The field that a change replaces."""
     takes: tuple[type, ...] = ()  # what `proceed(changed)` may be given
+    """What `proceed(changed)` may be given."""
     throws: str = ENDS_CHAT
+    """What a hook that throws does."""
     replay: str = "not run again"
+    """What a durable runtime does with it when the chat runs again."""
     note: str = ""
+    """What else there is to know."""
     context: type
+    """The class of what the hooks get."""
 
     @property
     def key(self) -> str | type:
@@ -104,6 +114,7 @@ class Head(Data, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
+        """What a hook may return, in words for an error."""
         names = [kind.__name__ for kind in self.acts]
         if self.flat:
             names.append("a tuple of these")
@@ -111,6 +122,7 @@ class Head(Data, frozen=True, kw_only=True):
 
 
 TABLE: dict[str, Head] = {}
+"""The rows by their names, in the order of a chat's life."""
 _heads: dict[type, Head] = {}
 
 
@@ -157,6 +169,7 @@ class Observer(Data, frozen=True):
 
     @classmethod
     def declare(cls) -> Head:
+        """The point's row, made when it is first used."""
         return Head(name=cls.__qualname__, kind="observer", acts={}, context=cls)
 
 
@@ -168,10 +181,13 @@ class Interceptor(Data, Generic[R], frozen=True):
     """
 
     payload: ClassVar[str] = ""
+    """The field that hooks may change; by default the first."""
     ends: ClassVar[tuple[type, ...]] = ()
+    """Types that end the chain and stand for its result."""
 
     @classmethod
     def declare(cls) -> Head:
+        """The point's row, made when it is first used; raises HookOptionError."""
         field = _payload(cls)
         acts = dict.fromkeys(_taken(cls, Interceptor), field)
         acts.update(dict.fromkeys(cls.ends, END))
@@ -187,9 +203,11 @@ class Wrapper(Data, Generic[R], frozen=True):
     """
 
     payload: ClassVar[str] = ""
+    """The field that `inner` gets; by default the first."""
 
     @classmethod
     def declare(cls) -> Head:
+        """The point's row, made when it is first used; raises HookOptionError."""
         acts = dict.fromkeys(_taken(cls, Wrapper), END)
         field = _payload(cls)
         return Head(
@@ -208,7 +226,9 @@ _OWN = (Observer, Interceptor, Wrapper)
 def _payload(cls: Any) -> str:
     field: str = cls.payload or next(iter(cls.__struct_fields__), "")
     if field not in cls.__struct_fields__:
-        raise HookOptionError(cls.__qualname__, "-", "the point needs a field to be its payload")
+        raise HookOptionError(
+            cls.__qualname__, "-", "the point needs a field to be its payload: declare one"
+        )
     return field
 
 
@@ -273,6 +293,7 @@ class Context(Data, Generic[D], frozen=True, kw_only=True):
     """What every context has."""
 
     run: Run[D]
+    """The chat, as a hook may know it."""
 
 
 @row(
@@ -289,6 +310,7 @@ class AroundChat(Context[D], frozen=True, kw_only=True):
     """Around the whole chat."""
 
     message: UserMessage | None
+    """None for a resumed chat."""
 
 
 @row("onChatStart", "observer")
@@ -308,6 +330,7 @@ class PreChat(Context[D], frozen=True, kw_only=True):
     """Before the chat: what it begins with, for all its steps."""
 
     request: ChatRequest
+    """The message, system text, tools and settings to begin with."""
 
 
 @row(
@@ -320,7 +343,9 @@ class PreRequest(Context[D], frozen=True, kw_only=True):
     """Before each model call; an edit lasts one call."""
 
     iteration: int
+    """The step, counted from 0."""
     request: ModelRequest
+    """What the model is about to be given."""
 
 
 @row(
@@ -335,7 +360,9 @@ class AroundRequest(Context[D], frozen=True, kw_only=True):
     """Around each model call."""
 
     iteration: int
+    """The step, counted from 0."""
     request: ModelRequest
+    """What `proceed()` gives to the model."""
 
 
 @row(
@@ -354,7 +381,9 @@ class OnDelta(Context[D], frozen=True, kw_only=True):
     """Each delta of the answer: what is returned is streamed, stored and traced."""
 
     iteration: int
+    """The step, counted from 0."""
     delta: Delta
+    """A chunk of text, reasoning or a call, or the end of a part."""
 
 
 @row("onResponse", "interceptor", {ModelResponse: "response"})
@@ -362,8 +391,11 @@ class OnResponse(Context[D], frozen=True, kw_only=True):
     """After each model answer, real or given by a hook, before it is committed."""
 
     iteration: int
+    """The step, counted from 0."""
     request: ModelRequest
+    """What was asked."""
     response: ModelResponse
+    """What was answered."""
 
 
 @row(
@@ -377,6 +409,7 @@ class PreMessage(Context[D], frozen=True, kw_only=True):
     """Before a message is committed to history."""
 
     message: Message
+    """What is about to stand in history."""
 
 
 @row("onMessage", "observer")
@@ -384,6 +417,7 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
     """After every commit: user, assistant and tool messages."""
 
     message: Message
+    """What stands in history now."""
 
 
 @row(
@@ -399,9 +433,13 @@ class PreToolCall(Context[D], frozen=True, kw_only=True):
     """Before a call's arguments are validated and before anything runs."""
 
     iteration: int
+    """The step, counted from 0."""
     call: ToolCall
+    """What the model asked for, as earlier hooks left it."""
     tool: AnyTool
+    """The tool that is called."""
     scope: Scope
+    """Where the tool comes from."""
 
 
 @row(
@@ -418,8 +456,11 @@ class AroundToolCall(Context[D], frozen=True, kw_only=True):
     """Around a tool's handler."""
 
     call: ToolCall
+    """What `proceed()` runs."""
     tool: AnyTool
+    """The tool that is called."""
     scope: Scope
+    """Where the tool comes from."""
 
 
 @row(
@@ -434,9 +475,13 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     """After a call has a result, before it is written to history."""
 
     call: ToolCall
+    """What has run."""
     tool: AnyTool
+    """The tool that was called."""
     scope: Scope
+    """Where the tool comes from."""
     result: ToolResult
+    """Its value as JSON data."""
 
 
 @row(
@@ -451,9 +496,12 @@ class OnToolCallError(Context[D], frozen=True, kw_only=True):
     """After a call failed, was refused, or named no tool (then `tool` is None)."""
 
     call: ToolCall
+    """What was to run."""
     tool: AnyTool | None
     scope: Scope | None
+    """Where the tool comes from, None where there is none."""
     error: ToolError
+    """What the model is to be told."""
 
 
 @row("onStep", "interceptor", {Stop: KEEP}, note="of several `Stop`s the first in order counts")
@@ -461,8 +509,11 @@ class OnStep(Context[D], frozen=True, kw_only=True):
     """After a step: the answer and the results of its calls."""
 
     iteration: int
+    """The step, counted from 0."""
     response: ModelResponse
+    """The answer."""
     results: tuple[ToolMessage, ...]
+    """The results of its calls, in the model's order."""
 
 
 @row(
@@ -475,9 +526,13 @@ class PreStop(Context[D], frozen=True, kw_only=True):
     """Before a chat ends well."""
 
     reason: str | None
+    """Why the chat ends, None at a natural end."""
     response: Response
+    """What the chat has come to."""
     steps: int
+    """The model calls so far."""
     continuations: int
+    """How often a hook has prolonged the chat so far."""
 
 
 @row(
@@ -489,6 +544,7 @@ class OnChatDone(Context[D], frozen=True, kw_only=True):
     """The chat is done; exactly one of done, abort and error follows each start."""
 
     response: Response
+    """What the caller is given."""
 
 
 @row("onChatAbort", "observer", throws=IGNORED)
@@ -496,6 +552,7 @@ class OnChatAbort(Context[D], frozen=True, kw_only=True):
     """The chat was aborted; `partial` holds the messages that were kept."""
 
     reason: str | None
+    """What was given to `abort()`."""
     partial: tuple[Message, ...]
 
 
@@ -504,6 +561,7 @@ class OnChatError(Context[D], frozen=True, kw_only=True):
     """The chat failed."""
 
     error: BaseException
+    """The exception that reaches the caller."""
 
 
 @row("onChatEnd", "observer", throws=IGNORED)
@@ -511,10 +569,15 @@ class OnChatEnd(Context[D], frozen=True, kw_only=True):
     """After done, abort or error."""
 
     outcome: Outcome
+    """"done", "aborted" or "error"."""
     response: Response | None
+    """There where the chat is done."""
     error: BaseException | None
+    """There where the chat failed."""
     usage: Usage
+    """What the chat has cost."""
     duration: float
+    """Seconds since its start."""
 
 
 @row("onStatus", "observer", throws=f"{ENDS_CHAT}, also from a tool, which cannot catch it")
@@ -522,8 +585,11 @@ class OnStatus(Context[D], frozen=True, kw_only=True):
     """A hook or a tool reported progress."""
 
     type: str
+    """What is reported, in the reporter's words."""
     data: Any
+    """JSON data."""
     call: ToolCall | None
+    """The call whose tool reports, None for a hook."""
 
 
 @row("onApproval", "observer")
@@ -531,6 +597,7 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
     """A call was put to somebody (`decision` is None), or was answered."""
 
     request: ApprovalRequest
+    """What is asked."""
     decision: Decision | None
 
 
@@ -546,7 +613,9 @@ class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
     """Before a message that stands in history is changed."""
 
     message: Message
+    """As it stands."""
     changes: MessageChanges
+    """What is to be different."""
 
 
 @row(
@@ -560,6 +629,7 @@ class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
 
     message: Message
     changes: MessageChanges
+    """What has been changed."""
 
 
 @row("onScopeRegister", "observer", throws=IGNORED, note="outside a chat: there is no `run`")
@@ -567,6 +637,7 @@ class OnScopeRegister(Data, frozen=True, kw_only=True):
     """A scope was registered."""
 
     scope: Scope
+    """The scope that is there now."""
 
 
 @row("onScopeUnregister", "observer", throws=IGNORED, note="outside a chat: there is no `run`")
@@ -574,6 +645,7 @@ class OnScopeUnregister(Data, frozen=True, kw_only=True):
     """A scope was removed."""
 
     scope: Scope
+    """The scope that is gone."""
 
 
 @row("onHook", "observer", throws=IGNORED, note="never for itself; `run` is None outside a chat")
@@ -581,10 +653,15 @@ class OnHook(Data, Generic[D], frozen=True, kw_only=True):
     """After each hook of another point: what it decided and how long it took, in seconds."""
 
     run: Run[D] | None
+    """The chat, None outside of one."""
     point: str
+    """The name of the other point."""
     hook: str
+    """The hook's name."""
     outcome: HookOutcome
+    """What it decided."""
     duration: float
+    """Seconds that it took."""
 
 
 DECIDED: Final[dict[type, HookOutcome]] = {

@@ -2,7 +2,8 @@
 
 `Hook` is what the call rules see, `HookDef` a hook that is declared and registered later,
 `HookInfo` how a registration is listed. Where hooks are kept is `_bus.py`. While a plugin is being
-set up, each new disposer is noted for it, whoever made the registration (`_plugins.py`).
+set up, each new disposer is noted for it, whoever made the registration (`_plugins.py`). It is long
+because each option is explained where it is checked.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from inspect import isasyncgenfunction, isgeneratorfunction
+from inspect import isasyncgenfunction, isgeneratorfunction, unwrap
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast
 
 from hookline._errors import HookOptionError, UnknownHookError, UsageError
 from hookline._messages import Data
-from hookline._points import Head, head_of
+from hookline._points import Head, Kind, head_of
 from hookline._tools import is_async_callable
 
 OnError = Literal["raise", "log", "deny"]
@@ -111,14 +112,31 @@ class HookInfo(Data, frozen=True, kw_only=True):
     """One registration, as `hooks()` lists it."""
 
     point: str
+    """The point's name."""
     name: str
+    """The hook's name: the function's, unless `name=` was given."""
     priority: int
+    """Higher runs first."""
     origin: str
+    """Who brought it: "agent", "add_hook", a plugin, a file."""
     id: str | None = None
+    """What a definition may be named by."""
     required: bool = False
+    """Whether it also runs in a chat that brings its own hooks."""
     on_error: OnError = "raise"
+    """What a throw does."""
     timeout: float | None = None
+    """Seconds, None for no limit."""
     tools: tuple[str, ...] | None = None
+    """The tools that it is limited to, None for all."""
+    inherit: bool = False
+    """Whether it also hears the chats of sub-agents."""
+    kind: Kind = "observer"
+    """What its point is: observer, interceptor or wrapper."""
+    is_async: bool = False
+    """Whether its function is a coroutine function."""
+    where: str | None = None
+    """module:line of its function, where it has one."""
 
 
 class HookDef:
@@ -126,6 +144,8 @@ class HookDef:
 
     With an `id` it can be named by it; `required` hooks also run in a chat that brings its own.
     `origin` says where it was found, for a hook that comes out of a file. Calling it calls `fn`.
+    `point` and `options` are what `add_hook` will be given. Raises HookOptionError for an id or an
+    option that does not fit, and UnknownHookError.
     """
 
     __slots__ = ("fn", "id", "options", "origin", "point", "required")
@@ -143,7 +163,8 @@ class HookDef:
             raise HookOptionError(
                 str(point),
                 id,
-                "an id is snake_case: lowercase letters, digits and '_', a letter first",
+                f"the id {id!r} must be snake_case: lowercase letters, digits and '_', a letter "
+                "first",
             )
         check_options(point, options)
         make_hook(point, fn, **options)  # what else is wrong is said here
@@ -206,7 +227,9 @@ def check_options(point: object, options: Iterable[str], own: Iterable[str] = ()
     unknown = sorted(set(options) - known)
     if unknown:
         there = ", ".join(sorted(known))
-        raise HookOptionError(head.name, "?", f"there is no option {unknown[0]!r}, only {there}")
+        raise HookOptionError(
+            head.name, "?", f"there is no option {unknown[0]!r}; use one of: {there}"
+        )
     return head
 
 
@@ -224,26 +247,26 @@ def _problem(
     head: Head, hook: object, priority: object, tools: object, timeout: object, on_error: object
 ) -> str | None:
     if not callable(hook):
-        return f"{type(hook).__name__} is not callable"
+        return f"{hook!r} must be a function, or be callable"
     if isgeneratorfunction(hook) or isasyncgenfunction(hook):
         return "a function with `yield` does nothing when it is called: return the value instead"
     if not isinstance(priority, int):
         return f"priority={priority!r} must be an int"
     if tools is not None and not head.at_tool:
-        return "tools= is for the points of a tool call only"
+        return f"tools={tools!r} is for the points of a tool call only; leave it out"
     if isinstance(tools, str):
         return f"tools={tools!r} must be a list of names"
     if on_error not in ("raise", "log", "deny"):
         return f"on_error={on_error!r} must be 'raise', 'log' or 'deny'"
     if on_error == "deny" and head.name != "preToolCall":
-        return "on_error='deny' is for preToolCall only"
+        return "on_error='deny' is for preToolCall only; use 'raise' or 'log'"
     if timeout is not None:
         if not isinstance(timeout, (int, float)) or not timeout > 0:
             return f"timeout={timeout!r} must be above 0 seconds"
         if not is_async_callable(hook):
-            return "timeout= needs an async hook: a sync one cannot be interrupted"
+            return f"timeout={timeout!r} needs an async hook: a sync one cannot be interrupted"
     if head.kind == "wrapper" and not is_async_callable(hook):
-        return "a wrapper is an async function: async def wrapper(ctx, proceed)"
+        return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return None
 
 
@@ -258,7 +281,26 @@ def info_of(hook: Hook) -> HookInfo:
         on_error=hook.on_error,
         timeout=hook.timeout,
         tools=None if hook.tools is None else tuple(sorted(hook.tools)),
+        inherit=hook.inherit,
+        kind=hook.head.kind,
+        is_async=hook.is_async,
+        where=_where(hook.fn),
     )
+
+
+def _where(hook: Any) -> str | None:
+    """Where a hook is written; what is written in C is nowhere."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    try:
+        hook = unwrap(hook)
+    except ValueError:  # wraps itself
+        return None
+    for found in (hook, hook.__call__):
+        code = getattr(found, "__code__", None)
+        if code is not None:
+            return f"{found.__module__}:{code.co_firstlineno}"
+    return None
 
 
 def define(point: object, hook: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -282,7 +324,10 @@ def definitions(
     for each in hooks:
         if isinstance(each, HookDef):
             if each.id is not None and found.setdefault(each.id, each) is not each:
-                raise UsageError(f"two hooks have the id {each.id!r}: {found[each.id]!r}, {each!r}")
+                raise UsageError(
+                    f"two hooks have the id {each.id!r}: {found[each.id]!r}, "
+                    f"{each!r}; give one of them another"
+                )
         elif not isinstance(each, str):
             definitions(each, found)
     return found

@@ -9,7 +9,7 @@ from hookline._chat import Chat
 from hookline._dispatch import STOPPED, Step, open_step
 from hookline._messages import AssistantMessage, ToolMessage
 from hookline._model import ModelRequest, ModelResponse
-from hookline._outcomes import Deny
+from hookline._outcomes import Deny, Stop
 from hookline._request import Opening, known_tools, lookup
 from hookline._steps import StepEnd, finish_step
 from hookline._store import PendingStep
@@ -38,8 +38,11 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEn
     return begin, await finish_step(chat, step.iteration, response, step, begin)
 
 
-async def deny_step(chat: Chat, pending: PendingStep) -> None:
-    """A new chat on the conversation: what waited is denied."""
+async def deny_step(chat: Chat, pending: PendingStep) -> Stop | None:
+    """A new chat on the conversation: what waited is denied. Gives the Stop that a hook said to it.
+
+    A Stop that was said in the earlier chat ended that one, and is not this one's.
+    """
     await _claim(chat, [request.id for request in pending.requests])
     step = _reopen(chat, pending)
     for call in step.calls:
@@ -49,8 +52,10 @@ async def deny_step(chat: Chat, pending: PendingStep) -> None:
         elif call.message is None:
             call.set(STOPPED, "stopped")
             call.final = True
+    step.stop = None
     await step.run()
     chat.iteration = 0  # that step was an earlier chat's: this one's own begin now
+    return step.stop
 
 
 async def _claim(chat: Chat, answered: Iterable[str]) -> None:

@@ -56,10 +56,13 @@ async def system_text(chat: Chat) -> str | None:
     except CancelledError as exc:
         if being_cancelled():
             raise
-        raise UsageError("the system= function raised CancelledError by itself") from exc
+        raise UsageError(
+            "the system= function raised CancelledError by itself; raise another error, or return "
+            "None"
+        ) from exc
     if text is None or isinstance(text, str):
         return text
-    raise UsageError(f"the system= function gave a {type(text).__name__}; it gives a str or None")
+    raise UsageError(f"the system= function gave a {type(text).__name__}; return a str or None")
 
 
 async def first_request(chat: Chat, message: UserMessage) -> ChatRequest:
@@ -81,11 +84,19 @@ def opening(before: ChatRequest, after: ChatRequest) -> Opening:
     )
 
 
-def build(chat: Chat, start: Opening, system: str | None) -> ModelRequest:
-    """The request of the step that begins."""
+def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest | None:
+    """The request of the step that begins; None where `system=` is a function, and none was asked.
+
+    `said` is what it said.
+    """
     config = chat.config
+    system: Any = said if said is not None else start.system
+    if system is None:
+        system = config.system
+        if system is not None and not isinstance(system, str):
+            return None
     scopes = config.scopes
-    offered, sections = scopes.on()
+    offered, sections = scopes.always or scopes.on()
     chat.base_tools = offered
     if start.tools is not None:
         on = {tool.name for tool in offered}
@@ -134,7 +145,7 @@ def lookup(
     chat: Chat, request: ModelRequest | None, name: str
 ) -> tuple[AnyTool, Scope, bool] | None:
     """The tool of that name, its scope, and whether this step's final request offered it."""
-    found = chat.config.scopes.find(name)
+    found = chat.config.scopes.tools.get(name)
     if found is not None and request is not None and found[0] in request.tools:
         return *found, True
     for tool in request.tools if request is not None else ():
@@ -224,7 +235,10 @@ class _Absent:
         self.name = name
 
     def stream(self, request: ModelRequest, /) -> Any:
-        raise ModelError(f"the recorded request was for model {self.name!r}, not known here")
+        raise ModelError(
+            f"the recorded request was for model {self.name!r}, which must be known here: give "
+            "the agent that model"
+        )
 
 
 def foreign_names(chat: Chat, tools: Sequence[AnyTool]) -> list[str]:

@@ -27,7 +27,7 @@ def resolve_model(name: str) -> Model:
     """The model of that name; raises UsageError where there is no such prefix, or no package."""
     prefix, _, rest = name.partition(":")
     if not rest:
-        raise UsageError(f"model={name!r} must have its provider: {_known()}")
+        raise UsageError(f"model={name!r} must begin with its provider: {_known()}")
     if prefix in MODELS:
         module, attribute = MODELS[prefix]
         make: Any = getattr(import_module(module), attribute)
@@ -36,7 +36,8 @@ def resolve_model(name: str) -> Model:
     model: Any = make(rest)
     if not isinstance(model, Model):
         raise UsageError(
-            f"the entry point {prefix!r} of {GROUP!r} gave {model!r}, which is no Model"
+            f"the entry point {prefix!r} of {GROUP!r} gave {model!r}, which must "
+            "be a Model: it needs a method stream(request)"
         )
     return model
 
@@ -46,10 +47,13 @@ def _registered(prefix: str, name: str) -> Any:
 
     found = list(entry_points(group=GROUP, name=prefix))
     if not found:
-        raise UsageError(f"model={name!r}: there is no provider {prefix!r}; there are {_known()}")
+        raise UsageError(f"model={name!r}: there is no provider {prefix!r}; use one of: {_known()}")
     if len({each.value for each in found}) > 1:
         values = ", ".join(sorted(each.value for each in found))
-        raise UsageError(f"model={name!r}: {prefix!r} is registered more than once: {values}")
+        raise UsageError(
+            f"model={name!r}: {prefix!r} is registered more than once: {values}; "
+            "remove all but one of these packages"
+        )
     return found[0].load()
 
 
@@ -74,7 +78,9 @@ def resolve_store(url: str) -> Store:
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme not in STORES:
         known = ", ".join(f"{each}:…" for each in STORES)
-        raise UsageError(f"store={url!r}: there is no store of that name; there are {known}")
+        raise UsageError(
+            f"store={_shown(url)!r}: there is no store of that name; use one of: {known}"
+        )
     extra, module, name = STORES[scheme]
     try:
         make: Any = getattr(import_module(module), name)
@@ -82,7 +88,14 @@ def resolve_store(url: str) -> Store:
         if str(exc.name).startswith("hookline"):
             raise
         raise UsageError(
-            f'store={url!r} needs {exc.name}: pip install "hookline[{extra}]"'
+            f'store={_shown(url)!r} needs {exc.name}: pip install "hookline[{extra}]"'
         ) from exc
     store: Store = make(url)
     return store
+
+
+def _shown(url: str) -> str:
+    """The URL without its password, for an error."""
+    import re  # only here: what goes well needs none of it
+
+    return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1…@", url)

@@ -54,6 +54,7 @@ class Run(Generic[D]):
 
     @property
     def chat_id(self) -> str:
+        """The id of this chat, which no other one has."""
         return self._chat.chat_id
 
     @property

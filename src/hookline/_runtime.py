@@ -23,6 +23,7 @@ from hookline._outcomes import ApprovalRequest, Decision
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 Key: TypeAlias = tuple[Any, ...]
+"""One of KEYS, and what fills its gaps."""
 
 # What runs inside each step. Call ids are unique within a chat before they are used here.
 START: Final = "start"  # onChatStart
@@ -49,6 +50,7 @@ KEYS: Final = (
     START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
     RESULT, PENDING, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
 )  # fmt: skip
+"""The templates of all keys: stored data, and frozen."""
 
 
 def key_name(key: Key) -> str:
@@ -63,8 +65,13 @@ def key_name(key: Key) -> str:
 class Returns(Protocol[T]):
     """How what a step gives becomes bytes and comes back."""
 
-    def encode(self, value: T, /) -> bytes: ...
-    def decode(self, data: bytes, /) -> T: ...
+    def encode(self, value: T, /) -> bytes:
+        """The bytes to be recorded."""
+        ...
+
+    def decode(self, data: bytes, /) -> T:
+        """The value that was recorded as these bytes."""
+        ...
 
 
 class Json(Generic[T]):
@@ -88,21 +95,31 @@ NOTHING: Final[Json[None]] = Json(None)
 class Effects(Data, frozen=True, kw_only=True):
     """What a step did beside giving its value."""
 
-    state: dict[str, Any] | None = None  # the JSON values that it has put into run.state
-    gone: tuple[str, ...] = ()  # the keys that it has removed
+    state: dict[str, Any] | None = None
+    """The JSON values that it has put into `run.state`."""
+    gone: tuple[str, ...] = ()
+    """The keys that it has removed from there."""
     aborted: bool = False
+    """Whether it has asked for an abort."""
     reason: str | None = None
-    seq: int = 0  # the number of the last event when it ended
-    usage: Usage | None = None  # what the chat had used when it ended, where that changed
-    shown: bool = False  # text of an answer was shown that is not yet in history
-    hidden: tuple[str, ...] = ()  # calls whose deltas a hook has hidden
-    sent_tools: tuple[str, ...] | None = None  # what the model was offered, where wrappers stood
+    """What it gave as the abort's reason."""
+    seq: int = 0
+    """The number of the last event when it ended."""
+    usage: Usage | None = None
+    """What the chat had used when it ended, where that changed."""
+    shown: bool = False
+    """Whether text of an answer was shown that is not yet in history."""
+    hidden: tuple[str, ...] = ()
+    """Calls whose deltas a hook has hidden."""
+    sent_tools: tuple[str, ...] | None = None
+    """What the model was offered, where wrappers stood."""
 
 
 class Journaled(Protocol):
     """A chat, as a durable runtime sees it."""
 
     chat_id: str
+    """The chat's id, the same in each of its lives."""
 
     @property
     def attempt(self) -> int:
@@ -165,6 +182,7 @@ class LocalRuntime:
     """This process, this event loop: it just calls."""
 
     def for_chat(self, chat: Journaled) -> Runtime:
+        """Itself: no chat needs one of its own."""
         return self
 
     def step(
@@ -175,14 +193,17 @@ class LocalRuntime:
         /,
         *args: *Args,
     ) -> Awaitable[T]:
+        """What `fn(*args)` gives; nothing is recorded."""
         return fn(*args)
 
     def wait(
         self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
     ) -> Awaitable[Decision]:
+        """The answer of whoever is asked."""
         return ask()
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
+        """Run them in a task each; the first exception cancels the rest and is raised alone."""
         tasks = [asyncio.ensure_future(job()) for job in jobs]
         ours = False  # what is raised from here is the first failure, and no cancellation of us
         try:
@@ -212,9 +233,11 @@ class LocalRuntime:
             raise asyncio.CancelledError("a job was cancelled, and nobody had cancelled it")
 
     def now(self) -> float:
+        """The machine's clock, in seconds since the epoch."""
         return time.time()
 
     def new_id(self) -> str:
+        """80 random bits, in hexadecimal."""
         return os.urandom(10).hex()
 
 

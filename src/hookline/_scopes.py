@@ -28,7 +28,8 @@ class Scope:
 
     `context()` is asked at each step; what it returns (text, or JSON data) is injected under
     `title` as a section of the system text, or into the last user message of the request
-    (`inject="user"`); it is never stored. `enabled()` switches all of it.
+    (`inject="user"`); it is never stored. `enabled()` switches all of it. Raises ScopeError for an
+    empty label, two tools of one name, or an async function.
     """
 
     __slots__ = ("__weakref__", "context", "enabled", "inject", "label", "title", "tools")
@@ -44,7 +45,7 @@ class Scope:
         title: str | None = None,
     ) -> None:
         if not label:
-            raise ScopeError("a scope needs a label")
+            raise ScopeError(f"label={label!r}: a scope needs a name that is not empty")
         for name, asked in (("context", context), ("enabled", enabled)):
             if asked is not None and is_async_callable(asked):
                 raise ScopeError(
@@ -52,15 +53,20 @@ class Scope:
                     "cannot be async; let something else fetch what it tells"
                 )
         self.label = label
+        """The name that no other scope of the agent has."""
         self.title = title or label
         self.tools: tuple[AnyTool, ...] = tuple(as_tool(each) for each in tools)
+        """Offered to the model while the scope is on."""
         self.context = context
         self.enabled = enabled
         self.inject = inject
         names = [each.name for each in self.tools]
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
-            raise ScopeError(f"scope {label!r} has two tools named {', '.join(map(repr, doubled))}")
+            raise ScopeError(
+                f"scope {label!r} has two tools named "
+                f"{', '.join(map(repr, doubled))}; give one of them another name"
+            )
 
     def __repr__(self) -> str:
         return (
@@ -75,7 +81,7 @@ def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
     try:
         answer: object = enabled()
         if isawaitable(answer):  # it would count as True, whatever it comes to
-            raise TypeError("enabled() gave an awaitable")
+            raise TypeError("enabled() gave an awaitable; make it a function that returns a bool")
         return bool(answer)
     except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
         log_throw(f"{what}.enabled() raised and counts as off", exc)
@@ -107,7 +113,7 @@ class Scopes:
         self._scopes: tuple[Scope, ...] = ()
         self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
         self._told_by: asyncio.Future[None] | None = None  # a chat is telling them
-        self._tools: dict[str, tuple[AnyTool, Scope]] = {}
+        self.tools: dict[str, tuple[AnyTool, Scope]] = {}
         self._offered: tuple[AnyTool, ...] = ()
         self._observer = observer
         self._set(())
@@ -132,11 +138,11 @@ class Scopes:
             if self.get(scope.label) is not None:
                 raise ScopeError(f"there is a scope {scope.label!r} already; remove it first")
             for each in scope.tools:
-                if each.name in self._tools:
-                    owner = self._tools[each.name][1].label
+                if each.name in self.tools:
+                    owner = self.tools[each.name][1].label
                     raise ScopeError(
                         f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
-                        f"is taken by scope {owner!r}"
+                        f"is taken by scope {owner!r}; give one of them another name"
                     )
             token = object()
             self._set((*self._entries, (token, scope)))
@@ -160,9 +166,9 @@ class Scopes:
     def _set(self, entries: tuple[tuple[object, Scope], ...]) -> None:
         self._entries = entries
         self._scopes = scopes = tuple(scope for _, scope in entries)
-        self._tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
-        self._offered = tuple(each for each, _ in self._tools.values())
-        self._always = self._offered, NO_SECTIONS
+        self.tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
+        self._offered = tuple(each for each, _ in self.tools.values())
+        always = self._offered, NO_SECTIONS
         # Most agents have no predicate and no context: then a request costs nothing here.
         self._plain = all(
             scope.enabled is None
@@ -170,6 +176,9 @@ class Scopes:
             and all(each.enabled is None for each in scope.tools)
             for scope in scopes
         )
+        self.always = always if self._plain else None
+        # What stands as long as nothing is registered or removed, where nothing can be off.
+        self.fixed = self._entries if self._plain else None
 
     def _tell(self, point: str, scope: Scope) -> None:
         if self._observer is not None:
@@ -217,7 +226,7 @@ class Scopes:
 
     def find(self, name: str) -> tuple[AnyTool, Scope] | None:
         """The tool of that name, on or off, and its scope."""
-        return self._tools.get(name)
+        return self.tools.get(name)
 
     def allows(self, tool: AnyTool, scope: Scope) -> bool:
         """Whether the tool is on at this moment and its scope still there."""
@@ -229,7 +238,7 @@ class Scopes:
 
     def on(self) -> tuple[tuple[AnyTool, ...], Sections]:
         """What a request gets: the tools and the context sections that are on now."""
-        return self._always if self._plain else (self.offered(), self.sections())
+        return self.always or (self.offered(), self.sections())
 
     def sections(self) -> Sections:
         """The context sections of the scopes that are on now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, TypeAlias
 
-from hookline._answer import RESPONSE_JSON, ask_model, play, recall
+from hookline._answer import RESPONSE_JSON, ask_model, give, stream_answer
 from hookline._assembly import kept, unique_calls
 from hookline._chain import intercept
 from hookline._chat import Chat
@@ -12,7 +12,7 @@ from hookline._dispatch import Step, open_step
 from hookline._events import StepFinished, StepStarted
 from hookline._history import check_history
 from hookline._input import cleaned
-from hookline._messages import AssistantMessage, ToolMessage
+from hookline._messages import AssistantMessage, ModelPart, ToolMessage, calls_of
 from hookline._model import ModelRequest, ModelResponse
 from hookline._outcomes import Stop
 from hookline._outlet import SIZE
@@ -24,10 +24,10 @@ from hookline._request import (
     build,
     check_tools,
     foreign_names,
-    named,
     system_text,
 )
-from hookline._runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
+from hookline._run import Run
+from hookline._runtime import LOCAL, MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 from hookline._store import PendingStep
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
@@ -46,66 +46,102 @@ async def run_step(
     """One step; `answer` is what preChat has given in the model's place."""
     runtime, view = chat.runtime, chat.view
     chat.iteration = iteration
-    parent: Chat | None = chat.task.parent
-    if parent is not None and parent.broken:
-        chat.abort(parent.reason)  # a child that never suspends does not hear of it otherwise
-        chat.check()
+    if chat.parent_chat_id is not None:
+        _hear_of_parent(chat)
     if chat.config.scopes.told:
         await chat.config.scopes.tell()
-    asked = await runtime.step((REQUEST, iteration), _request, asks, chat, begin, answer)
-    if isinstance(asked.answer, Stop):
-        return asked.answer
+    request = build(chat, begin) if runtime is LOCAL and answer is None else None
+    said: ModelResponse | Stop | None = answer
+    if request is None:
+        asked = await runtime.step((REQUEST, iteration), _request, asks, chat, begin, answer)
+        request, said = asked.request, asked.answer
+    elif view.preRequest:
+        request, said = await _intercepted(chat, request)
+    if said is not None:
+        if isinstance(said, Stop):
+            return said
+        answer = said
     if chat.broken:
         chat.check()
-    request = asked.request
     chat.steps = iteration + 1
     outlet = chat.outlet
     if len(outlet.items) >= SIZE:
         await outlet.room()
     outlet.put(StepStarted(chat_id=chat.chat_id, path=outlet.path, iteration=iteration))
-    before = chat.asked
-    chat.sent = chat.sent_tools = None
-    response = streamed = await ask_model(chat, (MODEL, iteration), request, asked.answer)
-    if chat.asked == before:
-        recall(chat, streamed)
-        if chat.sent_tools is not None:
-            chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
+    sent = request
+    if runtime is LOCAL and answer is None and not view.aroundRequest:
+        response = streamed = await stream_answer(chat, request)
+    else:
+        chat.sent = chat.sent_tools = None
+        response = streamed = await ask_model(chat, (MODEL, iteration), request, answer)
+        sent = chat.sent or request
     try:
         if view.onResponse:
-            key = (RESPONSE, iteration)
-            response = await runtime.step(
-                key, _on_response, RESPONSE_JSON, chat, iteration, request, streamed
-            )
+            key, given = (RESPONSE, iteration), (chat, iteration, request, streamed)
+            response = await runtime.step(key, _on_response, RESPONSE_JSON, *given)
         if chat.broken:
             chat.check()
-        await commit_answer(chat, response, streamed)
-    except Exception:
-        if chat.assembly is not None:  # a hook refused the answer: nothing of it is kept
+        asm, parts = chat.assembly, response.parts
+        sound = response is streamed and asm is not None and asm.sound
+        message = answer_of(chat, response, parts if sound else kept(parts))
+        if sound and parts and chat.live and chat.keep(message):
             chat.assembly = None
-            await chat.take_back()
+            chat.shown = False
+            chat.answer = message
+            chat.finish_reason = response.finish_reason
+            if view.onMessage:
+                await chat.tell(message)
+        else:
+            await commit_answer(chat, message, response, streamed)
+    except Exception:
+        await _unsay(chat)
         raise
-    calls = response.calls
-    step = open_step(chat, iteration, calls, chat.sent or request) if calls else None
+    alone = sound and asm is not None and len(asm.calls) == len(parts)  # no text beside them
+    calls: Any = parts if alone else calls_of(parts)
+    step = open_step(chat, iteration, calls, sent) if calls else None
     return await finish_step(chat, iteration, response, step, begin)
 
 
+async def _unsay(chat: Chat) -> None:
+    """A hook has refused the answer: nothing of it is kept, and what was shown is taken back."""
+    if chat.assembly is not None:
+        chat.assembly = None
+        await chat.take_back()
+
+
+def _hear_of_parent(chat: Chat) -> None:
+    """A child that never suspends hears here that what it is a part of was broken off."""
+    parent: Chat | None = chat.task.parent
+    if parent is not None and parent.broken:
+        chat.abort(parent.reason)
+        chat.check()
+
+
 async def _request(chat: Chat, begin: Opening, answer: ModelResponse | None) -> Asked:
-    system = begin.system if begin.system is not None else chat.config.system
-    if system is not None and not isinstance(system, str):
-        system = await system_text(chat)
-    before = build(chat, begin, system)
-    hooks = chat.view.preRequest
-    if answer is not None or not hooks:
+    before = build(chat, begin)
+    if before is None:
+        before = build(chat, begin, await system_text(chat) or "")
+        assert before is not None
+    if answer is not None or not chat.view.preRequest:
         return Asked(request=before, answer=answer)  # preChat has answered step 0
-    ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
-    ctx, said, _ = await intercept(hooks, ctx, chat)
-    check_tools(before, ctx.request)
+    request, said = await _intercepted(chat, before)
+    return Asked(request=request, answer=said)
+
+
+async def _intercepted(
+    chat: Chat, before: ModelRequest
+) -> tuple[ModelRequest, ModelResponse | Stop | None]:
+    ctx: PreRequest[Any] = PreRequest(run=Run(chat), iteration=chat.iteration, request=before)
+    ctx, said, _ = await intercept(chat.view.preRequest, ctx, chat)
     request = ctx.request
+    if request is before:
+        return before, said
+    check_tools(before, request)
     if request.messages is not before.messages:
         request = request.replace(messages=tuple(request.messages))  # the hook's list no more
         check_history(request.messages)
         chat.base_messages = request.messages
-    return Asked(request=request, answer=said)
+    return request, said
 
 
 async def _on_response(
@@ -120,18 +156,27 @@ async def _on_response(
     return unique_calls(ctx.response, response, chat.conversation.call_ids, chat.chat_id, iteration)
 
 
-async def commit_answer(chat: Chat, response: ModelResponse, streamed: ModelResponse) -> None:
-    """Write the answer; one that says nothing is not written."""
-    message = AssistantMessage(
-        id=chat.next_id(),
-        parts=kept(response.parts),
+def answer_of(
+    chat: Chat, response: ModelResponse, parts: tuple[ModelPart, ...]
+) -> AssistantMessage:
+    """The message of an answer; the parts are as history keeps them."""
+    return AssistantMessage(
+        id=f"{chat.chat_id}.{len(chat.messages)}",
+        parts=parts,
         finish_reason=response.finish_reason,
         usage=response.usage,
         model=response.model,
         meta=response.meta,
     )
-    if response is not streamed:  # a hook's own
+
+
+async def commit_answer(
+    chat: Chat, message: AssistantMessage, response: ModelResponse, streamed: ModelResponse
+) -> None:
+    """Write the answer; one that says nothing is not written."""
+    if response is not streamed:  # a hook's own, or from the record
         message = cleaned(message)
+        chat.take_ids(message)
     if message.parts:
         message = await chat.commit(message, streamed.parts)
     else:
@@ -144,12 +189,8 @@ async def commit_answer(chat: Chat, response: ModelResponse, streamed: ModelResp
 async def say(chat: Chat, text: str) -> None:
     """What a Stop says to the user, streamed and committed like an answer."""
     said = ModelResponse.of(text).replace(finish_reason=chat.finish_reason or "stop")
-    before = chat.asked
-    key = (SAY, chat.iteration)
-    streamed = await chat.runtime.step(key, play, RESPONSE_JSON, chat, said)
-    if chat.asked == before:
-        recall(chat, streamed)
-    await commit_answer(chat, streamed, streamed)
+    streamed = await give(chat, (SAY, chat.iteration), said)
+    await commit_answer(chat, answer_of(chat, streamed, kept(streamed.parts)), streamed, streamed)
 
 
 async def finish_step(
@@ -164,6 +205,7 @@ async def finish_step(
         if not whole:
             await _suspend(chat, step, begin)
             return WAITING
+        chat.open_step = None
         stop = step.stop
     if chat.view.onStep:
         results = step.results if step is not None else ()

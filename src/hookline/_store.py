@@ -29,14 +29,21 @@ class PendingStep(Data, frozen=True, kw_only=True):
     """
 
     chat_id: str
+    """The chat that asked."""
     iteration: int
+    """The step, counted from 0."""
     requests: tuple[ApprovalRequest, ...]
+    """What was asked, answered or not."""
     offered: tuple[str, ...] = ()
+    """The tools that the model was offered."""
     stop: Stop | None = None
+    """A Stop that takes effect after the step."""
     continuations: int = 0
+    """How often `preStop` had prolonged the chat."""
     system: str | None = None
     tools: tuple[str, ...] | None = None
     foreign: tuple[str, ...] = ()
+    """Tools that a hook had put into the request, which no scope has."""
     settings: Settings | None = None
     claimed: str | None = None
     answered: tuple[str, ...] = ()
@@ -51,10 +58,15 @@ class Stored(Data, frozen=True, kw_only=True):
     """A conversation as it stands in a store. `owner` is the chat that runs on it, if one does."""
 
     id: str
+    """The conversation's id."""
     version: int
+    """Counts one up with each write."""
     messages: tuple[Message, ...]
+    """All of them, in order."""
     meta: dict[str, Any]
+    """JSON data of the user's."""
     pending: PendingStep | None = None
+    """The step that waits for approvals, if one does."""
     owner: str | None = None
 
 
@@ -62,11 +74,17 @@ class ConversationInfo(Data, frozen=True, kw_only=True):
     """A line in the list of a store. Times are seconds since the epoch."""
 
     id: str
+    """The conversation's id."""
     messages: int
+    """How many there are."""
     meta: dict[str, Any]
+    """JSON data of the user's."""
     created: float
+    """When it was first written."""
     updated: float
-    waits: bool = False  # for an approval
+    """When it was last written."""
+    waits: bool = False
+    """Whether it waits for an approval."""
 
 
 class Change(Data, frozen=True, kw_only=True):
@@ -80,8 +98,11 @@ class Change(Data, frozen=True, kw_only=True):
     expected: int
     place: int
     messages: tuple[Message, ...] = ()
+    """What is appended."""
     meta: dict[str, Any] | UnsetType = UNSET
+    """What stands in its place; UNSET leaves it."""
     pending: PendingStep | UnsetType | None = UNSET
+    """What stands in its place; UNSET leaves it."""
     fresh: bool = False
 
 
@@ -99,7 +120,7 @@ class Store(Protocol):
         ...
 
     async def load(self, conversation_id: str) -> Stored | None:
-        """The conversation of that id, or None."""
+        """What stands there; None where nothing was ever written."""
         ...
 
     async def acquire(self, conversation_id: str, owner: str) -> int:
@@ -145,11 +166,16 @@ class Store(Protocol):
 
 
 def check_id(conversation_id: str) -> None:
-    """Refuse an id that not every store could keep."""
+    """Refuse an id that not every store could keep.
+
+    Raises UsageError for one that is empty, longer than 255 characters, or not printable.
+    """
     if not conversation_id:
-        raise UsageError("a conversation id must not be empty")
+        raise UsageError(f"a conversation id must not be empty: {conversation_id!r} is")
     if len(conversation_id) > 255:
-        raise UsageError("a conversation id must not be longer than 255 characters")
+        raise UsageError(
+            f"a conversation id must not be longer than 255 characters: {conversation_id!r:.80}…"
+        )
     if not conversation_id.isprintable():
         raise UsageError(f"a conversation id must be printable: {conversation_id!r} is not")
 

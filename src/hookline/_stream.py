@@ -18,7 +18,7 @@ from hookline._errors import ChatAbortedError, StreamInterruptedError, StreamSta
 from hookline._events import ChatEvent
 from hookline._log import log_throw
 from hookline._outcomes import OutT, Response
-from hookline._outlet import Buffer
+from hookline._outlet import Buffer, give_way
 from hookline._owner import Owner
 
 
@@ -27,11 +27,13 @@ class ChatStream(Generic[OutT]):
 
     Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. Nothing
     runs before it is entered or first read. Leaving it early stops the chat. An error ends it with
-    ChatFailed and is then raised; `stream.abort()` ends it with ChatAborted.
+    ChatFailed and is then raised; `stream.abort()` ends it with ChatAborted. Raises
+    StreamStateError for a second reader, and in another event loop than the one that began it.
     """
 
     def __init__(self, make: Callable[[Buffer], Owner], chat_id: str) -> None:
         self.chat_id = chat_id
+        """Known before the chat has begun."""
         self._make = make
         self._context: Context | None = copy_context()
         self._owner: Owner | None = None
@@ -44,14 +46,36 @@ class ChatStream(Generic[OutT]):
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
     def __aiter__(self) -> Self:
+        if self._owner is not None:
+            self._check_loop()  # here, and where somebody must wait: at each event it is dear
         return self
 
     async def __anext__(self) -> ChatEvent:
         buffer = self._buffer
         items = buffer.items
-        if buffer.reading or get_running_loop() is not self._loop:
-            self._prepare(buffer)
-        while not items:
+        if buffer.reading or not items:
+            last = await self._wait(buffer)
+            if last is not None:
+                return last
+            items = buffer.items
+        if buffer.writer is not None:
+            self._check_loop()
+            buffer.admit()
+        return items.pop(0)
+
+    async def _wait(self, buffer: Buffer) -> ChatEvent | None:
+        """Begin the chat, or refuse the reader; wait for an event. The terminal one is given."""
+        if self._closed:
+            raise StopAsyncIteration
+        if self._owner is None:
+            self._start()
+        elif buffer.reading:
+            raise StreamStateError(
+                "a stream has one reader, and another task is reading it; "
+                "use agent.subscribe() for further ones"
+            )
+        self._check_loop()
+        while not buffer.items:
             if self._closed:
                 raise StopAsyncIteration
             if buffer.ended:
@@ -59,7 +83,7 @@ class ChatStream(Generic[OutT]):
             buffer.reading = True
             try:
                 if buffer.soon:
-                    await asyncio.sleep(0)
+                    await give_way()
                 else:
                     assert self._loop is not None
                     reader = buffer.reader = self._loop.create_future()
@@ -70,24 +94,15 @@ class ChatStream(Generic[OutT]):
                 raise
             finally:
                 buffer.reading = False
-        event = items.pop(0)
-        if buffer.writer is not None:
-            buffer.admit()
-        return event
+        return None
 
-    def _prepare(self, buffer: Buffer) -> None:
-        """Begin the chat, or refuse the reader."""
-        if self._closed:
-            raise StopAsyncIteration
-        if self._owner is None:
-            self._start()
-        elif buffer.reading:
-            raise StreamStateError(
-                "a stream has one reader, and another task is reading it; "
-                "use agent.subscribe() for further ones"
-            )
-        else:
-            raise StreamStateError("a stream is read in the event loop that began it")
+    def _check_loop(self) -> None:
+        try:
+            here = get_running_loop() is self._loop
+        except RuntimeError:  # outside of any
+            here = False
+        if not here:
+            raise StreamStateError("a stream must be read in the event loop that began it")
 
     def _start(self) -> Owner:
         context, self._context = self._context, None
@@ -110,7 +125,9 @@ class ChatStream(Generic[OutT]):
             raise StopAsyncIteration
         try:
             if isinstance(error, StopAsyncIteration):  # would look like a normal end
-                raise RuntimeError("a hook or the model raised StopAsyncIteration") from error
+                raise RuntimeError(
+                    "a hook or the model raised StopAsyncIteration; raise another error there"
+                ) from error
             raise error
         finally:
             del error
@@ -121,7 +138,8 @@ class ChatStream(Generic[OutT]):
         owner = self._owner
         if owner is None or owner.response is None:
             raise StreamStateError(
-                "the stream has no response yet: read it to its end, and it must end with ChatDone"
+                "the stream has no response yet: read it to its end; only after ChatDone there is "
+                "one"
             )
         return owner.response
 
@@ -143,7 +161,7 @@ class ChatStream(Generic[OutT]):
             self._closed = True
             return
         if get_running_loop() is not owner.loop:
-            raise StreamStateError("a stream is closed in the event loop that began it")
+            raise StreamStateError("a stream must be closed in the event loop that began it")
         await self._leave("consumer left")
 
     async def _leave(self, reason: str) -> None:

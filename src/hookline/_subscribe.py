@@ -21,8 +21,9 @@ Overflow = Literal["close", "drop_oldest"]
 class Subscription(Generic[E]):
     """Events of the asked types, in order. Close it, or use it as a context manager.
 
-    `dropped` counts what was lost to `overflow="drop_oldest"`. With `overflow="close"` the
-    iterator gives what it still holds and then raises SubscriptionOverflowError.
+    `dropped` counts what was lost to `overflow="drop_oldest"`. With `overflow="close"` the iterator
+    gives what it still holds and then raises SubscriptionOverflowError. Raises UsageError for a
+    size or a type that is none, and StreamStateError for a second reader.
     """
 
     def __init__(
@@ -40,10 +41,13 @@ class Subscription(Generic[E]):
             if not isinstance(each, (type, UnionType)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise UsageError(f"{each!r} is no type of event; give classes such as TextDelta")
         self.types = types
+        """What is given; all events where it is empty."""
         self.size = size
+        """How many events it holds at most."""
         self.overflow: Overflow = overflow
         self.dropped = 0
         self.closed = False
+        """Whether no more events come."""
         self._leave = leave
         self._items: deque[E] = deque()
         self._overflowed = False

@@ -25,8 +25,9 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 class Tool(Generic[P, R]):
     """Something a model can call. Made by `@tool`; calling it calls the function behind it.
 
-    `parallel=False`: it runs alone. `idempotent`: a wrapper may run it again. `timeout` in
-    seconds (None: the agent's limit, inf: none). `enabled()` is asked at every request and call.
+    `parallel=False`: it runs alone. `idempotent`: a wrapper may run it again. `timeout` in seconds
+    (None: the agent's limit, inf: none). `enabled()` is asked at every request and call. Raises
+    ToolDefinitionError where a model could not call it.
     """
 
     __slots__ = (
@@ -57,29 +58,35 @@ class Tool(Generic[P, R]):
         signature: Signature | None = None,
     ) -> None:
         if not callable(fn):
-            raise ToolDefinitionError(repr(name), f"{type(fn).__name__} is not callable")
+            raise ToolDefinitionError(repr(name), f"{fn!r} must be a function, or be callable")
         self.name = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
+        """What the model calls it by."""
         if not _NAME.fullmatch(self.name):
             raise ToolDefinitionError(
-                self.name, "a name is 1 to 64 letters, digits, '_' or '-'; pass name="
+                self.name, f"{self.name!r} must be 1 to 64 letters, digits, '_' or '-'; pass name="
             )
         if timeout is not None and not timeout > 0:
             raise ToolDefinitionError(self.name, f"timeout={timeout!r} must be above 0 seconds")
         if enabled is not None and is_async_callable(enabled):
             raise ToolDefinitionError(
-                self.name, "enabled= cannot be async: it is asked at each call"
+                self.name, f"enabled={enabled!r} must not be async: it is asked at each call"
             )
         self.fn = fn
+        """The function behind it."""
         if signature is None:
             signature = inspect_callable(fn, tool=self.name, skip=is_run)
         self.signature: Signature = signature
+        """How arguments are bound to the function."""
         self.description = description if description is not None else self.signature.description
+        """What the model is told of it."""
         self.parameters = parameters if parameters is not None else self.signature.schema
+        """The JSON schema of its arguments."""
         self.parallel = parallel
         self.idempotent = idempotent
         self.timeout = timeout
         self.enabled = enabled
         self.is_async = is_async_callable(fn)
+        """Whether the function is; a sync one runs in a thread."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)

@@ -48,7 +48,8 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
         message = next((m for m in chat.history if m.id and m.id == message_id), None)
         if message is None:
             raise UsageError(
-                f"conversation {conversation.id!r} has no message with the id {message_id!r}"
+                f"conversation {conversation.id!r} has no message with the id {message_id!r}; "
+                "use one of conversation.messages"
             )
         changed(message, changes)
         return await _update(chat, message, changes)
@@ -88,19 +89,25 @@ def changed(message: Message, changes: MessageChanges) -> Message:
     if isinstance(message, AssistantMessage):
         message = message.replace(parts=kept(message.parts))
         if not message.parts:
-            raise UsageError("this would leave nothing of the message")
+            raise UsageError(
+                f"this would leave nothing of message {message.id!r}; keep some text or a part"
+            )
     return cleaned(message)
 
 
 def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Message:
     if isinstance(message, ToolMessage):
-        raise UsageError("the message of a tool has text alone, and no parts to change")
+        raise UsageError(f"the message {message.id!r} of a tool has text alone; pass text=")
     takes = _USER if isinstance(message, UserMessage) else _MODEL
     for part in parts:
         if type(part) not in takes:
             raise UsageError(
-                f"a {type(part).__name__} does not belong into the message of a {message.role}"
+                f"a {type(part).__name__} does not belong into the message of a "
+                f"{message.role}; leave it out"
             )
     if isinstance(message, AssistantMessage) and calls_of(parts) != message.calls:
-        raise UsageError("the calls of a message cannot be changed: their results stand after it")
+        raise UsageError(
+            f"the calls of message {message.id!r} must stay as they are: their results stand "
+            "after it"
+        )
     return message.replace(parts=parts)

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from hookline._call import Call
 from hookline._json import NotJson, clean_text, json_text, to_json_data
-from hookline._messages import ToolMessage
+from hookline._messages import MediaPart, ToolMessage
 from hookline._outcomes import CallResult, ToolError, ToolResult
+
+_SMALL = frozenset([type(None), bool, int, float])
+_PLAIN = frozenset([str, dict, list, tuple]) | _SMALL
+
+
+def outcome_of(value: object) -> CallResult:
+    """What a tool's function returned, as a result."""
+    if value.__class__ in _PLAIN:  # anything else is asked what it is, which is dear
+        return as_data(ToolResult(value))
+    if isinstance(value, ToolError):
+        return worded(value)
+    return as_data(value if isinstance(value, ToolResult) else ToolResult(value))
 
 
 def as_data(result: ToolResult) -> CallResult:
@@ -28,22 +40,14 @@ def worded(error: ToolError) -> ToolError:
     return ToolError(f"a {type(message).__name__}", type=str(kind))
 
 
-def text_of_result(result: CallResult) -> str:
-    """What the model reads: a string as it is, any other value as JSON."""
-    if isinstance(result, ToolResult):
-        return result.value if isinstance(result.value, str) else json_text(result.value)
-    message = clean_text(result.message)
-    return json_text({"error": {"type": clean_text(result.type), "message": message}})
-
-
 def bounded(result: CallResult | None, limit: int) -> CallResult:
     """The result, cut to so many bytes of text and marked where it is longer."""
     assert result is not None
-    if isinstance(result, ToolError):
+    if not isinstance(result, ToolResult):
         cut = _cut(result.message, limit)
         return result if cut is result.message else result.replace(message=cut)
     value = result.value
-    if value is None or isinstance(value, (bool, int, float)):
+    if value.__class__ in _SMALL:
         return result
     text = value if isinstance(value, str) else json_text(value)
     cut = _cut(text, limit)
@@ -64,11 +68,13 @@ def message_for(call: Call, id: str) -> ToolMessage:
     """The message that tells the model what the call came to."""
     result = call.result
     assert result is not None
+    media: tuple[MediaPart, ...] = ()
+    if isinstance(result, ToolResult):
+        value, media = result.value, result.media
+        text = value if isinstance(value, str) else json_text(value)
+    else:
+        error = {"type": clean_text(result.type), "message": clean_text(result.message)}
+        text = json_text({"error": error})
     return ToolMessage(
-        id=id,
-        call_id=call.id,
-        name=call.call.name,
-        text=text_of_result(result),
-        outcome=call.outcome,
-        media=result.media if isinstance(result, ToolResult) else (),
+        id=id, call_id=call.id, name=call.call.name, text=text, outcome=call.outcome, media=media
     )

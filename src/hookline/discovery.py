@@ -36,7 +36,9 @@ class Problem(NamedTuple):
     """What could not be loaded, and why."""
 
     where: str
+    """The file or entry point."""
     why: str
+    """What went wrong there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Found:
     """What was found: definitions for `Agent(hooks=)` or `agent.use()`, and what failed."""
 
     hooks: tuple[HookDef, ...]
+    """What was loaded, in order."""
     problems: tuple[Problem, ...]
+    """What was not."""
 
 
 class _Finds:
@@ -62,7 +66,10 @@ class _Finds:
         except (Exception, SystemExit) as exc:
             why = str(exc) if isinstance(exc, UsageError) else f"{type(exc).__name__}: {exc}"
             if required:
-                raise DiscoveryError(f"required hooks cannot be loaded: {where}: {why}") from exc
+                raise DiscoveryError(
+                    f"required hooks cannot be loaded: {where}: {why}. Mend that, or do not "
+                    "require them"
+                ) from exc
             self.problems.append(Problem(where, why))
             return
         for hook in new:
@@ -74,7 +81,9 @@ class _Finds:
         for hook in new:
             if hook.id is not None and seen.setdefault(hook.id, hook) is not hook:
                 other = seen[hook.id].origin or "the same file"
-                raise UsageError(f"the id {hook.id!r} is taken by a hook of {other}")
+                raise UsageError(
+                    f"the id {hook.id!r} is taken by a hook of {other}; give one of them another"
+                )
 
     def done(self) -> Found:
         return Found(tuple(self.hooks), tuple(self.problems))
@@ -100,7 +109,9 @@ def from_folder(
     finds = _Finds()
     names = sorted(each.name for each in place.iterdir() if _is_ours(each.name))
     for name in sorted({*required} - {*names}):
-        raise DiscoveryError(f"required hooks are not there: {place / name}")
+        raise DiscoveryError(
+            f"required hooks are not there: put a file at {place / name}, or do not require it"
+        )
     for name in names:
         path = place / name
 
@@ -122,11 +133,13 @@ def _safe_folder(folder: Path, root: Path | None) -> Path:
             "the program was started"
         )
     if not folder.is_dir():
-        raise DiscoveryError(f"{str(folder)!r} is no folder")
+        raise DiscoveryError(f"{str(folder)!r} must be a folder")
     place = folder.resolve()
     top = place if root is None else root.resolve()
     if not place.is_relative_to(top):
-        raise DiscoveryError(f"{str(folder)!r} is {str(place)!r}, which is not inside {str(top)!r}")
+        raise DiscoveryError(
+            f"{str(folder)!r} is {str(place)!r}, which must be inside {str(top)!r}"
+        )
     for each in (place, *place.parents):
         if each.is_relative_to(top):
             _check_mode(each, each.stat())
@@ -140,18 +153,23 @@ def _check_mode(path: Path, found: os.stat_result) -> None:
     if found.st_mode & stat.S_IWOTH:
         raise DiscoveryError(f"{str(path)!r} may be written by everybody: chmod o-w")
     if found.st_uid not in (0, os.geteuid()):
-        raise DiscoveryError(f"{str(path)!r} belongs to another user ({found.st_uid})")
+        raise DiscoveryError(
+            f"{str(path)!r} belongs to another user ({found.st_uid}): chown it, or use a folder "
+            "of your own"
+        )
 
 
 def _read(path: Path, folder: Path) -> bytes:
     """The file's bytes, from the very file that was checked."""
     real = path.resolve(strict=True)
     if not real.is_relative_to(folder):
-        raise DiscoveryError(f"it leads out of the folder, to {str(real)!r}")
+        raise DiscoveryError(
+            f"it leads out of the folder, to {str(real)!r}; put the file itself there"
+        )
     with open(real, "rb", opener=_no_link) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise DiscoveryError("it is no regular file")
+            raise DiscoveryError(f"{str(path)!r} must be a regular file")
         _check_mode(real, found)
         return file.read()
 
@@ -177,7 +195,7 @@ def _run(path: Path, source: bytes) -> Sequence[HookDef]:
         exec(compile(source, str(path), "exec"), module.__dict__)
         hooks = list(_definitions(list(vars(module).values())))
         if not hooks:
-            raise UsageError("there is no hook in it: use @define_hook(...)")
+            raise UsageError(f"there is no hook in {path.name}: use @define_hook(...)")
     except BaseException:
         del sys.modules[name]
         raise
@@ -211,7 +229,10 @@ def from_entry_points(
     finds = _Finds()
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
     for name in sorted({*required} - {point.name for point in points}):
-        raise DiscoveryError(f"required hooks are not installed: {name!r} in {group!r}")
+        raise DiscoveryError(
+            f"required hooks are not installed: {name!r} in {group!r}; install the package that "
+            "has them"
+        )
     for point in points:
         if names is not None and point.name not in {*names, *required}:
             continue
@@ -222,7 +243,10 @@ def from_entry_points(
                 offered = offered()
             hooks = list(_definitions([offered]))
             if not hooks:
-                raise UsageError(f"{point.value} gives a {type(offered).__name__}, and no hook")
+                raise UsageError(
+                    f"{point.value} gives a {type(offered).__name__}; it must give hooks made by "
+                    "define_hook"
+                )
             return hooks
 
         finds.take(f"entry point {point.name}", point.name in required, load)

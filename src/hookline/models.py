@@ -1,4 +1,4 @@
-"""The seam to language models, for those who write an adapter."""
+"""The seam to language models, for those who write an adapter, and models by their names."""
 
 from hookline._messages import FinishReason
 from hookline._model import (
@@ -18,6 +18,7 @@ from hookline._model import (
     ToolCallChunk,
     model_name,
 )
+from hookline._resolve import resolve_model
 
 __all__ = [
     "ChatRequest",
@@ -36,4 +37,5 @@ __all__ = [
     "Timing",
     "ToolCallChunk",
     "model_name",
+    "resolve_model",
 ]

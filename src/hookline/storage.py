@@ -1,5 +1,6 @@
-"""For writers of stores: what a store keeps, and what it is asked for."""
+"""For writers of stores: what a store keeps and is asked for; and stores by their URLs."""
 
+from hookline._resolve import resolve_store
 from hookline._store import Change, ConversationInfo, PendingStep, Store, Stored, check_id
 
 __all__ = [
@@ -9,4 +10,5 @@ __all__ = [
     "Store",
     "Stored",
     "check_id",
+    "resolve_store",
 ]

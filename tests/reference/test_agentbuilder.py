@@ -86,7 +86,8 @@ async def test_012_a_chats_list_replaces_the_agents_and_an_empty_one_switches_th
 async def test_013_an_unknown_id_is_never_silent():
     agent = agent_of(hooks=[start([], "a", id="redact")])
     with pytest.raises(
-        UnknownHookError, match=r"'redcat'; did you mean 'redact'\?; known are: redact"
+        UnknownHookError,
+        match=r"'redcat' \(did you mean 'redact'\?\). Use one that is known \(redact",
     ):
         await agent.chat("hi", hooks=["redcat"])
 

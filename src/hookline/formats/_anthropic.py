@@ -53,7 +53,7 @@ def from_anthropic(body: Mapping[str, Any]) -> Imported:
         elif role == "user":
             found += _from_user(parts, names)
         else:
-            raise refuse(where, f"there is no role {role!r}")
+            raise refuse(where, f"there is no role {role!r}; use user or assistant")
     system = [field(part, "text", str, at) for at, part in blocks(body.get("system"), "system")]
     return Imported(messages=tuple(found), system="\n\n".join(system) or None)
 
@@ -84,7 +84,9 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
     if kind == "text":
         return Text(field(part, "text", str, where))
     if kind not in ("image", "document"):
-        raise refuse(where, f"a part of type {kind!r} has no place in a hookline message")
+        raise refuse(
+            where, f"a part of type {kind!r} has no place in a hookline message; leave it out"
+        )
     source = object_at(part, "source", where)
     media_type = source.get("media_type")
     data: bytes | None = None
@@ -94,7 +96,9 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
     elif source.get("type") == "url":
         url = field(source, "url", str, where)
     else:
-        raise refuse(where, f"a source of type {source.get('type')!r} cannot be kept")
+        raise refuse(
+            where, f"a source of type {source.get('type')!r} cannot be kept; use base64 or url"
+        )
     if kind == "image":
         return Image(media_type=media_type or "image/png", data=data, url=url)
     name = part.get("title")
@@ -114,7 +118,7 @@ def _model_part(part: dict[str, Any], where: str) -> Any:
     if kind == "tool_use":
         id, name = field(part, "id", str, where), field(part, "name", str, where)
         return call_of(id, name, object_at(part, "input", where))
-    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message")
+    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message; leave it out")
 
 
 def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> dict[str, Any]:
@@ -159,7 +163,7 @@ def _written(part: Text | Image | File, where: str) -> dict[str, Any]:
     elif part.url is not None:
         source = {"type": "url", "url": part.url}
     else:
-        raise refuse(where, f"this {type(part).__name__} has neither data nor url")
+        raise refuse(where, f"this {type(part).__name__} has neither data nor url; give it one")
     if isinstance(part, Image):
         return {"type": "image", "source": source}
     out: dict[str, Any] = {"type": "document", "source": source}

@@ -40,7 +40,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
         role = field(message, "role", str, where)
         if role in _SYSTEM:
             if found:
-                raise refuse(where, "a system message must stand before all others")
+                raise refuse(where, f"a {role} message must stand before all others")
             system.append(_text(message.get("content"), where))
         elif role == "user":
             parts = [_user_part(part, at) for at, part in blocks(message.get("content"), where)]
@@ -56,7 +56,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
             name = names.get(call_id, str(message.get("name") or "unknown"))
             found.append(ToolMessage(call_id=call_id, name=name, text=text))
         else:
-            raise refuse(where, f"there is no role {role!r}")
+            raise refuse(where, f"there is no role {role!r}; use system, user, assistant or tool")
     return Imported(messages=tuple(found), system="\n\n".join(system) or None)
 
 
@@ -64,7 +64,7 @@ def _text(content: Any, where: str) -> str:
     texts: list[str] = []
     for at, part in blocks(content, where):
         if part["type"] not in ("text", "refusal"):
-            raise refuse(at, f"only text can stand here, and this is {part['type']!r}")
+            raise refuse(at, f"a part must be text here, and this is {part['type']!r}")
         texts.append(field(part, part["type"], str, at))
     return "".join(texts)
 
@@ -82,7 +82,7 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         media_type, data, url = from_url(field(source, "file_data", str, where), where)
         name = source.get("filename")
         return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
-    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message")
+    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message; leave it out")
 
 
 def _assistant(message: Mapping[str, Any], where: str) -> AssistantMessage:
@@ -105,7 +105,10 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
             out.append({"role": "user", "content": _content(message.parts, where)})
         elif isinstance(message, ToolMessage):
             if message.media:
-                raise refuse(where, "a tool's result can have no images or files in this format")
+                raise refuse(
+                    where,
+                    f"the result of {message.call_id!r} must have no images or files here",
+                )
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
         else:
             out.append(_written(message))

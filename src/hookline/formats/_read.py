@@ -19,7 +19,9 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """A history that was read: `Conversation(found.messages)`, `Agent(system=found.system)`."""
 
     messages: tuple[Message, ...]
+    """As hookline has them."""
     system: str | None = None
+    """The system text, which is no message here."""
 
 
 def refuse(where: str, problem: str) -> UsageError:
@@ -89,7 +91,7 @@ def decoded(text: str, where: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (NotBase64, ValueError) as exc:
-        raise refuse(where, f"its data is no base64: {exc}") from exc
+        raise refuse(where, f"its data must be base64: {exc}") from exc
 
 
 def from_url(url: str, where: str) -> tuple[str, bytes | None, str | None]:
@@ -99,7 +101,7 @@ def from_url(url: str, where: str) -> tuple[str, bytes | None, str | None]:
     head, comma, body = url[5:].partition(",")
     media_type, _, rest = head.partition(";")
     if not comma or rest != "base64":
-        raise refuse(where, "a data URL must hold base64")
+        raise refuse(where, f"a data URL must hold base64, and this is {url[:40]!r}")
     return media_type, decoded(body, where), None
 
 
@@ -109,4 +111,4 @@ def to_url(part: Image | File, where: str) -> str:
         return f"data:{part.media_type};base64,{encoded(part.data)}"
     if part.url is not None:
         return part.url
-    raise refuse(where, f"this {type(part).__name__} has neither data nor url")
+    raise refuse(where, f"this {type(part).__name__} has neither data nor url; give it one")

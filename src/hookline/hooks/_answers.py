@@ -36,6 +36,7 @@ class MemoryCache:
         self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     async def get(self, key: str, /) -> bytes | None:
+        """The bytes of that key, None where there are none or they are too old."""
         since, value = self._kept.get(key, (0.0, None))
         if value is None:
             return None
@@ -46,6 +47,7 @@ class MemoryCache:
         return value
 
     async def set(self, key: str, value: bytes, /) -> None:
+        """Keep the bytes; what was not used for longest makes room."""
         self._kept[key] = (self._clock(), value)
         self._kept.move_to_end(key)
         while len(self._kept) > self._size:

@@ -27,7 +27,8 @@ def deny_commands(
 
     A text is a command with flags and words: it is found however they are quoted, ordered and
     spelled, and behind `sudo`, `;`, `|` or `bash -c`. A pattern is searched as it is. `tools`: only
-    these; `argument`: only there. A list of what is forbidden is no sandbox.
+    these; `argument`: only there. A list of what is forbidden is no sandbox. Raises UsageError
+    without a command.
     """
     if not commands:
         raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")

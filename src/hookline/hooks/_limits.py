@@ -46,7 +46,7 @@ def limits(
     """
     wanted: Amounts = (steps, tokens, seconds, cost)
     if any(limit is not None and limit < 0 for limit in wanted):
-        raise UsageError(f"a limit cannot be below 0: {wanted}")
+        raise UsageError(f"a limit must not be below 0: {wanted}")
     if cost is not None and price is None:
         raise UsageError("cost= needs price=, a function of the usage that gives its cost")
 

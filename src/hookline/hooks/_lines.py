@@ -61,7 +61,10 @@ class Lines:
                 data = data if os.read(file, 1) == b"\n" else b"\n" + data
             written = os.write(file, data)
             if written != len(data):
-                raise OSError(f"only {written} of {len(data)} bytes went into {self._path}")
+                raise OSError(
+                    f"only {written} of {len(data)} bytes went into {self._path}: make room on "
+                    "its disk"
+                )
             if self._fsync:
                 os.fsync(file)
         finally:

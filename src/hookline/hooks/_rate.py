@@ -71,10 +71,13 @@ def rate_limit(
     `by`: "tool" counts each tool, "conversation" each conversation (a chat that keeps nothing is
     one), "chat" each chat; or a function that gives the key, such as the caller's id. What
     sub-agents call counts as their parent's. `tools`: only these. What goes beyond is a tool error
-    that says when to try again.
+    that says when to try again. Raises UsageError for numbers or a `by=` that make no limit.
     """
     if calls < 0 or (per is not None and not per > 0):
-        raise UsageError(f"rate_limit({calls!r}, per={per!r}): at least 0 calls, above 0 seconds")
+        raise UsageError(
+            f"rate_limit({calls!r}, per={per!r}): there must be at least 0 calls, and above 0 "
+            "seconds"
+        )
     windows = _Windows(calls, inf if per is None else per, clock)
 
     def root(run: Run[Any]) -> str:

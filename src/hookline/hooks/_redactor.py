@@ -36,7 +36,9 @@ class Redactor:
         if not known and not self.patterns:
             raise UsageError("redact() needs a pattern, or values=")
         if any(not value for value in known) or any(each.match("") for each in self.patterns):
-            raise UsageError("redact(): an empty value or match would be found everywhere")
+            raise UsageError(
+                "redact(): an empty value or match would be found everywhere; leave it out"
+            )
         longest = len(known[0]) if known else 1
         self.hold = max(longest, hold if self.patterns else 1)
         # What holds no space is decided where the next one comes.

@@ -46,7 +46,8 @@ def retry(
     Before the n-th further attempt it waits a random part of `base * 2 ** n` seconds, at most
     `longest`, and never less than the service asked for (`retry_after`); where that is more than
     `patience`, the error stands. `on`: error types, or a function of the error; by default a
-    `ModelError` that says it is `retryable`. Each wait is a status `retrying`.
+    `ModelError` that says it is `retryable`. Each wait is a status `retrying`. Raises UsageError
+    where `attempts` is below 1.
     """
     if attempts < 1:
         raise UsageError(f"attempts={attempts!r} must be at least 1")
@@ -82,7 +83,8 @@ def fallback(
     """Ask the next of these models when one fails; the last one's error stands.
 
     `on`: error types, or a function of the error; by default every `ModelError`. It stands outside
-    of `retry`, which then tries each model in turn. A change is a status `falling-back`.
+    of `retry`, which then tries each model in turn. A change is a status `falling-back`. Raises
+    UsageError without a model.
     """
     if not models:
         raise UsageError("fallback() needs a model to fall back on")

@@ -43,7 +43,8 @@ def window(
     """Send the model the last messages only: at most so many, of at most so many tokens.
 
     They begin with a user's message: where they would not, the one that they answer is put first.
-    The last group is sent whatever its size. `count` says how many tokens a message is.
+    The last group is sent whatever its size. `count` says how many tokens a message is. Raises
+    UsageError with neither a number of messages nor of tokens.
     """
     if messages is None and tokens is None:
         raise UsageError("window() needs messages= or tokens=")
@@ -84,10 +85,11 @@ def truncate(
 ) -> Hooks:
     """Cut what a tool call came to at so many characters, the last `tail` of them from its end.
 
-    A value that is no text is cut as JSON. `tools`: only these.
+    A value that is no text is cut as JSON. `tools`: only these. Raises UsageError where `tail` is
+    more than `limit`.
     """
     if not 0 <= tail <= limit:
-        raise UsageError(f"truncate({limit!r}, tail={tail!r}): 0 <= tail <= limit")
+        raise UsageError(f"truncate({limit!r}, tail={tail!r}): there must be 0 <= tail <= limit")
     only = None if tools is None else tuple(tools)
 
     def cut(text: str) -> str:

@@ -54,6 +54,16 @@ _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
+_ADVICE: Final[dict[type[ModelError], str]] = {
+    AuthenticationError: "Check the key, and whether it may use this model",
+    BadRequestError: "Change the model's name, the settings or the parts that it speaks of",
+    ContentRefusedError: "Change what is asked",
+    ContextTooLongError: "Send less, or use a model with more room",
+    OverloadedError: "Try again later, or ask another model",
+    RateLimitError: "Wait and try again, or look at the limits of the account",
+}
+
+
 def failure(provider: str, exc: BaseException, secrets: Iterable[str] = ()) -> ModelError:
     """The error for what an SDK raised."""
     if isinstance(exc, ModelError):
@@ -71,18 +81,26 @@ def failure(provider: str, exc: BaseException, secrets: Iterable[str] = ()) -> M
     names = _names(exc)
     kind = type(exc).__name__
     if names & {"ConnectTimeout", "PoolTimeout", "ConnectionTimeoutError"}:
-        return ModelConnectionError(f"{provider}: no connection ({kind})", provider=provider)
+        return ModelConnectionError(
+            f"{provider}: no connection ({kind}); check the address and the network, and try again",
+            provider=provider,
+        )
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return IdleTimeoutError(
-            f"{provider}: nothing came for too long ({kind}); idle_timeout= is the limit",
+            f"{provider}: nothing came for too long ({kind}); try again, or raise idle_timeout=",
             provider=provider,
         )
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
         return ModelConnectionError(
-            f"{provider}: the connection failed ({kind}{_reason(exc, secrets)})", provider=provider
+            f"{provider}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
+            provider=provider,
         )
     # No word of its own: it may quote the answer.
-    return MalformedStreamError(f"{provider}: what came cannot be read ({kind})", provider=provider)
+    return MalformedStreamError(
+        f"{provider}: what came cannot be read ({kind}); try again, and look at what "
+        "stands between",
+        provider=provider,
+    )
 
 
 def told(
@@ -111,7 +129,7 @@ def told(
     kind, retryable = _kind(status, about)
     where = provider if status is None else f"{provider} ({status})"
     return kind(
-        f"{where}: {message or 'no message'}",
+        f"{where}: {(message or 'no message').rstrip('. ')}. {_ADVICE[kind]}",
         provider=provider,
         status=status,
         code=code,

@@ -47,11 +47,17 @@ class Reader(Protocol):
     """
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the answer is whole, so that nothing that counts can follow."""
+        ...
 
-    def take(self, event: Any, /) -> Iterable[Chunk]: ...
+    def take(self, event: Any, /) -> Iterable[Chunk]:
+        """The chunks that one event of the provider comes to."""
+        ...
 
-    def end(self) -> Iterable[Chunk]: ...
+    def end(self) -> Iterable[Chunk]:
+        """What is left when the events have ended, the Finish last."""
+        ...
 
 
 async def relay(
@@ -93,7 +99,9 @@ def _read(provider: str, read: Callable[..., Iterable[Chunk]], *event: Any) -> I
     except Exception as exc:  # it has walked where the format promised something else
         kind = type(exc).__name__
         raise MalformedStreamError(
-            f"{provider}: an event is not in the provider's format ({kind})", provider=provider
+            f"{provider}: an event is not in the provider's format ({kind}); try again, and "
+            "check that the address is one of this provider's",
+            provider=provider,
         ) from exc
 
 
@@ -147,7 +155,7 @@ def loaded(data: bytes) -> Any:
         # The fast way refuses a surrogate alone, of a character that a service cut in two.
         return json.loads(data.decode())
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("nested too deeply: it must be JSON that Python can read") from None
 
 
 # ── clients ─────────────────────────────────────────────────────────────────────────────────

@@ -43,7 +43,9 @@ def location(part: Image | File, provider: str) -> str:
     if part.url is not None:
         return part.url
     kind = type(part).__name__
-    raise BadRequestError(f"{provider}: an {kind} part has neither data nor url", provider=provider)
+    raise BadRequestError(
+        f"{provider}: an {kind} part has neither data nor url; give it one", provider=provider
+    )
 
 
 def refuse(provider: str, what: str, instead: str) -> BadRequestError:

@@ -70,6 +70,8 @@ from hookline.providers._parts import (
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
+__all__ = ["AnthropicModel"]
+
 Client: TypeAlias = "AsyncAnthropic | Callable[[], AsyncAnthropic]"
 
 PROVIDER: Final = "anthropic"
@@ -219,7 +221,9 @@ class MessagesReader:
 
     def end(self) -> Iterable[Chunk]:
         if not self.done or self._reason is None:
-            raise MalformedStreamError(f"{PROVIDER}: the answer was cut off", provider=PROVIDER)
+            raise MalformedStreamError(
+                f"{PROVIDER}: the answer was cut off; try again", provider=PROVIDER
+            )
         yield Finish(
             finish_reason=self._reason,
             usage=usage_of(self._usage),
@@ -339,6 +343,7 @@ class AnthropicModel:
     """
 
     provider = PROVIDER
+    """What errors and traces call the service."""
 
     def __init__(
         self,
@@ -353,6 +358,7 @@ class AnthropicModel:
         if client is not None:
             check_async(client, "an AsyncAnthropic, or a function that makes one")
         self.name = name
+        """The provider's name of the model."""
         self._client = client
         self._api_key = api_key
         self._base_url = base_url

@@ -67,6 +67,8 @@ from hookline.providers._parts import (
 if TYPE_CHECKING:
     from google.genai import Client as GenaiClient
 
+__all__ = ["GoogleModel"]
+
 Client: TypeAlias = "GenaiClient | Callable[[], GenaiClient]"
 
 PROVIDER: Final = "google"
@@ -224,7 +226,9 @@ class GeminiReader:
         if is_object(feedback) and feedback.get("blockReason"):
             why = text_in(feedback, "blockReason")
             raise ContentRefusedError(
-                f"{PROVIDER}: the prompt was blocked ({why})", provider=PROVIDER, code=why
+                f"{PROVIDER}: the prompt was blocked ({why}); change what it says",
+                provider=PROVIDER,
+                code=why,
             )
         self._model = text_in(event, "modelVersion") or self._model
         self._id = text_in(event, "responseId") or self._id
@@ -238,10 +242,12 @@ class GeminiReader:
 
     def end(self) -> Iterable[Chunk]:
         if self._reason is None:
-            raise MalformedStreamError(f"{PROVIDER}: the answer was cut off", provider=PROVIDER)
+            raise MalformedStreamError(
+                f"{PROVIDER}: the answer was cut off; try again", provider=PROVIDER
+            )
         if self._reason == "MALFORMED_FUNCTION_CALL":
             raise MalformedStreamError(
-                f"{PROVIDER}: the model wrote a call that is none",
+                f"{PROVIDER}: the model wrote a call that is none ({self._reason}); try again",
                 provider=PROVIDER,
                 code=self._reason,
             )
@@ -306,7 +312,8 @@ class GoogleModel:
     `client` is a `google.genai.Client` of the user's, or a function that makes one; otherwise one
     is made from `api_key` and `base_url`, or GOOGLE_API_KEY (GEMINI_API_KEY), or, for Vertex AI,
     from the variables that the SDK knows. `idle_timeout`: seconds in which something must come.
-    Raises UsageError where the SDK is not installed.
+    `provider`, in errors and traces, is "gcp.gemini" or "gcp.vertex_ai". Raises UsageError where
+    the SDK is not installed.
     """
 
     def __init__(
@@ -323,6 +330,7 @@ class GoogleModel:
             aio = client if callable(client) else getattr(client, "aio", client)
             check_async(aio, "a google.genai.Client, or a function that makes one")
         self.name = name
+        """The provider's name of the model."""
         self._api_key = api_key
         self._base_url = base_url
         self._idle_timeout = idle_timeout

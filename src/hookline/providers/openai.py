@@ -71,6 +71,8 @@ from hookline.providers._parts import (
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+__all__ = ["OpenAIModel"]
+
 Client: TypeAlias = "AsyncOpenAI | Callable[[], AsyncOpenAI]"
 
 PROVIDER: Final = "openai"
@@ -85,7 +87,9 @@ def request_body(model: str, request: ModelRequest) -> dict[str, Any]:
     """What is posted to /responses; raises BadRequestError for what it has no way to say."""
     settings = request.settings
     if settings.stop:
-        raise refuse(PROVIDER, "the Responses API knows no stop=", "use OpenAIChatModel")
+        raise refuse(
+            PROVIDER, f"the Responses API knows no stop={settings.stop!r}", "use OpenAIChatModel"
+        )
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
@@ -219,7 +223,9 @@ class ResponsesReader:
 
     def end(self) -> Iterable[Chunk]:
         if not self.done:
-            raise MalformedStreamError(f"{PROVIDER}: the answer was cut off", provider=PROVIDER)
+            raise MalformedStreamError(
+                f"{PROVIDER}: the answer was cut off; try again", provider=PROVIDER
+            )
         response = self._response
         yield Finish(
             finish_reason=self._reason,
@@ -395,6 +401,7 @@ class OpenAIModel:
     """
 
     provider = PROVIDER
+    """What errors and traces call the service."""
 
     def __init__(
         self,
@@ -406,6 +413,7 @@ class OpenAIModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         self.name = name
+        """The provider's name of the model."""
         self._connection = Connection(client, api_key, base_url)
         self.server_address, self.server_port = self._connection.server()
         self._idle_timeout = idle_timeout

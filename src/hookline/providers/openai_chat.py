@@ -55,6 +55,8 @@ from hookline.providers._parts import (
 )
 from hookline.providers.openai import Client, Connection, json_schema
 
+__all__ = ["OpenAIChatModel"]
+
 META: Final = "openai-chat"
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 _REASONS: Final[dict[str, FinishReason]] = {
@@ -179,7 +181,9 @@ def _input(part: Text | Image | File, provider: str) -> dict[str, Any]:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": location(part, provider)}}
     if part.data is None:
-        raise refuse(provider, "Chat Completions takes no file by URL", "pass its data=")
+        raise refuse(
+            provider, f"Chat Completions takes no file by URL ({part.url!r:.80})", "pass its data="
+        )
     if part.media_type.startswith("audio/"):
         kind = part.media_type.removeprefix("audio/").removeprefix("x-")
         sound = {"data": base64_text(part.data), "format": {"mpeg": "mp3"}.get(kind, kind)}
@@ -230,7 +234,7 @@ class ChatReader:
     def end(self) -> Iterable[Chunk]:
         if self._reason is None and not self.done:
             raise MalformedStreamError(
-                f"{self._provider}: the answer was cut off", provider=self._provider
+                f"{self._provider}: the answer was cut off; try again", provider=self._provider
             )
         yield from self._thought()
         reason = self._reason or "stop"
@@ -334,6 +338,7 @@ class OpenAIChatModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         self.name = name
+        """The provider's name of the model."""
         self.provider = provider
         self._connection = Connection(client, api_key, base_url)
         self.server_address, self.server_port = self._connection.server()

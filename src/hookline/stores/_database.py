@@ -176,7 +176,9 @@ class Database:
             hint = f"the server was away for {self._reconnect:g} s: look whether it runs" + (
                 ". It is uncertain whether the last change was written" * uncertain
             )
-        return StoreError(f"{self._name}: {hint or 'it refused'} ({text})")
+        if hint is None:
+            hint = "it refused; look at what it says, and at its log"
+        return StoreError(f"{self._name}: {hint} ({text})")
 
 
 async def _in_transaction(connection: AsyncConnection, work: Work[T], again: bool) -> T:

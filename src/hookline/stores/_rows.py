@@ -170,5 +170,5 @@ def pending_of(conversation_id: str, text: Any) -> PendingStep | None:
 def _damaged(conversation_id: str, what: str, why: str) -> StoreError:
     return StoreError(
         f"conversation {conversation_id!r}: {what} is damaged in the store ({why}). Nothing was "
-        "changed; restore the row from a copy, or delete the conversation"
+        "changed; put the row back from a copy, or delete the conversation"
     )

@@ -2,12 +2,14 @@
 
 A message is one INSERT that itself checks the lease and the revision, and whose place is its
 primary key: it is written once, in order, by the chat that holds the lease, or not at all. Nothing
-is held between two calls: no connection and no transaction spans what a model takes.
+is held between two calls: no connection and no transaction spans what a model takes. It is long
+because every statement stands here, beside the rule that it keeps.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -51,8 +53,9 @@ class SQLStore:
     `lease`: seconds after which a dead process's conversation is free. `busy_timeout`: seconds that
     SQLite waits for another program's lock. `synchronous`: of SQLite; with "NORMAL" what is written
     outlives the process, and a loss of power may cost the last messages; "FULL" waits for the disk
-    each time. `reconnect`: seconds that a PostgreSQL server may be
-    away. What else is given goes to SQLAlchemy's `create_async_engine` (`pool_size=20`).
+    each time. `reconnect`: seconds that a PostgreSQL server may be away. What else is given goes to
+    SQLAlchemy's `create_async_engine` (`pool_size=20`). Raises UsageError for a URL or an option
+    that cannot work, or without the extra.
     """
 
     def __init__(
@@ -281,7 +284,8 @@ class SQLStore:
                 raise await conflict(connection, conversation_id, expected)
             if (await connection.execute(put)).rowcount != 1:
                 raise UsageError(
-                    f"conversation {conversation_id!r} has no message {message.id!r} to update"
+                    f"conversation {conversation_id!r} has no message {message.id!r} to update; "
+                    "use one of its messages"
                 )
             await connection.execute(count_up.values(revision=C.revision + 1))
             return expected + 1
@@ -312,18 +316,27 @@ def _parsed(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except ArgumentError as exc:
-        raise UsageError(f"{url!r} is no URL of a database, such as sqlite:///chats.db") from exc
+        raise UsageError(
+            f"{_shown(url)!r} must be the URL of a database, such as sqlite:///chats.db"
+        ) from exc
     backend = parsed.drivername.partition("+")[0]
     driver = _DRIVERS.get(backend)
     if driver is None:
         raise UsageError(
-            f"store={url!r}: conversations are kept in SQLite (sqlite:///chats.db) or PostgreSQL "
+            f"store={_shown(url)!r}: use SQLite (sqlite:///chats.db) or PostgreSQL "
             f"(postgresql://user@host/name), not in {backend!r}"
         )
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise UsageError(f"store={url!r} names no file; store=MemoryStore() needs none")
+        raise UsageError(
+            f"store={url!r} must name a file; use store=MemoryStore() where none is wanted"
+        )
     module = driver.partition("+")[2]
     if find_spec(module) is None:
         extra = "sqlite" if backend == "sqlite" else "postgres"
-        raise UsageError(f'store={url!r} needs {module}: pip install "hookline[{extra}]"')
+        raise UsageError(f'store={_shown(url)!r} needs {module}: pip install "hookline[{extra}]"')
     return parsed.set(drivername=driver)
+
+
+def _shown(url: str) -> str:
+    """The URL without its password, for an error."""
+    return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1…@", url)

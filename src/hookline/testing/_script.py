@@ -36,9 +36,11 @@ class ScriptedModel:
     `requests` holds what was asked, in order; `closed` and `cancelled` count the streams that
     were left before their end, `open` those that are being read. As a context manager it calls
     `done()` where its block raised nothing. `strict=False` takes requests that break I1.
+    `repeat=True` begins the script again where it ends, and no call is one too many.
     """
 
     provider = "scripted"
+    """What traces call its provider."""
 
     def __init__(
         self,
@@ -47,8 +49,10 @@ class ScriptedModel:
         chunk: int = 0,
         delay: Delay | None = None,
         strict: bool = True,
+        repeat: bool = False,
     ) -> None:
         self.name = name
+        """What traces and `Finish` call the model."""
         self.requests: list[ModelRequest] = []
         self.closed = 0
         self.cancelled = 0
@@ -57,6 +61,7 @@ class ScriptedModel:
         self._chunk = chunk
         self._delay = delay
         self._strict = strict
+        self._repeat = repeat
         self._ids = count(1)
         self._misfit: ScriptError | HistoryError | None = None
 
@@ -69,7 +74,7 @@ class ScriptedModel:
     def last_request(self) -> ModelRequest:
         """What was asked last; raises ScriptError when nothing was."""
         if not self.requests:
-            raise ScriptError(f"{self!r} was never called")
+            raise ScriptError(f"{self!r} was never called; run the chat first")
         return self.requests[-1]
 
     def done(self) -> None:
@@ -83,7 +88,8 @@ class ScriptedModel:
         left = self._turns[self.calls :]
         if left:
             raise ScriptError(
-                f"{len(left)} of {_turns(len(self._turns))} were not used: "
+                f"{len(left)} of {_turns(len(self._turns))} were not used; take them "
+                "out, or ask more often: "
                 f"{', '.join(map(repr, left))}; {self._asked()}"
             )
 
@@ -135,9 +141,12 @@ class ScriptedModel:
             except HistoryError as exc:
                 self._misfit = self._misfit or exc
                 raise
+        if self._repeat and self._turns:
+            index %= len(self._turns)
         if index >= len(self._turns):
             raise self._misfits(
-                f"call {index + 1} of a script with {_turns(len(self._turns))}; {self._asked()}"
+                f"call {index + 1} of a script with {_turns(len(self._turns))}; add a turn, or "
+                f"find out why the model was asked again: {self._asked()}"
             )
         turn: Any = self._turns[index]
         where = f"turn {index + 1}"
@@ -149,7 +158,7 @@ class ScriptedModel:
         try:
             return as_turn(turn)
         except ValueError as exc:
-            raise self._misfits(f"{where} is no turn: {exc}") from None
+            raise self._misfits(f"{where} must be a turn: {exc}") from None
 
     def _chunks(self, turn: Turn) -> list[object]:
         """The chunks of a turn, up to its failure."""

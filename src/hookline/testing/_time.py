@@ -29,7 +29,7 @@ class Sequencer:
     async def __call__(self, position: int) -> AsyncGenerator[None, None]:
         """Wait for this position's turn; the next one's comes when the block is left."""
         if position in self._taken:
-            raise UsageError(f"position {position} of the sequence was taken before")
+            raise UsageError(f"position {position} of the sequence was taken before; use each once")
         self._check()
         self._taken.add(position)
         if position > 0:
@@ -51,7 +51,9 @@ class Sequencer:
 
     def _check(self) -> None:
         if self._broken:
-            raise UsageError("the sequence is broken: a task was cancelled while it waited in it")
+            raise UsageError(
+                "the sequence is broken: a task was cancelled while it waited in it; make a new one"
+            )
 
 
 class TestRuntime(LocalRuntime):

@@ -14,6 +14,7 @@ from hookline import ModelRequest, ModelResponse, Reasoning, Text, ToolCall, Usa
 from hookline.models import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 Part: TypeAlias = str | Text | Reasoning | ToolCall | Chunk
+"""A piece of a turn."""
 Delay: TypeAlias = float | Callable[[], Awaitable[object]]
 Numbers: TypeAlias = Callable[[], str]
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
@@ -61,10 +62,11 @@ class Turn:
     `parts` are played in order: a str is a piece of text as it is streamed, a Text, Reasoning or
     ToolCall is a whole part, a chunk is sent as it is. `reasoning=` and `text=` come before them,
     `calls=` after. `chunk`: stream text, reasoning and arguments in pieces of so many characters
-    (0: whole). `delay`: seconds, or an async callable awaited, before each chunk.
-    `fail`: raised after `fail_after` chunks, by default after all but the Finish. `raw_chunks`:
-    yield exactly these, whatever they are. `cleanup`: raised while the stream is left.
-    Raises ValueError for options that contradict each other.
+    (0: whole). `delay`: seconds, or an async callable awaited, before each chunk. `fail`: raised
+    after `fail_after` chunks, by default after all but the Finish. `raw_chunks`: yield exactly
+    these, whatever they are. `cleanup`: raised while the stream is left. Raises ValueError for
+    options that contradict each other. `finish_reason` and `usage` are those of its Finish, by
+    default made from what was written; with `no_finish` there is none.
     """
 
     __slots__ = (
@@ -95,7 +97,7 @@ class Turn:
             whole.append(Text(text))
         whole += [*parts, *calls]
         if raw_chunks is not None and whole:
-            raise ValueError("raw_chunks= is the whole turn: it goes with no parts")
+            raise ValueError("raw_chunks= is the whole turn; leave the parts out")
         if fail_after is not None and (fail is None or fail_after < 0):
             raise ValueError(f"fail_after={fail_after!r} needs fail= and must be at least 0")
         if chunk is not None and chunk < 0:
@@ -103,7 +105,7 @@ class Turn:
         given: list[object] = list(whole)
         for part in given:
             if not isinstance(part, _PARTS):
-                raise ValueError(f"{part!r} is no part of a turn; parts are {_PART_NAMES}")
+                raise ValueError(f"{part!r} is no part of a turn; use one of: {_PART_NAMES}")
         self.parts: tuple[Part, ...] = tuple(whole)
         self.finish_reason: FinishReason | None = finish_reason
         self.usage = usage
@@ -195,7 +197,9 @@ def _counted(pieces: Iterable[object]) -> Usage:
 # ── what stands for a turn ─────────────────────────────────────────────────────────────────────
 
 Answer: TypeAlias = Part | Sequence[Part] | BaseException | ModelResponse | Turn
+"""What one turn of a script may be."""
 ScriptTurn: TypeAlias = Answer | Callable[[ModelRequest], Answer | Awaitable[Answer]]
+"""A turn, or a function of the request that makes one, sync or async."""
 
 
 def as_turn(answer: object) -> Turn:

@@ -26,8 +26,11 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a client has asked: `json` is its body."""
 
     method: str
+    """Such as "POST"."""
     path: str
+    """Without the host."""
     headers: dict[str, str]
+    """By their names in small letters."""
     json: Any
 
 
@@ -38,6 +41,7 @@ class Wire:
     bytes. `piece`: bytes per write, wherever that cuts (0: event by event). `delay`: seconds, or an
     async callable awaited, before each write. `garbage`: bytes put in after `after` bytes. `cut`:
     the connection breaks after so many bytes. `stall`: nothing more is sent after so many.
+    `headers` are sent beside those of the format.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class WireServer:
 
     def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
         self.format: WireFormat = format
+        """Whose format it speaks."""
         self.requests: list[WireRequest] = []
         self.asked = asyncio.Event()
         self.left = asyncio.Event()
@@ -113,6 +118,7 @@ class WireServer:
         self.opened = 0
         self.open = 0
         self.url = ""
+        """The `base_url=` for an adapter, while the server runs."""
         self._turns = [turn if isinstance(turn, Wire) else Wire(turn) for turn in turns]
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -135,7 +141,8 @@ class WireServer:
         await self._server.wait_closed()
         if kind is None and self._asked_too_much:
             raise ScriptError(
-                f"{len(self.requests)} requests for a script of {len(self._turns)} turns"
+                f"{len(self.requests)} requests for a script of {len(self._turns)} turns; "
+                "add turns, or ask less often"
             )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,7 +2,8 @@
 
 A turn of a script is written down once, as chunks; here it becomes the server-sent events in
 which each provider would say it, with what belongs around it: ids, ends of parts, usage. The
-formats are written after the providers' documents and SDKs, and are no recordings of them.
+formats are written after the providers' documents and SDKs, and are no recordings of them. It is
+long because there are four of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hookline import Usage
 from hookline.models import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 WireFormat: TypeAlias = Literal["openai", "openai-chat", "anthropic", "google"]
+"""The providers whose wire can be spoken."""
 Events: TypeAlias = Iterable[dict[str, Any]]
 
 MODEL: Final = "wire-model"

@@ -1,0 +1,278 @@
+"""Every public name is documented: what it is, what it raises, and a page that has it.
+
+Read off the source, since that is what the API reference is made of: docstrings of modules,
+classes, functions, methods and properties; of fields, attributes and aliases a string below them,
+or a word on them in backticks in the docstring of their class.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hookline
+import hookline.errors
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(hookline.__file__).parent
+
+MODULES = [
+    "hookline",
+    *(
+        f"hookline.{name}"
+        for name in (
+            *("discovery", "errors", "events", "formats", "hooks", "models", "otel", "points"),
+            *("providers", "runtimes", "storage", "stores", "streams", "testing", "web"),
+        )
+    ),
+    *(f"hookline.providers.{name}" for name in ("anthropic", "google", "openai", "openai_chat")),
+]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+EMPTY_WORDS = {
+    "a", "an", "and", "gives", "in", "is", "it", "its", "of", "or", "return", "returns", "that",
+    "the", "these", "this", "to",
+}  # fmt: skip
+
+
+# ── reading the source ──────────────────────────────────────────────────────────────────────
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    path = PACKAGE.parent / module.replace(".", "/")
+    return ast.parse(
+        (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    )
+
+
+def definition(module: str, name: str) -> tuple[str, ast.stmt]:
+    """Where a public name is defined, past all the imports that pass it on."""
+    for node in tree(module).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hookline"):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return definition(node.module, alias.name)
+        named = isinstance(node, (ast.ClassDef, *FUNCTIONS)) and node.name == name
+        if named and not _is_overload(node):
+            return module, node
+        if name in _assigned(node):
+            return module, node
+    raise AssertionError(f"{module}.{name} is not found in the source")
+
+
+def _is_overload(node: ast.stmt) -> bool:
+    decorators = getattr(node, "decorator_list", [])
+    return any(
+        "overload" in ast.unparse(each) or ".setter" in ast.unparse(each) for each in decorators
+    )
+
+
+def _assigned(node: ast.stmt) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    if isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    return [each.id for each in targets if isinstance(each, ast.Name)]
+
+
+def string_below(body: list[ast.stmt], node: ast.stmt) -> str | None:
+    """The string that stands below an assignment."""
+    place = body.index(node) + 1
+    if place < len(body):
+        below = body[place]
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            text: object = below.value.value
+            return text if isinstance(text, str) else None
+    return None
+
+
+def own_bases(module: str, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+    """The class and the bases that are ours, nearest first."""
+    yield node
+    for base in node.bases:
+        name = ast.unparse(base).split("[")[0]
+        try:
+            where, found = definition(module, name)
+        except AssertionError:
+            continue
+        if isinstance(found, ast.ClassDef):
+            yield from own_bases(where, found)
+
+
+def parts(module: str, node: ast.ClassDef) -> Iterator[tuple[str, str | None, ast.stmt]]:
+    """Each public part of a class: its name, its docstring, where it stands."""
+    docs = " ".join(ast.get_docstring(each) or "" for each in own_bases(module, node))
+    seen: set[str] = set()
+    for each in own_bases(module, node):
+        for part in each.body:
+            if isinstance(part, FUNCTIONS) and not _is_overload(part):
+                if part.name == "__init__":
+                    yield from _attributes(part, docs, seen)
+                elif not part.name.startswith("_") and part.name not in seen:
+                    seen.add(part.name)
+                    yield part.name, ast.get_docstring(part), part
+            for name in _assigned(part):
+                if not name.startswith("_") and name not in seen:
+                    seen.add(name)
+                    named = f"its class names `{name}`" if f"`{name}`" in docs else None
+                    yield name, string_below(each.body, part) or named, part
+
+
+def _attributes(
+    init: ast.FunctionDef | ast.AsyncFunctionDef, docs: str, seen: set[str]
+) -> Iterator[tuple[str, str | None, ast.stmt]]:
+    """What `__init__` puts on the object for all to see."""
+    for node in ast.walk(init):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        for each in targets:
+            ours = isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"
+            if ours and not each.attr.startswith("_") and each.attr not in seen:  # type: ignore[attr-defined]
+                name: str = each.attr  # type: ignore[attr-defined]
+                seen.add(name)
+                named = re.search(rf"`{name}(?:=[^`]*|\(\))?`", docs)
+                below = string_below(init.body, node) if node in init.body else None
+                yield name, below or (f"its class names `{name}`" if named else None), node
+
+
+def names() -> Iterator[tuple[str, str]]:
+    for module in MODULES:
+        for name in importlib.import_module(module).__all__:
+            if name != "__version__":
+                yield module, name
+
+
+NAMES = sorted({(*definition(module, name)[:1], name) for module, name in names()})
+EACH = pytest.mark.parametrize(("module", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
+
+
+# ── is it there, and does it say something ──────────────────────────────────────────────────
+
+
+def words(text: str) -> set[str]:
+    """The words of a text, in small letters, `snake_case` and `CamelCase` taken apart."""
+    text = re.sub(r"([a-z])([A-Z])", r"\1 \2", text).replace("_", " ")
+    return {word.rstrip("s") for word in re.findall(r"[a-z]+", text.lower())} - EMPTY_WORDS
+
+
+def wrong(name: str, text: str | None, node: ast.stmt) -> str | None:
+    """What is wrong with a docstring."""
+    if not text:
+        return "has no docstring"
+    first = text.strip().split("\n\n")[0]
+    if not re.search(r"[.:!?]$|[.:]\s", first) and not text.startswith("its class names"):
+        return "does not begin with a sentence"
+    signature = name
+    if isinstance(node, FUNCTIONS):
+        node_only = ast.unparse(ast.Module([type(node)(**{**vars(node), "body": []})], []))
+        signature += node_only
+    if not text.startswith("its class names") and not words(first) - words(signature):
+        return f"only repeats the signature: {first!r}"
+    return None
+
+
+@EACH
+def test_a_public_name_is_documented(module: str, name: str) -> None:
+    where, node = definition(module, name)
+    if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
+        assert not (problem := wrong(name, ast.get_docstring(node), node)), problem
+    else:
+        assert not (problem := wrong(name, string_below(tree(where).body, node), node)), problem
+    if isinstance(node, ast.ClassDef):
+        found = {part: wrong(part, text, at) for part, text, at in parts(where, node)}
+        assert {part: problem for part, problem in found.items() if problem} == {}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_public_module_says_what_it_is_for(module: str) -> None:
+    assert ast.get_docstring(tree(module))
+
+
+# ── what it raises ──────────────────────────────────────────────────────────────────────────
+
+
+def _raised(node: ast.AST) -> set[str]:
+    """The exceptions that this block itself makes and raises, not those of functions in it."""
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Raise) and isinstance(child.exc, ast.Call):
+            name = ast.unparse(child.exc.func)
+            found |= {name} if name[0].isupper() else set()
+        if not isinstance(child, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            found |= _raised(child)
+    return found
+
+
+def _told(error: str, text: str) -> bool:
+    """Whether a docstring speaks of the error, or of the kind that it is one of."""
+    kind: Any = getattr(hookline.errors, error, None) or getattr(__builtins__, error, None)
+    kinds = [each.__name__ for each in inspect.getmro(kind)] if kind else [error]
+    general = {"HooklineError", "Exception", "BaseException", "object"}
+    return any(each in text for each in kinds if each not in general)
+
+
+CONTROL = {"StopAsyncIteration", "NotImplementedError"}
+
+
+@EACH
+def test_what_a_public_name_raises_stands_in_its_docstring(module: str, name: str) -> None:
+    where, node = definition(module, name)
+    untold: list[str] = []
+    functions: list[tuple[str, ast.AST, str]] = []
+    if isinstance(node, FUNCTIONS):
+        functions.append((name, node, ast.get_docstring(node) or ""))
+    elif isinstance(node, ast.ClassDef):
+        about = ast.get_docstring(node) or ""
+        for part in node.body:
+            if isinstance(part, FUNCTIONS) and (part.name[0] != "_" or part.name[:2] == "__"):
+                functions.append((part.name, part, f"{ast.get_docstring(part)}{about}"))
+    for each, body, text in functions:
+        untold += [
+            f"{each}: {error}" for error in _raised(body) - CONTROL if not _told(error, text)
+        ]
+    assert where
+    assert untold == []
+
+
+# ── and where it is found ───────────────────────────────────────────────────────────────────
+
+
+def test_every_public_module_has_its_page_in_the_api_reference() -> None:
+    """scripts/docs checks that the page has each of its names."""
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    listed = re.findall(r"^ +- [\w.]+: reference/([\w.]+)\.md$", navigation, re.MULTILINE)
+    assert sorted(listed) == sorted(MODULES)
+
+
+def test_no_public_module_is_forgotten() -> None:
+    doors = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in PACKAGE.rglob("*.py")
+    }
+    public = {name for name in doors if not any(part[0] == "_" for part in name.split("."))}
+    # The one name of the first has hookline.stores; the second is a program.
+    assert public - {"hookline.stores.sql", "hookline.cli"} == set(MODULES)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no docstring"),
+        ("the model name", "no sentence"),
+        ("Returns the model.", "repeats"),
+        ("What the model is called in traces.", None),
+    ],
+    ids=["none", "no sentence", "repeats", "fine"],
+)
+def test_a_poor_docstring_is_found(text: str, problem: str | None) -> None:
+    node = ast.parse("def name(model: Model) -> str: ...").body[0]
+    found = wrong("name", text, node)
+    assert (found is None) == (problem is None)

@@ -1,0 +1,138 @@
+"""What errors say: the rule that was broken, the value that broke it, and what to do next.
+
+Every text in the source is judged; scripts/error_texts.py finds and lists them. A text says what to
+do when a sentence or clause of it begins with a verb that tells one to, or when it names what
+there must be. It shows the value when something is put into it as it is raised; the few that have
+none to show are listed here, each with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hookline.errors
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+TEXTS = sorted(_script("error_texts").error_texts())
+EACH = pytest.mark.parametrize("text", TEXTS, ids=[f"{each.where}-{each.error}" for each in TEXTS])
+
+VERBS = (
+    "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "choose",
+    "chmod", "chown", "declare", "define", "do", "end", "export", "give", "go", "install", "keep",
+    "leave", "let", "list", "look", "make", "mend", "name", "open", "pass", "pip", "put", "raise",
+    "read", "remove", "rename", "report", "return", "run", "save", "see", "send", "set", "start",
+    "stop", "subscribe", "take", "tell", "try", "use", "wait", "wrap", "write",
+)  # fmt: skip
+CLAUSE = re.compile(
+    r"(?:^|[;:.–(,] (?:or |and |then |please )?|[a-z] or |\n\s*)(?:" + "|".join(VERBS) + r")\b",
+    re.IGNORECASE,
+)
+REQUIRED = re.compile(r"\bmust\b|\bneeds?\b")
+
+# Texts without a value, and why there is none.
+NOTHING_TO_SHOW = {
+    "called with nothing, or an option left out": (
+        "deny_commands() needs", "fallback() needs", "redact() needs", "window() needs",
+        "of_type() was given no type", "coalesce() was given no limit", "resume() needs",
+        "cost= needs price=", "the point needs a field", "redact(): an empty value",
+    ),
+    "the moment is wrong, and not a value": (
+        "a stream must be", "a stream has one reader", "a subscription has one reader",
+        "the stream has no response", "proceed was called", "a hook at aroundChat returned",
+        "the sequence is broken", "this model's client= was used",
+        "this process has a tracer provider", "the run behind this stream", "There is no answer",
+    ),
+    "what was raised is the cause of this error": (
+        "the approver raised", "the model raised CancelledError", "the system= function raised",
+        "a hook or the model raised", "the model's stream ended", "the chat ended without",
+    ),
+    "it may be a secret": ("token= must have", "pass token= or authorize="),
+    "a name that is fixed": ("hookline.streams needs",),
+    "the function is named before it": (
+        "a tool is made from", "a function with `yield`", "a wrapper must", "on_error='deny'",
+    ),
+    "changed in place by a hook": ("arguments of a call cannot be changed",),
+    "whole turns": ("raw_chunks= is the whole turn",),
+    "a truth value": ("enabled() gave an awaitable",),
+    "nothing was typed": (
+        "which agent? `hookline chat", "--output json needs a message", "the message is empty",
+    ),
+}  # fmt: skip
+SILENT = tuple(start for starts in NOTHING_TO_SHOW.values() for start in starts)
+
+
+def says_what_to_do(text: str) -> bool:
+    return bool(CLAUSE.search(text) or REQUIRED.search(text))
+
+
+def shows_the_value(error: str, text: str) -> bool:
+    return "⟨" in text or error == "Refused" or text.startswith(SILENT)
+
+
+@EACH
+def test_an_error_says_what_to_do_next(text: Any) -> None:
+    assert text.text, "its text is made elsewhere: tell scripts/error_texts.py where"
+    assert says_what_to_do(text.text), text
+
+
+@EACH
+def test_an_error_shows_the_value(text: Any) -> None:
+    """A `Refused` does not: what a client has sent is not sent back to it."""
+    assert shows_the_value(text.error, text.text), text
+
+
+def test_no_exception_to_the_rule_is_left_over() -> None:
+    for start in SILENT:
+        assert any(each.text.startswith(start) and "⟨" not in each.text for each in TEXTS), start
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("max_steps=⟨max_steps⟩ must be at least 1", True),
+        ("there is no scope ⟨label⟩; use one of: ⟨known⟩", True),
+        ("⟨module⟩ is not installed: pip install ⟨extra⟩", True),
+        ("something went wrong with ⟨value⟩", False),
+        ("tool ⟨tool⟩ is not available in this step", False),
+        ("the request of ⟨model⟩ was opened and read by another", False),
+    ],
+)
+def test_the_criterion_tells_good_texts_from_poor_ones(text: str, good: bool) -> None:
+    assert says_what_to_do(text) == good
+
+
+# ── the classes ─────────────────────────────────────────────────────────────────────────────
+
+KINDS = pytest.mark.parametrize("name", hookline.errors.__all__)
+
+
+@KINDS
+def test_an_error_class_tells_what_to_do(name: str) -> None:
+    text = getattr(hookline.errors, name).__doc__
+    advice = re.search(r"^ *What to do: (.+?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    assert advice
+    assert len(advice[1].split()) >= 4
+
+
+@KINDS
+def test_the_list_of_errors_has_each_of_them(name: str) -> None:
+    """tests/test_table.py checks that docs/errors.md is what scripts/generate.py writes."""
+    assert f"\n### {name}\n" in (ROOT / "docs" / "errors.md").read_text()
