@@ -18,7 +18,7 @@ class Session:
 
 
 model = ScriptedModel(ConnectionError("no route to host"), "Bonjour !", "Hello!", "Welcome!")
-agent = Agent[Session](model)
+agent = Agent[Session](model)  # it plays a script; Agent[Session]("openai:gpt-…") asks a real one
 
 
 @agent.hook("onChatEnd")  # an observer sees, and changes nothing

@@ -1,19 +1,26 @@
-"""Write what is made from the table of hook points: `_typed.pyi` and docs/hooks.md.
+"""Write what is made from the source: `_typed.pyi`, docs/hooks.md, docs/errors.md, a picture.
 
-python scripts/generate.py           write both
+python scripts/generate.py           write them
 python scripts/generate.py --check   exit 1 when one is stale
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
+
+import error_texts
+import life
 
 from hookline._points import END, TABLE, Head
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPED = ROOT / "src" / "hookline" / "_typed.pyi"
 DOCS = ROOT / "docs" / "hooks.md"
+ERRORS = ROOT / "docs" / "errors.md"
+PICTURE = ROOT / "docs" / "images" / "life.svg"
+POINTS = ast.parse((ROOT / "src" / "hookline" / "_points.py").read_text(encoding="utf-8"))
 
 HEAD = '''"""The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
 
@@ -229,23 +236,37 @@ def ends(head: Head) -> str:
     return ", ".join(found) if found and head.kind == "interceptor" else "–"
 
 
+def field_docs(context: str) -> dict[str, str]:
+    """What stands below each field of a context."""
+    found: dict[str, str] = {}
+    for node in POINTS.body:
+        if isinstance(node, ast.ClassDef) and node.name == context:
+            for field, below in zip(node.body, node.body[1:], strict=False):
+                text = getattr(getattr(below, "value", None), "value", None)
+                if isinstance(field, ast.AnnAssign) and isinstance(text, str):
+                    found[ast.unparse(field.target)] = text
+    return found
+
+
 def docs() -> str:
     lines = [
         "# The hook points",
         "",
         "Generated from the table in `src/hookline/_points.py` by `scripts/generate.py`.",
         "",
+        "![The life of a chat, and its hook points](images/life.svg)",
+        "",
         "An **observer** sees; what it returns is ignored. An **interceptor** is a chain: each",
         "sees what the previous one returned, `None` means unchanged. A **wrapper** is",
         "`async def w(ctx, proceed)` around what it names. Higher `priority` first, ties in order",
-        'of registration. What a throw does is the rule of `on_error="raise"`, the default;',
+        'of registration. What is said of a throw is the rule of `on_error="raise"`, the default;',
         '`on_error="log"` logs it and goes on with the last good value.',
         "",
         "Priorities come in bands: 200 and above for safety guards, 100 to 199 for infrastructure,",
         "0 to 99 for the application, below 0 for post-processing.",
         "",
-        "| point | kind | may return | ends the chain | what a throw does | replay |",
-        "|---|---|---|---|---|---|",
+        "| point | kind | may return | ends the chain |",
+        "|---|---|---|---|",
     ]
     for head in TABLE.values():
         allowed = (
@@ -253,23 +274,26 @@ def docs() -> str:
         )
         if head.flat:
             allowed += ", or a tuple of these"
-        cells = (f"`{head.name}`", head.kind, allowed, ends(head), head.throws, head.replay)
+        cells = (f"[`{head.name}`](#{head.name.lower()})", head.kind, allowed, ends(head))
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
     for head in TABLE.values():
         fields = [name for name in head.context.__struct_fields__ if name != "run"]
         summary = (head.context.__doc__ or "").strip().splitlines()[0]
-        names = ", ".join(f"`ctx.{name}`" for name in fields)
+        about = field_docs(head.context.__name__)
+        names = [f"- `ctx.{name}`{': ' * (name in about)}{about.get(name, '')}" for name in fields]
         lines += [f"## {head.name}", "", summary, ""]
-        lines += [f"Context: `{head.context.__name__}` – {names}.", ""]
+        lines += [f"Context: `{head.context.__name__}`", "", *names, ""]
         if head.note:
             lines += [f"Note: {head.note}.", ""]
+        lines += [f"A throw: {head.throws}. On replay: {head.replay}.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> int:
     stale = []
-    for path, text in ((TYPED, typed()), (DOCS, docs())):
+    made = ((TYPED, typed()), (DOCS, docs()), (ERRORS, error_texts.page()), (PICTURE, life.svg()))
+    for path, text in made:
         if path == TYPED:
             text = formatted(text)
         if path.exists() and path.read_text() == text:

@@ -1,4 +1,7 @@
-"""A question outlives its process: one process asks and ends, another approves, the tool runs."""
+"""A question outlives its process: one process asks and ends, another approves, the tool runs.
+
+Needs `pip install 'hookline[sqlite]'`.
+"""
 
 import asyncio
 import subprocess

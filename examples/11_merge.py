@@ -1,6 +1,6 @@
 """Two agents answer at the same time, and their streams become one with aiostream.
 
-Needs `pip install 'hookline[streams]'`; the models are scripted, so it runs offline.
+Needs `pip install 'hookline[streams]'`.
 """
 
 import asyncio

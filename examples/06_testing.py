@@ -1,0 +1,60 @@
+"""Hooks of your own and their tests: a policy that refuses, a cache that saves a tool's work.
+
+Needs `pip install hookline pytest`. In a project of yours they would be in two files.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from hookline import Agent, Proceed, ToolCall, ToolError, ToolResult, define_hook
+from hookline.points import AroundToolCall, PreToolCall
+from hookline.testing import ScriptedModel, call, record
+
+
+@define_hook("preToolCall", priority=200, on_error="deny")  # first of all; its errors are a no
+def inside_only(ctx: PreToolCall) -> ToolError | None:
+    return None if ctx.call.arguments["url"].startswith("https://intra/") else ToolError("outside")
+
+
+@define_hook("aroundToolCall")
+async def once_a_chat(
+    ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolError]
+) -> ToolResult | ToolError:
+    key, seen = json.dumps(ctx.call.arguments), ctx.run.state  # no other chat sees this dict
+    if key in seen:
+        return ToolResult(seen[key])
+    result = await proceed()
+    if isinstance(result, ToolResult):  # an error is worth another try
+        seen[key] = result.value
+    return result
+
+
+def fetch_all(*urls: object) -> tuple[list[str], list[str]]:
+    """A chat that fetches these, one a step: what came of each, and what the tool was asked."""
+    fetched: list[str] = []
+
+    async def fetch(url: str) -> None:
+        fetched.append(url)
+
+    model = ScriptedModel(*[call("fetch", url=url) for url in urls], "Done.")
+    agent = Agent(model, tools=[fetch], hooks=[inside_only, once_a_chat])
+    with model, record(agent, points=["onToolCallResult", "onToolCallError"]) as recorder:
+        asyncio.run(agent.chat("Go."))  # `with model` fails when its script is not played out
+    return recorder.points, fetched
+
+
+def test_a_page_is_fetched_once() -> None:
+    points, fetched = fetch_all("https://intra/a", "https://intra/b", "https://intra/a")
+    assert points == ["onToolCallResult"] * 3
+    assert fetched == ["https://intra/a", "https://intra/b"]
+
+
+def test_what_is_not_inside_is_refused_and_so_is_what_is_no_address() -> None:
+    assert fetch_all("https://elsewhere/", 7) == (["onToolCallError"] * 2, [])
+
+
+if __name__ == "__main__":
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    raise SystemExit(subprocess.call(command))
