@@ -80,8 +80,12 @@ class Clock:
         real, self._ahead = loop.time, 0.0
         loop.time = lambda: real() + self._ahead
 
+    def skip(self, seconds):
+        """So much time passes, in which nothing else runs."""
+        self._ahead += seconds
+
     async def advance(self, seconds):
         """So much time passes, and what was due happens."""
         await settle()
-        self._ahead += seconds
+        self.skip(seconds)
         await settle()

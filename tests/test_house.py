@@ -25,7 +25,7 @@ PACKAGE = Path(hookline.__file__).parent
 
 # The plan, from the ground up: a module imports only what comes before it.
 PLAN = (
-    ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
+    ("_version", "_log", "_begun", "_deadline", "_errors", "_json", "_messages"),
     ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
     ("_run", "_tools", "_outcomes", "_runtime", "_events"),
     (
@@ -339,6 +339,7 @@ def test_a_module_of_more_than_about_300_lines_says_why(module: str) -> None:
 LONG = {
     ("_answer", "stream_answer"),  # the hot way of a chunk, where each call would be paid for
     ("_agent", "__init__"),  # all that an agent may be told, each in its line
+    ("_chat", "__init__"),  # all that a chat holds
 }
 
 

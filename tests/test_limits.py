@@ -362,6 +362,89 @@ async def test_each_parallel_call_has_its_own_time():
     assert [outcome for _, outcome, _ in results(await chat)] == ["ok", "error"]
 
 
+async def test_a_tools_time_counts_from_its_beginning_not_from_where_it_first_waits():
+    out = []
+    loop = asyncio.get_running_loop()
+    clock = Clock()
+
+    @tool(timeout=5)
+    async def slow() -> str:
+        clock.skip(6)  # it computes for so long, and only then waits
+        try:
+            await asyncio.Event().wait()
+        finally:
+            out.append(loop.time())
+        return ""
+
+    chat = await Agent(ScriptedModel(call("slow"), "done"), tools=[slow]).chat("go")
+    assert [outcome for _, outcome, _ in results(chat)] == ["error"]
+    assert out
+
+
+async def test_a_tool_that_never_waits_has_no_limit():
+    clock = Clock()
+
+    @tool(timeout=5)
+    async def busy() -> str:
+        clock.skip(1_000)
+        return "there was nothing to cancel"
+
+    chat = await Agent(ScriptedModel(call("busy"), "done"), tools=[busy]).chat("go")
+    assert [outcome for _, outcome, _ in results(chat)] == ["ok"]
+
+
+async def test_a_tool_may_swallow_the_end_of_its_time_wait_again_and_give_a_result():
+    clock, again = Clock(), asyncio.Event()
+
+    @tool(timeout=5)
+    async def stubborn() -> str:
+        for _ in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                break
+        await asyncio.sleep(0)
+        await again.wait()
+        return "what there is so far"
+
+    agent = Agent(ScriptedModel(call("stubborn"), "done"), tools=[stubborn])
+    chat = asyncio.ensure_future(agent.chat("go"))
+    await clock.advance(6)
+    assert not chat.done()
+    again.set()
+    assert [outcome for _, outcome, _ in results(await chat)] == ["ok"]
+    assert chat.cancelling() == 0, "the cancellation was the limit's, and is taken back"
+
+
+async def test_what_a_tool_awaits_sees_no_difference_in_whether_it_has_a_limit():
+    """What is sent, thrown and closed reaches the tool, wherever it waits."""
+    seen = []
+
+    async def waits(run: Run) -> str:
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_exception, KeyError("first"))
+        try:
+            await future
+        except KeyError as exc:
+            seen.append(repr(exc))
+        async with asyncio.timeout(0):
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                raise
+        return ""
+
+    for limit in (None, 60.0):
+        seen.append(limit)
+        agent = Agent(
+            ScriptedModel(call("waits"), "done"), tools=[waits], limits=Limits(tool_timeout=limit)
+        )
+        seen.append(results(await agent.chat("go")))
+    assert seen[:4] == [None, "KeyError('first')", "cancelled", seen[3]]
+    assert seen[4:] == [60.0, *seen[1:4]]
+
+
 # ── a slow consumer ─────────────────────────────────────────────────────────────────────────
 
 
@@ -394,6 +477,19 @@ async def test_a_tools_time_does_not_count_while_it_waits_for_a_slow_consumer():
         rest = [event async for event in stream]
     (finished,) = only(rest, ToolCallFinished)
     assert finished.outcome == "ok"
+
+
+@pytest.mark.parametrize("before", range(20))
+async def test_nor_where_the_first_thing_that_it_waits_for_is_the_consumer(before):
+    """However full the stream's buffer is when the tool begins."""
+    clock = Clock()
+    turn = Turn(*["text "] * (before + 1), call("work", id="a"))
+    agent = Agent(ScriptedModel(turn, "done"), tools=[chatty(timeout=5)])
+    async with agent.chat_stream("go") as stream:
+        await anext(stream)
+        await clock.advance(1_000)
+        rest = [event async for event in stream]
+    assert [event.outcome for event in only(rest, ToolCallFinished)] == ["ok"]
 
 
 async def test_a_tools_time_counts_again_when_the_consumer_reads_on():

@@ -64,9 +64,9 @@ def ask_model(
 async def _asked_or_recalled(
     chat: Chat, key: Key, ask: Callable[..., Awaitable[ModelResponse]], request: ModelRequest
 ) -> ModelResponse:
-    before = chat.asked
+    chat.asked = False
     response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, request)
-    if chat.asked == before:
+    if not chat.asked:
         _recall(chat, response)
         if chat.sent_tools is not None:
             chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
@@ -75,9 +75,9 @@ async def _asked_or_recalled(
 
 async def give(chat: Chat, key: Key, answer: ModelResponse) -> ModelResponse:
     """An answer that a hook has given: published as if the model had."""
-    before = chat.asked
+    chat.asked = False
     response = await chat.runtime.step(key, play, RESPONSE_JSON, chat, answer)
-    if chat.asked == before:
+    if not chat.asked:
         _recall(chat, response)
     return response
 
@@ -109,7 +109,7 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer that a hook gave, through onDelta, one delta a part."""
-    chat.asked += 1
+    chat.asked = True
     if chat.again and chat.attempt > 1:
         chat.shown = True
     asm = _assembly(chat)
@@ -134,18 +134,15 @@ def _assembly(chat: Chat) -> Assembly:
     """A new answer; the ids of one that is taken back are free again."""
     if chat.assembly is not None:
         chat.assembly.forget()
-    asm = chat.assembly = Assembly(
-        taken=chat.conversation.call_ids,
-        chat_id=chat.chat_id,
-        iteration=chat.iteration,
-        limit=chat.config.limits.argument_bytes,
-    )
+    limit = chat.config.limits.argument_bytes
+    asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
+    chat.assembly = asm
     return asm
 
 
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
-    chat.asked += 1
+    chat.asked = True
     if chat.again and chat.attempt > 1:
         chat.shown = True
     asm = _assembly(chat)
@@ -186,11 +183,11 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 if len(items) >= SIZE:
                     await outlet.room()
                 asm.text.append(text)
-                # What `outlet.put` does, without the call: there is no other event so frequent.
                 seq = buffer.seq = buffer.seq + 1
                 event = TextDelta(
                     chat_id=chat_id, path=path, iteration=iteration, text=text, seq=seq
                 )
+                # What `outlet.put` does, without the call: there is no other event so frequent.
                 buffer.items.append(event)
                 if buffer.reader is not None:
                     buffer.wake()
@@ -205,10 +202,12 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                         await outlet.room()
                     if not chat.shown:
                         chat.shown = True
+                    seq = buffer.seq = buffer.seq + 1
                     outlet.put(
                         ToolCallDelta(
                             chat_id=chat_id,
                             path=path,
+                            seq=seq,
                             iteration=iteration,
                             index=chunk.index,
                             call_id=id,
@@ -358,14 +357,11 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
     if len(outlet.items) >= SIZE:
         await outlet.room()
     chat.shown = True
-    outlet.put(
-        ToolCallDelta(
-            chat_id=chat.chat_id,
-            path=outlet.path,
-            iteration=chat.iteration,
-            index=chunk.index,
-            call_id=id,
-            name=name,
-            arguments=chunk.arguments,
-        )
+    chat.put(
+        ToolCallDelta,
+        iteration=chat.iteration,
+        index=chunk.index,
+        call_id=id,
+        name=name,
+        arguments=chunk.arguments,
     )

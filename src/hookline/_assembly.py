@@ -20,6 +20,8 @@ PartKind = Literal["text", "reasoning"]
 
 
 class _Call(msgspec.Struct, eq=False):
+    """A call in the making."""
+
     id: str
     name: str
     text: list[str]
@@ -27,23 +29,23 @@ class _Call(msgspec.Struct, eq=False):
     meta: dict[str, Any] | None = None
 
 
-class Assembly(msgspec.Struct, kw_only=True, eq=False):
+class Assembly(msgspec.Struct, eq=False):
     """One answer in the making. `taken` holds the call ids that this conversation has used."""
 
     taken: set[str]
     chat_id: str
     iteration: int
     limit: int  # bytes of a call's arguments
-    mine: list[str] = []  # the ids that this answer took
     calls: dict[int, _Call] = {}
     parts: list[Any] = []
-    pieces: int = 0  # of all complete parts
+    pieces: int = 0  # of all complete texts
     source: PartKind | None = None  # what the model is sending
     kind: PartKind | None = None  # what hooks made of it: the part that is written
     text: list[str] = []  # its pieces
     shown: bool = False  # it is not blank: its pieces are shown as they come
     hot: bool = False  # text that hooks have not changed, and shown: the fast way
     sound: bool = False  # its parts are as history keeps them
+    whole_calls: list[ToolCall] = []  # of its parts, once it is finished
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
@@ -91,8 +93,7 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
                 raise ModelError(f"the first chunk of call {index} must have a name: {chunk!r}")
             if not name.isascii():
                 name = clean_text(name)
-            call = _Call(self._unique(chunk.id, index), name, [text], len(text))
-            self.calls[index] = call
+            call = self.calls[index] = _Call(self._unique(chunk.id, index), name, [text], len(text))
             self.parts.append(call)
         if chunk.meta is not None:
             call.meta = clean_data(chunk.meta)
@@ -106,12 +107,12 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         if id in self.taken:
             id = _free(id, self.taken)
         self.taken.add(id)
-        self.mine.append(id)
         return id
 
     def forget(self) -> None:
         """The answer is taken back: its ids are free again."""
-        self.taken.difference_update(self.mine)
+        mine = [part.id for part in self.parts if isinstance(part, (_Call, ToolCall))]
+        self.taken.difference_update(mine)
 
     def given(self, call: ToolCall, index: int) -> ToolCall:
         """Take a whole call that a hook wrote."""
@@ -123,8 +124,7 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
     def recall(self, response: ModelResponse) -> None:
         """Take an answer that was given in an earlier life of the chat."""
         self.parts = list(response.parts)
-        self.mine = [call.id for call in response.calls]
-        self.taken.update(self.mine)
+        self.taken.update([call.id for call in response.calls])
 
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts, where no call is in the making."""
@@ -136,11 +136,16 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
         """The whole answer; `first` and `duration` say how it went in time, where that was seen."""
         parts = self.parts
         self.sound = True
+        timing: Timing | None = None
+        if first is not None:
+            chunks = self.pieces + sum([len(call.text) for call in self.calls.values()])
+            timing = Timing(first_chunk=first, duration=duration, chunks=chunks)
         if self.calls:
             cut = parts[-1] if finish.finish_reason == "length" else None
             for place, part in enumerate(parts):
                 if type(part) is _Call:
-                    parts[place] = self._parsed(part, cut=part is cut)
+                    parts[place] = call = self._parsed(part, part is cut)
+                    self.whole_calls.append(call)
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -148,13 +153,10 @@ class Assembly(msgspec.Struct, kw_only=True, eq=False):
             model=finish.model and clean_data(finish.model),
             response_id=finish.response_id and clean_data(finish.response_id),
             meta=finish.meta and clean_data(finish.meta),
-            timing=None
-            if first is None
-            else Timing(first_chunk=first, duration=duration, chunks=self.pieces),
+            timing=timing,
         )
 
-    def _parsed(self, call: _Call, *, cut: bool) -> ToolCall:
-        self.pieces += len(call.text)
+    def _parsed(self, call: _Call, cut: bool) -> ToolCall:
         text = call.text[0] if len(call.text) == 1 else "".join(call.text)
         if not cut or text.strip():  # else it was cut before its arguments
             try:

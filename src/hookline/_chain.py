@@ -230,29 +230,87 @@ async def notify(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE, tool: str = "
             raise _stopped()
 
 
+class Heard(msgspec.Struct, eq=False):
+    """The hooks that are left of a chain, and what the first has said, if it was `asked`."""
+
+    hooks: Hooks  # none: all of them
+    asked: bool = True
+    value: Any = None
+    raised: BaseException | None = None
+
+    def said(self) -> Any:
+        """What the first hook has returned, or its throw once more."""
+        raised, self.raised = self.raised, None
+        if raised is None:
+            return self.value
+        try:
+            raise raised
+        finally:
+            del raised  # or its traceback would hold it
+
+
+_NOBODY = Heard((), asked=False)
+
+
+def hear(hooks: Hooks, ctx: Any, conduct: Conduct, tool: str = "") -> Heard | None:
+    """Ask interceptors that are plain functions, until one has something to say.
+
+    None where nobody had: such a chain, and most are, costs no coroutine. Else `intercept` goes on.
+    """
+    if hooks[0].is_async or conduct.view.onHook:
+        return _NOBODY
+    for hook in hooks:
+        if not hook.alive or (hook.tools is not None and tool not in hook.tools):
+            continue
+        if hook.is_async:
+            return Heard(_from(hook, hooks), asked=False)
+        try:
+            value = hook.fn(ctx)
+        except BaseException as exc:
+            return Heard(_from(hook, hooks), raised=exc)
+        if value is not None:
+            return Heard(_from(hook, hooks), value=value)
+        if conduct.broken:
+            raise _stopped()
+    return None
+
+
+def _from(hook: Hook, hooks: Hooks) -> Hooks:
+    return hooks[hooks.index(hook) :]
+
+
 async def intercept(
     hooks: Hooks,
     ctx: C,
     conduct: Conduct = ALONE,
     tool: str = "",
     refused: type | None = None,
+    heard: Heard | None = None,
 ) -> tuple[C, Any, list[Any]]:
     """Interceptors: a chain. Gives the last context, what ended the chain, what was kept.
 
-    `refused`: a type that the point takes and this dispatch does not.
+    `refused`: a type that the point takes and this dispatch does not. `heard`: how far it is.
     """
     slow = conduct.view.onHook
     kept: list[Any] = []
     act: str | None = None  # what the value of this hook does
     value: Any
+    if heard is not None:
+        hooks, heard = heard.hooks or hooks, heard if heard.asked else None
     for hook in hooks:
-        if not hook.alive or (hook.tools is not None and tool not in hook.tools):
+        if heard is None and (
+            not hook.alive or (hook.tools is not None and tool not in hook.tools)
+        ):
             continue
         try:
             if slow or hook.timeout is not None:
                 value = await _watched(hook, ctx, conduct, refused)
             else:
-                value = hook.fn(ctx)
+                if heard is None:
+                    value = hook.fn(ctx)
+                else:  # the first, which was asked already
+                    first, heard = heard, None
+                    value = first.said()
                 if value is not None and (value.__class__ is CoroutineType or _awaits(value)):
                     value = await value
             if value is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from hookline._assembly import Assembly, kept
-from hookline._bus import View, watcher
+from hookline._bus import watcher
 from hookline._chain import ALONE, Conduct, Watch, intercept, notify
 from hookline._config import Config, Task
 from hookline._conversation import Conversation
@@ -67,76 +67,142 @@ def _unheard(what: str, ended: Callable[[], bool]) -> None:
     """Nobody is there to report to."""
 
 
-class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
+class Chat:
     """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
 
-    # what was asked for
-    config: Config
-    task: Task
-    chat_id: str
-    agent_name: str
-    view: View
-    deps: Any
-    live: bool  # what is said is shown at once
-    parent_chat_id: str | None
-    keeps: bool  # what is said is kept, in the user's conversation
+    __slots__ = (
+        "__weakref__",
+        "again",
+        "agent_name",
+        "answer",
+        "asked",
+        "asking",
+        "assembly",
+        "base_messages",
+        "base_tools",
+        "began",
+        "broken",
+        "built",
+        "cancelled",
+        "chat_id",
+        "conduct",
+        "config",
+        "continuations",
+        "conversation",
+        "corrected",
+        "cut",
+        "deadlines",
+        "deps",
+        "ending",
+        "error",
+        "fatal",
+        "finish_reason",
+        "hidden",
+        "interrupt",
+        "iteration",
+        "keeps",
+        "live",
+        "messages",
+        "open_step",
+        "outcome",
+        "outlet",
+        "output",
+        "over",
+        "parent_chat_id",
+        "plain",
+        "raised",
+        "reason",
+        "report_later",
+        "response",
+        "resumes",
+        "runtime",
+        "sent",
+        "sent_tools",
+        "shown",
+        "started",
+        "state",
+        "steps",
+        "streamed",
+        "task",
+        "thrown",
+        "untold",
+        "usage",
+        "view",
+        "wrapped",
+        "writes",
+        "written",
+    )
 
-    # where it lives
-    conversation: Conversation
-    deadlines: Deadlines
-    outlet: Outlet
-    runtime: Runtime = LOCAL
-    plain: bool = False  # nothing records its steps, and no store keeps its messages
-    conduct: Conduct = ALONE  # the chat itself; in the ending another, which is not broken
-    interrupt: Callable[[], None] | None = None
-    cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
-    report_later: Callable[[str, Callable[[], bool]], None] = _unheard
+    def __init__(self, config: Config, task: Task, deadlines: Deadlines, outlet: Outlet) -> None:
+        parent: Chat | None = task.parent
+        # what was asked for
+        self.config = config
+        self.task = task
+        self.chat_id = task.chat_id
+        self.agent_name = config.name
+        self.view = task.view
+        self.deps = task.deps
+        self.live = task.release == "live"  # what is said is shown at once
+        self.parent_chat_id = None if parent is None else parent.chat_id
+        self.keeps = task.conversation is not None  # what is said, in the user's conversation
 
-    # how far it is
-    state: dict[str, Any]
-    messages: list[Message] = []  # committed by this chat, as the next three
-    again: bool = False  # a step of it has begun more than once
-    written: int = 0
-    writes: int = 0  # by a step that ran, not replayed
-    untold: Message | None = None  # written, and its event is not out
-    asked: int = 0  # answers given by a step that ran
-    usage: Usage = NO_USAGE
-    iteration: int = 0
-    steps: int = 0  # steps that have begun
-    continuations: int = 0
-    resumes: str | None = None
-    started: float = 0.0
-    answer: AssistantMessage | None = None  # the last one, if it said anything
-    finish_reason: FinishReason | None = None
-    output: Any = None  # that answer as a value of the type that was asked for
-    corrected: bool = False  # the model was told once that it did not fit
+        # where it lives
+        self.conversation = task.conversation or Conversation(id="-")
+        self.deadlines = deadlines
+        self.outlet = outlet
+        self.conduct: Conduct = self  # in the ending another, which is not broken
+        self.runtime: Runtime = LOCAL
+        self.plain = False  # nothing records its steps, and nothing has kept its messages
+        self.interrupt: Callable[[], None] | None = None
+        self.cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
+        self.report_later: Callable[[str, Callable[[], bool]], None] = _unheard
 
-    # the step that is being made
-    base_messages: Sequence[Message] = ()  # what its request began with
-    base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
-    sent: ModelRequest | None = None  # what wrappers made of it
-    sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
-    assembly: Assembly | None = None  # the answer that is being streamed
-    shown: bool = False  # text of it was published
-    hidden: set[str] = set()  # calls whose deltas a hook has hidden
-    open_step: Any = None  # the tool calls that are being made
-    asking: bool = False  # the model's stream is open
-    wrapped: bool = False  # aroundRequest stands around it …
-    streamed: ModelResponse | None = None  # … and was given this
-    raised: list[BaseException] | None = None  # by tools, where their frames know ours
+        # how far it is
+        self.state: dict[str, Any] = {} if task.state is None else task.state
+        self.messages: list[Message] = []  # committed by this chat, as the next three
+        self.again = False  # a step of it has begun more than once
+        self.written = 0
+        self.writes = 0  # by a step that ran, not replayed
+        self.untold: Message | None = None  # written, and its event is not out
+        self.asked = False  # the answer was given by a step that ran, and is not from the record
+        self.usage = NO_USAGE
+        self.iteration = 0
+        self.steps = 0  # steps that have begun
+        self.continuations = 0
+        self.resumes: str | None = None
+        self.started = 0.0
+        self.answer: AssistantMessage | None = None  # the last one, if it said anything
+        self.finish_reason: FinishReason | None = None
+        self.output: Any = None  # that answer as a value of the type that was asked for
+        self.corrected = False  # the model was told once that it did not fit
 
-    # how it ends
-    began: bool = False  # aroundChat has called proceed
-    over: bool = False  # the caller has its answer: what still runs was left behind
-    broken: bool = False  # aborted or failed: nothing new begins
-    reason: str | None = None
-    fatal: BaseException | None = None  # what failed, where it could not be raised
-    outcome: Outcome | None = None
-    ending: Any = None  # what is left to do once that is decided
-    response: Response | None = None
-    error: BaseException | None = None
-    cut: BaseException | None = None  # the cancellation that was not ours
-    thrown: BaseException | None = None  # by a hook at onChatDone
+        # the step that is being made
+        self.base_messages: Sequence[Message] = ()  # what its request began with
+        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
+        self.built: ModelRequest | None = None  # the last one, of a chat that can give no other
+        self.sent: ModelRequest | None = None  # what wrappers made of it
+        self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
+        self.assembly: Assembly | None = None  # the answer that is being streamed
+        self.shown = False  # text of it was published
+        self.hidden: set[str] = set()  # calls whose deltas a hook has hidden
+        self.open_step: Any = None  # the tool calls that are being made
+        self.asking = False  # the model's stream is open
+        self.wrapped = False  # aroundRequest stands around it …
+        self.streamed: ModelResponse | None = None  # … and was given this
+        self.raised: list[BaseException] | None = None  # by tools, where their frames know ours
+
+        # how it ends
+        self.began = False  # aroundChat has called proceed
+        self.over = False  # the caller has its answer: what still runs was left behind
+        self.broken = False  # aborted or failed: nothing new begins
+        self.reason: str | None = None
+        self.fatal: BaseException | None = None  # what failed, where it could not be raised
+        self.outcome: Outcome | None = None
+        self.ending: Any = None  # what is left to do once that is decided
+        self.response: Response | None = None
+        self.error: BaseException | None = None
+        self.cut: BaseException | None = None  # the cancellation that was not ours
+        self.thrown: BaseException | None = None  # by a hook at onChatDone
 
     # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
 
@@ -218,7 +284,9 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
 
     def put(self, kind: Callable[..., Any], **fields: Any) -> None:
         """Put one event out, where room was waited for."""
-        self.outlet.put(kind(chat_id=self.chat_id, path=self.outlet.path, **fields))
+        outlet = self.outlet
+        seq = outlet.buffer.seq = outlet.buffer.seq + 1
+        outlet.put(kind(chat_id=self.chat_id, path=outlet.path, seq=seq, **fields))
 
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
@@ -272,13 +340,13 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
         onMessage by the caller.
         """
         outlet, conversation = self.outlet, self.conversation
-        if not self.plain or self.view.preMessage or conversation.ahead:
-            return False
-        if len(outlet.items) >= SIZE:
+        if not self.plain or self.view.preMessage or len(outlet.items) >= SIZE:
             return False
         self.messages.append(message)
-        conversation.commit(message)
-        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, message=message))
+        write = conversation.commit  # a call of an attribute that is no method is dear
+        write(message)
+        seq = outlet.buffer.seq = outlet.buffer.seq + 1
+        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, seq=seq, message=message))
         return True
 
     async def _recorded(self, work: Awaitable[Message], writes: int) -> Message:
@@ -316,7 +384,7 @@ class Chat(msgspec.Struct, kw_only=True, eq=False, weakref=True):
             if len(outlet.items) >= SIZE:
                 await outlet.room()
             self._append(message)
-        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, message=message))
+        self.put(MessageAdded, message=message)
         if view.onMessage:
             await self.tell(message)
         return message
@@ -453,22 +521,7 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
         deadlines = Deadlines(parent.deadlines)
         path = (*parent.outlet.path, task.call_id or "")
         outlet = Outlet(config.bus, deadlines, parent.outlet.buffer, parent.outlet, path)
-    chat = Chat(
-        config=config,
-        task=task,
-        chat_id=task.chat_id,
-        agent_name=config.name,
-        view=task.view,
-        deps=task.deps,
-        live=task.release == "live",
-        parent_chat_id=None if parent is None else parent.chat_id,
-        keeps=task.conversation is not None,
-        conversation=task.conversation or Conversation(id="-"),
-        deadlines=deadlines,
-        outlet=outlet,
-        state={} if task.state is None else task.state,
-    )
-    chat.conduct = chat
+    chat = Chat(config, task, deadlines, outlet)
     chat.runtime = config.runtime.for_chat(chat)
     return chat
 

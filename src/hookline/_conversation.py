@@ -9,7 +9,7 @@ because what users and what the chat may do with one list of messages is decided
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -70,7 +70,7 @@ class Conversation:
         items = list(messages)
         if items:
             check_history(items, open_end=open_end or pending is not None)
-        self._items = items
+        self._hold(items)
         self.call_ids: set[str] = set()
         self._disordered = False
         self._snapshot: tuple[Message, ...] | None = None
@@ -80,6 +80,11 @@ class Conversation:
             made = [message for message in items if isinstance(message, AssistantMessage)]
             self.call_ids.update(call.id for message in made for call in message.calls)
             self._disordered = in_call_order(items) != tuple(items)
+
+    def _hold(self, items: list[Message]) -> None:
+        self._items = items
+        self.commit: Callable[[Message], None] = items.append
+        """For the chat that runs on it: append a whole message."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -275,9 +280,10 @@ class Conversation:
             step = None
         self._set(items[:begin], step, open_end=True)
         self.ahead = items[begin:]
+        self.commit = self._commit_again
 
-    def commit(self, message: Message) -> None:
-        """Append a whole message; in a store it stands already, or is written with the next."""
+    def _commit_again(self, message: Message) -> None:
+        """Append what an earlier life has written, or a new message once that is all here."""
         if self.ahead:
             self.ahead.pop(0)
         self._items.append(message)
@@ -365,7 +371,7 @@ class Conversation:
         if self.ledger is not None:
             cut = await self.flush()
             cut = await self.ledger.update(message) or cut
-        self._items = [*self._items]  # views of the old list stay what they were
+        self._hold([*self._items])  # views of the old list stay what they were
         self._items[place] = message
         self._snapshot = self._in_order = None
         return cut

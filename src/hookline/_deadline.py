@@ -11,9 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from types import CoroutineType
+from typing import Any, TypeVar, cast
 
 import msgspec
+
+from hookline._begun import go_on
 
 T = TypeVar("T")
 
@@ -37,6 +40,11 @@ def being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def _as_coroutine(work: Awaitable[T]) -> T:
+    """Whatever can be awaited, as something that can be sent to."""
+    return await work
+
+
 class Expired(Exception):
     """The limit ran out."""
 
@@ -51,15 +59,18 @@ class Deadlines:
         "_pauses",
         "_rings",
         "_stalled",
-        "_time",
         "_timer",
+        "begins",
         "parent",
+        "time",
     )
 
     def __init__(self, parent: Deadlines | None = None) -> None:
         self.parent = parent
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._time = monotonic
+        self.time = monotonic
+        """The clock of the event loop, once it is known: see `enter`."""
+        self.begins = False  # work runs that gets its limit when it waits for something
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rings = inf  # when it does
@@ -73,9 +84,28 @@ class Deadlines:
 
     async def run(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
-        limit = self.start(seconds)
+        began = self.time()
+        rest: Any = work if work.__class__ is CoroutineType else _as_coroutine(work)
+        self.begins = True
         try:
-            return await work
+            waits = rest.send(None)
+        except StopIteration as end:
+            return cast("T", end.value)
+        finally:
+            self.begins = False
+        return cast("T", await self.rest(rest, waits, seconds, began))
+
+    async def rest(
+        self, work: CoroutineType[Any, Any, Any], waits: Any, seconds: float, began: float
+    ) -> Any:
+        """Await the rest of what began at that time and `waits` for something now.
+
+        Only this needs a limit: work that never waits could not be ended by anybody.
+        """
+        self.begins = False
+        limit = self.start(seconds, began)
+        try:
+            return await go_on(work, waits)
         except asyncio.CancelledError:
             if limit.ran_out():
                 raise Expired from None
@@ -83,16 +113,19 @@ class Deadlines:
         finally:
             self.stop(limit)
 
-    def start(self, seconds: float) -> Limit:
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """Use the clock of the event loop that runs here."""
+        loop = self._loop = asyncio.get_running_loop()
+        if getattr(loop.time, "__func__", None) is not asyncio.BaseEventLoop.time:
+            self.time = loop.time  # a clock of its own
+        return loop
+
+    def start(self, seconds: float, began: float | None = None) -> Limit:
         """Begin a limit for the current task; the caller stops it, whatever happens."""
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-            if getattr(loop.time, "__func__", None) is not asyncio.BaseEventLoop.time:
-                self._time = loop.time  # a clock of its own
+        loop = self._loop or self.enter()
         task = asyncio.current_task(loop)
         assert task is not None  # hooks and tools run in tasks
-        rings = self._time() + seconds
+        rings = (self.time() if began is None else began) + seconds
         limit = Limit(task, rings - self._stalled, task.cancelling())
         self._limits[limit] = None
         if rings < self._rings:
@@ -101,8 +134,10 @@ class Deadlines:
 
     @property
     def running(self) -> bool:
-        """Whether there is a limit to pause, here or in a parent."""
-        return bool(self._limits) or (self.parent is not None and self.parent.running)
+        """Whether there is a limit to pause, here or in a parent, or will be one at once."""
+        if self.begins or self._limits:
+            return True
+        return self.parent is not None and self.parent.running
 
     def stop(self, limit: Limit) -> None:
         """The work is over."""

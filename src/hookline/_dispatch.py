@@ -18,7 +18,7 @@ import msgspec
 
 from hookline._approval import decide, prepare, put
 from hookline._call import Call, Verdict
-from hookline._chain import intercept
+from hookline._chain import hear, intercept
 from hookline._chat import Chat
 from hookline._errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._events import ToolCallFinished, ToolCallStarted
@@ -29,6 +29,7 @@ from hookline._model import ModelRequest
 from hookline._outcomes import Ask, Stop, ToolError, ToolResult
 from hookline._outlet import SIZE
 from hookline._points import PreToolCall
+from hookline._registration import Hook
 from hookline._request import FROM_HOOK, foreign_names, lookup
 from hookline._results import settle, withheld
 from hookline._run import Run
@@ -52,6 +53,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
     calls: list[Call]
     stop: Stop | None = None  # the chat ends after this step
     fresh: bool = True  # no call has a result yet
+    lone: bool = False  # there is one call, it is offered, and the step may have it
     halted: bool = False  # no handler of it starts any more
     held: bool = False  # a call asks for approval
     turn: Lock | None = None  # of those that run side by side, one result at a time
@@ -67,34 +69,29 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
 
     def run(self) -> Awaitable[bool]:
         """Bring the calls to their results; False when some must wait for an answer."""
-        call, chat = self.calls[0], self.chat
-        if len(self.calls) > 1 or not self.fresh or not call.offered:
+        asks = self.chat.view.preToolCall
+        if not self.lone or (asks and self.chat.runtime is not LOCAL):
             return self._run_all()
-        if chat.config.limits.tool_calls < 1:
-            return self._run_all()
-        if not chat.view.preToolCall:  # most steps have one call, and nobody asks about it
+        call = self.calls[0]  # most steps have one
+        if not asks:
             call.runs = True
-            return self._run(call)
-        return self._ask_and_run(call) if chat.runtime is LOCAL else self._run_all()
+        return self._run(call, asks)
 
-    async def _ask_and_run(self, call: Call) -> bool:
-        """The one call of this step, through preToolCall."""
-        ctx = self._before(call)
-        last, end, asks = await intercept(
-            self.chat.view.preToolCall, ctx, self.chat, call.call.name
-        )
-        if last is ctx and end is None and not asks:  # nobody objects
-            call.runs = True
-            return await self._run(call)
+    def _permits(
+        self, call: Call, ctx: PreToolCall[Any], said: tuple[PreToolCall[Any], Any, list[Ask]]
+    ) -> bool:
+        """Whether the one call of this step may run, after what its hooks have said."""
+        last, end, asks = said
+        if last is ctx and end is None and not asks:
+            return True
         verdict = self._judge(call, last, end, asks)
-        if verdict.answer is None and not verdict.asks:
-            call.runs = True
-            return await self._run(call)
         call.call = verdict.call
+        if verdict.answer is None and not verdict.asks:
+            return True
         self._accept(call, verdict)
         if self.halted:
             self._halt(self.calls)
-        return await self._run_all()
+        return False
 
     async def _run_all(self) -> bool:
         """Decide about the calls, then run them in batches."""
@@ -148,9 +145,14 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         chat = self.chat
         outlet = chat.outlet
         call.announced = True
+        seq = outlet.buffer.seq = outlet.buffer.seq + 1
         outlet.put(
             ToolCallStarted(
-                chat_id=chat.chat_id, path=outlet.path, iteration=self.iteration, call=call.call
+                chat_id=chat.chat_id,
+                path=outlet.path,
+                seq=seq,
+                iteration=self.iteration,
+                call=call.call,
             )
         )
 
@@ -218,11 +220,14 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         return self._judge(call, *await intercept(hooks, self._before(call), chat, call.call.name))
 
     def _before(self, call: Call) -> PreToolCall[Any]:
-        tool, scope = call.tool, call.scope
-        assert tool is not None and scope is not None
-        run: Run[Any] = Run(self.chat, call.id)
+        tool: Any = call.tool
+        scope: Any = call.scope
         return PreToolCall(
-            run=run, iteration=self.iteration, call=call.call, tool=tool, scope=scope
+            run=Run(self.chat, call.id),
+            iteration=self.iteration,
+            call=call.call,
+            tool=tool,
+            scope=scope,
         )
 
     def _judge(self, call: Call, last: PreToolCall[Any], end: Any, asks: list[Ask]) -> Verdict:
@@ -278,9 +283,17 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             call.set(ToolError.of(exc), None)  # the tool cancelled its own task
             await self._run(call)
 
-    async def _run(self, call: Call) -> bool:
-        """The handler, then the result's hooks, its event, its message."""
+    async def _run(self, call: Call, asks: Sequence[Hook] = ()) -> bool:
+        """What `asks` says of the one call; the handler; the result's hooks, event and message."""
         chat, outlet = self.chat, self.chat.outlet
+        if asks:
+            ctx = self._before(call)
+            heard = hear(asks, ctx, chat, call.call.name)
+            if heard is not None:
+                said = await intercept(asks, ctx, chat, call.call.name, heard=heard)
+                if not self._permits(call, ctx, said):
+                    return await self._run_all()
+            call.runs = True
         if not call.announced:
             if len(outlet.items) >= SIZE:
                 await outlet.room()
@@ -299,7 +312,8 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 result, call.stop, call.ran = ran.result, ran.stop, ran.began
             call.result = result
             call.runs = False
-            call.outcome = "ok" if isinstance(result, ToolResult) else "error"
+            if result.__class__ is not ToolResult:
+                call.outcome = "error"
             if chat.broken:
                 chat.check()
         if self.turn is not None:
@@ -315,7 +329,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             if len(outlet.items) >= SIZE:
                 await outlet.room()
             self._report(call)
-            if len(self.calls) > 1:
+            if not self.lone:
                 await self._write()
             else:
                 message = message_for(call, f"{chat.chat_id}.{len(chat.messages)}")
@@ -352,10 +366,12 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             result = result.told()  # who keeps an event keeps no traceback
         outlet = self.chat.outlet
         call.reported = True
+        seq = outlet.buffer.seq = outlet.buffer.seq + 1
         outlet.put(
             ToolCallFinished(
                 chat_id=self.chat.chat_id,
                 path=outlet.path,
+                seq=seq,
                 iteration=self.iteration,
                 call_id=call.id,
                 name=call.call.name,
@@ -404,7 +420,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
 
     def reopened(self) -> None:
         """Some of its calls have results, or wait, from an earlier chat."""
-        self.fresh = False
+        self.fresh = self.lone = False
         self.held = True
 
     def pending_step(self) -> PendingStep:
@@ -426,13 +442,17 @@ def open_step(
     chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
 ) -> Step:
     """The step whose calls are made next."""
-    call, scopes = calls[0], chat.config.scopes
-    found = scopes.tools.get(call.name)
+    config, first, lone = chat.config, calls[0], False
     if len(calls) > 1:
         made = [Call(call.id, call, place) for place, call in enumerate(calls)]
-    elif found is not None and request is not None and found[0] in request.tools:
-        made = [Call(call.id, call, 0, found[0], found[1], True, scopes.fixed)]
     else:
-        made = [Call(call.id, call, 0)]
-    step = chat.open_step = Step(chat=chat, iteration=iteration, request=request, calls=made)
+        found = config.scopes.tools.get(first.name)
+        if found is not None and request is not None and found[0] in request.tools:
+            fixed = config.scopes.fixed
+            made = [Call(first.id, first, 0, found[0], found[1], True, fixed)]
+            lone = config.limits.tool_calls > 0
+        else:
+            made = [Call(first.id, first, 0)]
+    step = Step(chat=chat, iteration=iteration, request=request, calls=made, lone=lone)
+    chat.open_step = step
     return step

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from functools import partial
 from inspect import isawaitable
 from math import inf
+from types import CoroutineType
 from typing import Any, Final
 
 import anyio.to_thread
@@ -20,7 +21,7 @@ import msgspec
 from hookline._call import Call
 from hookline._chain import wrap
 from hookline._chat import Chat
-from hookline._deadline import Limit, being_cancelled
+from hookline._deadline import Expired, being_cancelled
 from hookline._errors import (
     DisabledToolError,
     HookError,
@@ -125,39 +126,48 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
     tool = call.tool
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    limit: Limit | None = None
     try:
+        error: ToolError | None = None
         if wanted is not None:
-            if (error := _take_changed(chat, call, wanted)) is not None:
-                return error
-        else:
-            known = call.bound is not None
-            if not known and (error := admit(chat, call)) is not None:
-                return error
-            if chat.again and _may_have_run(chat, tool):
-                return INTERRUPTED
-            if known and (call.fixed is None or call.fixed is not chat.config.scopes.fixed):
-                gone = _gone(chat, call, tool)  # somebody was waited for since
-                if gone is not None:
-                    return gone
+            error = _take_changed(chat, call, wanted)
+        elif call.bound is None:
+            error = admit(chat, call)
+        elif call.fixed is None or call.fixed is not chat.config.scopes.fixed:
+            error = _gone(chat, call, tool)  # somebody was waited for since
+        if error is not None:
+            return error
+        if chat.again and wanted is None and _may_have_run(chat, tool):
+            return INTERRUPTED
         arguments: Any = call.bound
         if tool.signature.injected is not None:
             arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
-        if seconds is not None and seconds != inf:
-            limit = chat.deadlines.start(seconds)
         call.ran = True
+        deadlines = chat.deadlines
+        began = deadlines.time()
         if tool.is_async:
-            value = await tool.fn(**arguments)
+            work: Any = tool.fn(**arguments)
         else:
-            value = await _in_thread(chat, tool.name, partial(tool.fn, **arguments))
+            work = _in_thread(chat, tool.name, partial(tool.fn, **arguments))
+        if seconds is None or seconds == inf:
+            value = await work
+        elif work.__class__ is not CoroutineType:
+            value = await deadlines.run(work, seconds)
+        else:  # what `run` does, without a coroutine more: this is the hot way
+            deadlines.begins = True
+            try:
+                waits = work.send(None)
+            except StopIteration as end:
+                value = end.value
+            else:
+                value = await deadlines.rest(work, waits, seconds, began)
     except StopChat as stop:
         reason = clean_text(str(stop.reason))
         call.stop = Stop(reason)
         return ToolResult(reason)
+    except Expired:
+        assert seconds is not None
+        return ToolError.of(ToolTimeoutError(tool.name, seconds))
     except asyncio.CancelledError as exc:
-        if limit is not None and limit.ran_out():
-            assert seconds is not None
-            return ToolError.of(ToolTimeoutError(tool.name, seconds))
         if chat.broken or being_cancelled():
             raise
         return ToolError.of(exc)  # the tool's own: nobody cancelled it
@@ -166,8 +176,7 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
     except Exception as exc:
         return _raised(chat, exc)
     finally:
-        if limit is not None:
-            chat.deadlines.stop(limit)
+        chat.deadlines.begins = False
     return outcome_of(value)
 
 

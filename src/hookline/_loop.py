@@ -58,10 +58,11 @@ async def run(chat: Chat, keeper: Keeper) -> Response:
     conversation = chat.conversation
     conversation.acquire(chat.chat_id)
     try:
+        chat.deadlines.enter()
         if conversation.ledger is not None:
             await conversation.take(chat.chat_id, chat.lost)
         elif chat.runtime is LOCAL:
-            chat.plain = True
+            chat.plain = not conversation.ahead
         _check_message(chat, chat.task.message)
         if chat.task.answers is not None:
             check_answers(chat.conversation, chat.task.answers, chat.runtime.now())
@@ -205,10 +206,9 @@ async def _steps(chat: Chat, begun: _Begun) -> Response:
             if step >= limit:
                 raise MaxStepsError(limit)
             ended = await run_step(chat, begin, step, answer, asks)
-            if chat.broken:
-                chat.check()
             answer = None
             step += 1
+        chat.check()
         if ended == WAITING:
             return respond(chat, "approval")
         reason = None

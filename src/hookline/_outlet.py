@@ -3,7 +3,8 @@
 An event is numbered when it is put, and room is waited for before it is put, so that numbers are
 in order and a slow consumer slows the model down. A sub-agent's events go the way of its parent,
 under the parent's numbers. Writing an event is three steps, with nothing awaited between the last
-two: `if len(outlet.items) >= SIZE: await outlet.room()`, then `outlet.put(event)`.
+three: `if len(outlet.items) >= SIZE: await outlet.room()`, then a number for the event,
+`seq = buffer.seq = buffer.seq + 1`, then `outlet.put(event)`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hookline._deadline import Deadlines
 from hookline._events import ChatEvent
 
 SIZE: Final = 16
+NOTHING: Final[list[ChatEvent]] = []
 _TAKES_NOTHING: Final = cast("list[ChatEvent]", deque[ChatEvent](maxlen=0))
 
 
@@ -45,6 +47,7 @@ class Buffer:
         "open",
         "reader",
         "reading",
+        "ready",
         "seq",
         "soon",
         "writer",
@@ -53,6 +56,7 @@ class Buffer:
     def __init__(self, *, read: bool = True) -> None:
         # So short that taking the first costs nothing.
         self.items: list[ChatEvent] = [] if read else _TAKES_NOTHING
+        self.ready = self.items  # the same, or nothing while somebody waits: for it, or for room
         self.seq = 0
         self.reader: asyncio.Future[None] | None = None  # waits for an event
         self.reading = False  # the one reader waits, or was woken and has not read yet
@@ -84,6 +88,7 @@ class Buffer:
             writer = asyncio.get_running_loop().create_future()
             if self.writer is None:
                 self.writer = writer
+                self.ready = NOTHING
             else:
                 self._queue = [*(self._queue or ()), writer]
             try:
@@ -99,11 +104,17 @@ class Buffer:
             writer, self.writer = self.writer, None
             if self._queue:
                 self.writer, *self._queue = self._queue
+            self.release()
             if writer is None:
                 return
             if not writer.done():
                 writer.set_result(None)
                 return
+
+    def release(self) -> None:
+        """Let events be taken at once again, if nobody waits any more."""
+        if self.writer is None and not self.reading:
+            self.ready = self.items
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -116,7 +127,7 @@ class Buffer:
         self.left = True
         self.open = False
         self.items.clear()
-        self.items = _TAKES_NOTHING
+        self.items = self.ready = _TAKES_NOTHING
         while self.writer is not None:
             self.admit()
         self.wake()
@@ -196,10 +207,8 @@ class Outlet:
             self.deadlines.resume()
 
     def put(self, event: ChatEvent) -> None:
-        """Number the event and hand it on. What `number` does is written out: it is the hot way."""
+        """Hand an event on that has its number."""
         buffer = self.buffer
-        seq = buffer.seq = buffer.seq + 1
-        force_setattr(event, "seq", seq)
         buffer.items.append(event)
         if buffer.reader is not None:
             buffer.wake()

@@ -331,6 +331,7 @@ class Owner:
                     await outlet.room()
             except TimeoutError:
                 return
+        outlet.number(last)
         outlet.put(last)
 
     def _last_event(self) -> ChatEvent:

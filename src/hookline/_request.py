@@ -12,6 +12,7 @@ from inspect import isawaitable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hookline._chat import Chat
 from hookline._deadline import being_cancelled
@@ -89,14 +90,17 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
 
     `said` is what it said.
     """
-    config = chat.config
+    config, always = chat.config, chat.config.scopes.always
+    if chat.built is not None and always is not None and chat.built.tools is always[0]:
+        messages = chat.base_messages = chat.conversation.for_request()
+        return replace(chat.built, messages=messages)
     system: Any = said if said is not None else start.system
     if system is None:
         system = config.system
         if system is not None and not isinstance(system, str):
             return None
     scopes = config.scopes
-    offered, sections = scopes.always or scopes.on()
+    offered, sections = always or scopes.on()
     chat.base_tools = offered
     if start.tools is not None:
         on = {tool.name for tool in offered}
@@ -105,13 +109,13 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
         )
     if sections.system:
         system = f"{system}\n\n{sections.system}" if system else sections.system
-    messages: Sequence[Message] = chat.conversation.for_request()
+    messages = chat.conversation.for_request()
     if sections.user:
         messages = with_section(messages, sections)
     chat.base_messages = messages
     if system is not None and not system.isascii():
         system = clean_text(system)
-    return ModelRequest(
+    request = ModelRequest(
         model=config.model,
         messages=messages,
         system=system or None,
@@ -119,6 +123,9 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
         settings=start.settings or chat.task.settings or config.settings,
         output=None if chat.task.output is None else chat.task.output.schema,
     )
+    if always is not None and start.tools is None and said is None:
+        chat.built = request  # the next one has more messages, and that is all
+    return request
 
 
 def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Message, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol, get_origin
 
+import msgspec
 from typing_extensions import TypeVar
 
 from hookline._messages import History, Usage
@@ -38,14 +39,11 @@ class ChatPort(Protocol):
     async def status(self, type: str, data: Any, call_id: str | None) -> None: ...
 
 
-class Run(Generic[D]):
+class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     """The chat, as its hooks and tools see it."""
 
-    __slots__ = ("__weakref__", "_call_id", "_chat")
-
-    def __init__(self, chat: ChatPort, call_id: str | None = None) -> None:
-        self._chat = chat
-        self._call_id = call_id
+    _chat: ChatPort
+    _call_id: str | None = None
 
     @classmethod
     def chat_of(cls, run: Run[Any]) -> ChatPort:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from hookline._answer import RESPONSE_JSON, ask_model, give, stream_answer
 from hookline._assembly import kept, unique_calls
-from hookline._chain import intercept
+from hookline._chain import hear, intercept
 from hookline._chat import Chat
 from hookline._dispatch import Step, open_step
 from hookline._events import StepFinished, StepStarted
@@ -50,24 +50,27 @@ async def run_step(
         _hear_of_parent(chat)
     if chat.config.scopes.told:
         await chat.config.scopes.tell()
-    request = build(chat, begin) if runtime is LOCAL and answer is None else None
     said: ModelResponse | Stop | None = answer
+    request = build(chat, begin) if runtime is LOCAL and answer is None else None
     if request is None:
         asked = await runtime.step((REQUEST, iteration), _request, asks, chat, begin, answer)
         request, said = asked.request, asked.answer
     elif view.preRequest:
-        request, said = await _intercepted(chat, request)
-    if said is not None:
-        if isinstance(said, Stop):
-            return said
-        answer = said
+        ctx = _before(chat, request)
+        if heard := hear(view.preRequest, ctx, chat):
+            ctx, said, _ = await intercept(view.preRequest, ctx, chat, heard=heard)
+            request = _after(chat, request, ctx.request)
+    if said is not None and isinstance(said, Stop):
+        return said
+    answer = said
     if chat.broken:
         chat.check()
     chat.steps = iteration + 1
     outlet = chat.outlet
     if len(outlet.items) >= SIZE:
         await outlet.room()
-    outlet.put(StepStarted(chat_id=chat.chat_id, path=outlet.path, iteration=iteration))
+    seq = outlet.buffer.seq = outlet.buffer.seq + 1
+    outlet.put(StepStarted(chat_id=chat.chat_id, path=outlet.path, seq=seq, iteration=iteration))
     sent = request
     if runtime is LOCAL and answer is None and not view.aroundRequest:
         response = streamed = await stream_answer(chat, request)
@@ -85,10 +88,8 @@ async def run_step(
         sound = response is streamed and asm is not None and asm.sound
         message = answer_of(chat, response, parts if sound else kept(parts))
         if sound and parts and chat.live and chat.keep(message):
-            chat.assembly = None
-            chat.shown = False
-            chat.answer = message
-            chat.finish_reason = response.finish_reason
+            chat.assembly, chat.shown = None, False
+            chat.answer, chat.finish_reason = message, response.finish_reason
             if view.onMessage:
                 await chat.tell(message)
         else:
@@ -96,8 +97,7 @@ async def run_step(
     except Exception:
         await _unsay(chat)
         raise
-    alone = sound and asm is not None and len(asm.calls) == len(parts)  # no text beside them
-    calls: Any = parts if alone else calls_of(parts)
+    calls = asm.whole_calls if sound and asm is not None else calls_of(parts)
     step = open_step(chat, iteration, calls, sent) if calls else None
     return await finish_step(chat, iteration, response, step, begin)
 
@@ -124,24 +124,24 @@ async def _request(chat: Chat, begin: Opening, answer: ModelResponse | None) -> 
         assert before is not None
     if answer is not None or not chat.view.preRequest:
         return Asked(request=before, answer=answer)  # preChat has answered step 0
-    request, said = await _intercepted(chat, before)
-    return Asked(request=request, answer=said)
+    ctx, said, _ = await intercept(chat.view.preRequest, _before(chat, before), chat)
+    return Asked(request=_after(chat, before, ctx.request), answer=said)
 
 
-async def _intercepted(
-    chat: Chat, before: ModelRequest
-) -> tuple[ModelRequest, ModelResponse | Stop | None]:
-    ctx: PreRequest[Any] = PreRequest(run=Run(chat), iteration=chat.iteration, request=before)
-    ctx, said, _ = await intercept(chat.view.preRequest, ctx, chat)
-    request = ctx.request
+def _before(chat: Chat, request: ModelRequest) -> PreRequest[Any]:
+    return PreRequest(run=Run(chat), iteration=chat.iteration, request=request)
+
+
+def _after(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
+    """The request as its hooks left it, if that can be sent."""
     if request is before:
-        return before, said
+        return before
     check_tools(before, request)
     if request.messages is not before.messages:
         request = request.replace(messages=tuple(request.messages))  # the hook's list no more
         check_history(request.messages)
         chat.base_messages = request.messages
-    return request, said
+    return request
 
 
 async def _on_response(
@@ -215,10 +215,12 @@ async def finish_step(
     outlet = chat.outlet
     if len(outlet.items) >= SIZE:
         await outlet.room()
+    seq = outlet.buffer.seq = outlet.buffer.seq + 1
     outlet.put(
         StepFinished(
             chat_id=chat.chat_id,
             path=outlet.path,
+            seq=seq,
             iteration=iteration,
             finish_reason=response.finish_reason,
             usage=response.usage,

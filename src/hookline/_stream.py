@@ -18,7 +18,7 @@ from hookline._errors import ChatAbortedError, StreamInterruptedError, StreamSta
 from hookline._events import ChatEvent
 from hookline._log import log_throw
 from hookline._outcomes import OutT, Response
-from hookline._outlet import Buffer, give_way
+from hookline._outlet import NOTHING, Buffer, give_way
 from hookline._owner import Owner
 
 
@@ -51,17 +51,19 @@ class ChatStream(Generic[OutT]):
         return self
 
     async def __anext__(self) -> ChatEvent:
-        buffer = self._buffer
-        items = buffer.items
-        if buffer.reading or not items:
+        ready = self._buffer.ready
+        return ready.pop(0) if ready else await self._next(self._buffer)
+
+    async def _next(self, buffer: Buffer) -> ChatEvent:
+        """The next event, where somebody waits: for it, or for the room that it leaves."""
+        if buffer.reading or not buffer.items:
             last = await self._wait(buffer)
             if last is not None:
                 return last
-            items = buffer.items
         if buffer.writer is not None:
             self._check_loop()
             buffer.admit()
-        return items.pop(0)
+        return buffer.items.pop(0)
 
     async def _wait(self, buffer: Buffer) -> ChatEvent | None:
         """Begin the chat, or refuse the reader; wait for an event. The terminal one is given."""
@@ -81,6 +83,7 @@ class ChatStream(Generic[OutT]):
             if buffer.ended:
                 return self._last()
             buffer.reading = True
+            buffer.ready = NOTHING
             try:
                 if buffer.soon:
                     await give_way()
@@ -94,6 +97,7 @@ class ChatStream(Generic[OutT]):
                 raise
             finally:
                 buffer.reading = False
+                buffer.release()
         return None
 
     def _check_loop(self) -> None:

@@ -13,11 +13,15 @@ _PLAIN = frozenset([str, dict, list, tuple]) | _SMALL
 
 def outcome_of(value: object) -> CallResult:
     """What a tool's function returned, as a result."""
-    if value.__class__ in _PLAIN:  # anything else is asked what it is, which is dear
-        return as_data(ToolResult(value))
-    if isinstance(value, ToolError):
-        return worded(value)
-    return as_data(value if isinstance(value, ToolResult) else ToolResult(value))
+    if value.__class__ not in _PLAIN:  # such a value is asked what it is, which is dear
+        if isinstance(value, ToolError):
+            return worded(value)
+        if isinstance(value, ToolResult):
+            return as_data(value)
+    try:
+        return ToolResult(to_json_data(value))
+    except NotJson as exc:
+        return _no_json(exc)
 
 
 def as_data(result: ToolResult) -> CallResult:
@@ -26,8 +30,12 @@ def as_data(result: ToolResult) -> CallResult:
     try:
         data = to_json_data(value)
     except NotJson as exc:
-        return ToolError(f"the tool's result is not JSON: {exc}", type="NotJson")
+        return _no_json(exc)
     return result if data is value else result.replace(value=data)
+
+
+def _no_json(exc: NotJson) -> ToolError:
+    return ToolError(f"the tool's result is not JSON: {exc}", type="NotJson")
 
 
 def worded(error: ToolError) -> ToolError:

@@ -69,7 +69,8 @@ async def chat(model: Any, tools: Tools, out: Outlet) -> None:
     while True:
         if len(items) >= SIZE:
             await out.room()
-        out.put(StepStarted(chat_id=id, path=path, iteration=step))
+        seq = out.buffer.seq = out.buffer.seq + 1
+        out.put(StepStarted(chat_id=id, path=path, seq=seq, iteration=step))
         chunks: list[ToolCallChunk] = []
         finish = Finish()
         async for chunk in model.stream(ModelRequest(model=model, messages=messages)):
@@ -77,10 +78,12 @@ async def chat(model: Any, tools: Tools, out: Outlet) -> None:
                 if len(items) >= SIZE:
                     await out.room()
                 chunks.append(chunk)
+                seq = out.buffer.seq = out.buffer.seq + 1
                 out.put(
                     ToolCallDelta(
                         chat_id=id,
                         path=path,
+                        seq=seq,
                         iteration=step,
                         index=chunk.index,
                         call_id=chunk.id or "",
@@ -97,12 +100,14 @@ async def chat(model: Any, tools: Tools, out: Outlet) -> None:
         messages.append(answer)
         if len(items) >= SIZE:
             await out.room()
-        out.put(MessageAdded(chat_id=id, path=path, message=answer))
+        seq = out.buffer.seq = out.buffer.seq + 1
+        out.put(MessageAdded(chat_id=id, path=path, seq=seq, message=answer))
         for call in calls:
             messages.append(await _result(call, tools[call.name], out, step, len(messages)))
         if len(items) >= SIZE:
             await out.room()
-        out.put(StepFinished(chat_id=id, path=path, iteration=step))
+        seq = out.buffer.seq = out.buffer.seq + 1
+        out.put(StepFinished(chat_id=id, path=path, seq=seq, iteration=step))
         if not calls:
             return
         step += 1
@@ -119,14 +124,17 @@ async def _result(
     id, path = "floor", out.path
     if len(out.items) >= SIZE:
         await out.room()
-    out.put(ToolCallStarted(chat_id=id, path=path, iteration=step, call=call))
+    seq = out.buffer.seq = out.buffer.seq + 1
+    out.put(ToolCallStarted(chat_id=id, path=path, seq=seq, iteration=step, call=call))
     value = await found.fn(**found.signature.bind(call.arguments))
     if len(out.items) >= SIZE:
         await out.room()
+    seq = out.buffer.seq = out.buffer.seq + 1
     out.put(
         ToolCallFinished(
             chat_id=id,
             path=path,
+            seq=seq,
             iteration=step,
             call_id=call.id,
             name=call.name,
@@ -138,7 +146,8 @@ async def _result(
     message = ToolMessage(id=f"{id}.{number}", call_id=call.id, name=call.name, text=text)
     if len(out.items) >= SIZE:
         await out.room()
-    out.put(MessageAdded(chat_id=id, path=path, message=message))
+    seq = out.buffer.seq = out.buffer.seq + 1
+    out.put(MessageAdded(chat_id=id, path=path, seq=seq, message=message))
     return message
 
 
