@@ -39,6 +39,7 @@ class Call(msgspec.Struct, eq=False):
     bound: dict[str, Any] | None = None  # validated arguments
     runs: bool = False  # its handler is to run
     ran: bool = False  # its tool's function was called
+    made: CallResult | None = None  # what that came to, as JSON data
     result: CallResult | None = None
     outcome: CallOutcome = "ok"
     final: bool = False  # no hook may change the result any more

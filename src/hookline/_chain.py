@@ -484,7 +484,7 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     outcome: HookOutcome = "ok"
     try:
         value: Any = hook.fn(ctx, proceed)
-        if _awaits(value):
+        if value.__class__ is CoroutineType or _awaits(value):
             value = await (value if hook.timeout is None else _limited(hook, value, conduct))
         if value.__class__ not in hook.head.acts and not isinstance(value, tuple(hook.head.acts)):
             raise _refuse(hook, value)

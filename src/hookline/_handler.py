@@ -83,7 +83,9 @@ async def wrapped(chat: Chat, call: Call) -> CallResult:
     )
     name = call.call.name
     result = await wrap(chat.view.aroundToolCall, ctx, inner, chat, tool=name, again=again)
-    return as_data(result) if isinstance(result, ToolResult) else result
+    if result is call.made or not isinstance(result, ToolResult):
+        return result
+    return as_data(result)  # the wrapper's own
 
 
 def _refused(chat: Chat, call: Call) -> ToolError | None:
@@ -177,7 +179,8 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         return _raised(chat, exc)
     finally:
         chat.deadlines.begins = False
-    return outcome_of(value)
+    call.made = result = outcome_of(value)
+    return result
 
 
 def _take_changed(chat: Chat, call: Call, wanted: ToolCall) -> ToolError | None:
