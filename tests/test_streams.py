@@ -522,14 +522,25 @@ async def by_exception(xs: Stream[Any]) -> None:
 
 
 async def by_timeout(xs: Stream[Any]) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
+    async def read() -> None:
+        async with asyncio.timeout(None) as limit:
+            due = asyncio.ensure_future(due_when_settled(limit))
             await all_of(xs)
+        await due
+
+    with pytest.raises(TimeoutError):
+        await read()
+
+
+async def due_when_settled(limit: asyncio.Timeout) -> None:
+    """Let the time run out once everything waits: sooner, on a busy machine, nothing has begun."""
+    await settle()
+    limit.reschedule(asyncio.get_running_loop().time())
 
 
 async def by_aiostreams_timeout(xs: Stream[Any]) -> None:
     with pytest.raises(TimeoutError):
-        await all_of(xs | pipe.timeout(0.01))
+        await all_of(xs | pipe.timeout(0.3))
 
 
 async def by_cancel_while_reading(xs: Stream[Any]) -> None:
