@@ -230,16 +230,14 @@ async def notify(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE, tool: str = "
             raise _stopped()
 
 
-class Heard(msgspec.Struct, eq=False):
-    """The hooks that are left of a chain, and what the first has said, if it was `asked`."""
+class _Said(msgspec.Struct, eq=False):
+    """What the first hook of a chain has said already, or raised."""
 
-    hooks: Hooks  # none: all of them
-    asked: bool = True
     value: Any = None
     raised: BaseException | None = None
 
-    def said(self) -> Any:
-        """What the first hook has returned, or its throw once more."""
+    def again(self) -> Any:
+        """The value, or the throw once more."""
         raised, self.raised = self.raised, None
         if raised is None:
             return self.value
@@ -249,30 +247,44 @@ class Heard(msgspec.Struct, eq=False):
             del raised  # or its traceback would hold it
 
 
-_NOBODY = Heard((), asked=False)
+def hear(
+    hooks: Hooks, ctx: C, conduct: Conduct, tool: str = ""
+) -> Awaitable[tuple[C, Any, list[Any]]] | None:
+    """`intercept` without a coroutine as long as hooks are plain functions and say nothing.
 
-
-def hear(hooks: Hooks, ctx: Any, conduct: Conduct, tool: str = "") -> Heard | None:
-    """Ask interceptors that are plain functions, until one has something to say.
-
-    None where nobody had: such a chain, and most are, costs no coroutine. Else `intercept` goes on.
+    None where nobody had anything to say, as in most chains; else what is to be awaited.
     """
-    if hooks[0].is_async or conduct.view.onHook:
-        return _NOBODY
+    if conduct.view.onHook:
+        return intercept(hooks, ctx, conduct, tool)
     for hook in hooks:
         if not hook.alive or (hook.tools is not None and tool not in hook.tools):
             continue
         if hook.is_async:
-            return Heard(_from(hook, hooks), asked=False)
+            if hook is hooks[-1] and hook.timeout is None:
+                return _last(hook, ctx, conduct, tool)
+            return intercept(_from(hook, hooks), ctx, conduct, tool)
         try:
             value = hook.fn(ctx)
         except BaseException as exc:
-            return Heard(_from(hook, hooks), raised=exc)
+            return intercept(_from(hook, hooks), ctx, conduct, tool, said=_Said(raised=exc))
         if value is not None:
-            return Heard(_from(hook, hooks), value=value)
+            return intercept(_from(hook, hooks), ctx, conduct, tool, said=_Said(value))
         if conduct.broken:
             raise _stopped()
     return None
+
+
+async def _last(hook: Hook, ctx: C, conduct: Conduct, tool: str) -> tuple[C, Any, list[Any]]:
+    """The last hook of a chain, a coroutine function, in as little as it can be awaited in."""
+    try:
+        value = await hook.fn(ctx)
+    except BaseException as exc:
+        said = _Said(raised=exc)
+    else:
+        if value is None and not conduct.broken:
+            return ctx, None, []
+        said = _Said(value)
+    return await intercept((hook,), ctx, conduct, tool, said=said)
 
 
 def _from(hook: Hook, hooks: Hooks) -> Hooks:
@@ -285,32 +297,28 @@ async def intercept(
     conduct: Conduct = ALONE,
     tool: str = "",
     refused: type | None = None,
-    heard: Heard | None = None,
+    said: _Said | None = None,
 ) -> tuple[C, Any, list[Any]]:
     """Interceptors: a chain. Gives the last context, what ended the chain, what was kept.
 
-    `refused`: a type that the point takes and this dispatch does not. `heard`: how far it is.
+    `refused`: a type that the point takes and this dispatch does not. `said`: by the first.
     """
     slow = conduct.view.onHook
     kept: list[Any] = []
     act: str | None = None  # what the value of this hook does
     value: Any
-    if heard is not None:
-        hooks, heard = heard.hooks or hooks, heard if heard.asked else None
     for hook in hooks:
-        if heard is None and (
-            not hook.alive or (hook.tools is not None and tool not in hook.tools)
-        ):
+        if said is None and (not hook.alive or (hook.tools is not None and tool not in hook.tools)):
             continue
         try:
             if slow or hook.timeout is not None:
                 value = await _watched(hook, ctx, conduct, refused)
             else:
-                if heard is None:
+                if said is None:
                     value = hook.fn(ctx)
-                else:  # the first, which was asked already
-                    first, heard = heard, None
-                    value = first.said()
+                else:  # by the first
+                    first, said = said, None
+                    value = first.again()
                 if value is not None and (value.__class__ is CoroutineType or _awaits(value)):
                     value = await value
             if value is not None:

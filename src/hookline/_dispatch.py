@@ -288,11 +288,9 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         chat, outlet = self.chat, self.chat.outlet
         if asks:
             ctx = self._before(call)
-            heard = hear(asks, ctx, chat, call.call.name)
-            if heard is not None:
-                said = await intercept(asks, ctx, chat, call.call.name, heard=heard)
-                if not self._permits(call, ctx, said):
-                    return await self._run_all()
+            chain = hear(asks, ctx, chat, call.call.name)
+            if chain is not None and not self._permits(call, ctx, await chain):
+                return await self._run_all()
             call.runs = True
         if not call.announced:
             if len(outlet.items) >= SIZE:

@@ -57,8 +57,8 @@ async def run_step(
         request, said = asked.request, asked.answer
     elif view.preRequest:
         ctx = _before(chat, request)
-        if heard := hear(view.preRequest, ctx, chat):
-            ctx, said, _ = await intercept(view.preRequest, ctx, chat, heard=heard)
+        if (chain := hear(view.preRequest, ctx, chat)) is not None:
+            ctx, said, _ = await chain
             request = _after(chat, request, ctx.request)
     if said is not None and isinstance(said, Stop):
         return said
