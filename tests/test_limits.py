@@ -11,7 +11,9 @@ from hookline import (
     Ask,
     Conversation,
     Deny,
+    HookBus,
     Limits,
+    Observer,
     Run,
     ToolError,
     ToolResult,
@@ -379,6 +381,31 @@ async def test_a_tools_time_counts_from_its_beginning_not_from_where_it_first_wa
     chat = await Agent(ScriptedModel(call("slow"), "done"), tools=[slow]).chat("go")
     assert [outcome for _, outcome, _ in results(chat)] == ["error"]
     assert out
+
+
+class Told(Observer):
+    """A point of our own."""
+
+
+async def test_a_bus_of_its_own_counts_by_the_clock_of_its_event_loop():
+    clock, out = Clock(), []
+    clock.skip(1_000)  # it is not the machine's
+    bus = HookBus()
+
+    async def slow(ctx):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            out.append("cancelled")
+
+    bus.add_hook(Told, slow, timeout=5)
+    publishing = asyncio.ensure_future(bus.notify(Told()))
+    await clock.advance(4)
+    assert out == []
+    await clock.advance(2)
+    assert out == ["cancelled"]
+    with pytest.raises(HookTimeoutError):
+        await publishing
 
 
 async def test_a_tool_that_never_waits_has_no_limit():

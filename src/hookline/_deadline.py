@@ -84,6 +84,8 @@ class Deadlines:
 
     async def run(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
+        if self._loop is None:
+            self.enter()
         began = self.time()
         rest: Any = work if work.__class__ is CoroutineType else _as_coroutine(work)
         self.begins = True
