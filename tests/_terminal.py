@@ -18,10 +18,11 @@ from typing import Any, Self
 
 import pyte
 
-# Makes the terminal the program's own, so that Ctrl-C on it is a SIGINT; then becomes the program.
+# Makes the terminal the program's own, so that Ctrl-C on it is a SIGINT, which is not ignored even
+# where the tests run in the background of a shell; then becomes the program.
 OWN = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
 ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Z]|\x1b[=>]")
 PATIENCE = 40.0  # seconds for something that is to be printed, on a machine that is busy
