@@ -23,6 +23,7 @@ from hookline import (
     Stop,
     ToolError,
     ToolResult,
+    tool,
 )
 from hookline.errors import ToolDenied
 from hookline.testing import ScriptedModel, call
@@ -169,3 +170,33 @@ async def test_a_hook_that_waits_hears_of_an_abort(way: dict[str, Any]) -> None:
     with pytest.raises(asyncio.CancelledError):
         await chat
     assert heard == ["cancelled", "cleaned up"]
+
+
+@pytest.mark.parametrize("way", [QUICK, LONG], ids=["quick", "long"])
+@pytest.mark.parametrize("point", ["preRequest", "preToolCall"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_hook_that_brings_the_first_observer_of_hooks_runs_once(
+    way: dict[str, Any], point: Any, is_async: bool
+) -> None:
+    """What it has begun as a hook that nobody watches, it ends as one."""
+    ran: list[str] = []
+    model = ScriptedModel(call("echo", text="model"), "done", strict=False)
+    agent: Agent[Any] = Agent(model, tools=[tool(name="echo")(_echo)], **way)
+
+    def act(ctx: Any) -> Any:
+        ran.append("first")
+        agent.add_hook("onHook", lambda ctx: None)
+        return Stop("enough")
+
+    async def waiting(ctx: Any) -> Any:
+        return act(ctx)
+
+    agent.add_hook(point, waiting if is_async else act)
+    agent.add_hook(point, lambda ctx: ran.append("second"))
+    response = await agent.chat("go")
+    assert response.stop_reason == "enough"
+    assert ran == ["first"]
+
+
+async def _echo(text: str) -> str:
+    return text

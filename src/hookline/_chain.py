@@ -1,4 +1,5 @@
-"""The call rules: notify, intercept, flow (deltas), wrap. Nothing else calls a hook.
+"""The call rules: notify, intercept (and `hear`, its quick way), flow (deltas), wrap. Nothing else
+calls a hook.
 
 Each function takes the hooks that stood at the start of the dispatch, in order, and a context.
 An exception is a value until the hook's own failure rule has looked at it: `raise` (with a note
@@ -311,12 +312,12 @@ async def intercept(
         if said is None and (not hook.alive or (hook.tools is not None and tool not in hook.tools)):
             continue
         try:
-            if slow or hook.timeout is not None:
+            if said is None and (slow or hook.timeout is not None):
                 value = await _watched(hook, ctx, conduct, refused)
             else:
                 if said is None:
                     value = hook.fn(ctx)
-                else:  # by the first
+                else:  # by the first, which is not called again, whoever watches by now
                     first, said = said, None
                     value = first.again()
                 if value is not None and (value.__class__ is CoroutineType or _awaits(value)):
