@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from hookline import (
     Agent,
     Ask,
+    Conversation,
     LocalRuntime,
     ModelResponse,
     Stop,
+    Text,
     ToolError,
     ToolResult,
+    UserMessage,
     tool,
 )
 from hookline.errors import ToolDenied
@@ -200,3 +203,30 @@ async def test_a_hook_that_brings_the_first_observer_of_hooks_runs_once(
 
 async def _echo(text: str) -> str:
     return text
+
+
+@pytest.mark.parametrize("way", [QUICK, LONG], ids=["quick", "long"])
+async def test_a_result_of_a_class_of_ones_own_is_a_result(way: dict[str, Any]) -> None:
+    class Mine(ToolResult, frozen=True):
+        """A user's."""
+
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("echo", text="x"), "done"), tools=[tool(name="echo")(_echo)], **way
+    )
+
+    @agent.hook("aroundToolCall")
+    async def answers(ctx: Any, proceed: Any) -> Any:
+        return Mine("mine")
+
+    messages = (await agent.chat("go")).messages
+    assert [(m.text, m.outcome) for m in messages if m.role == "tool"] == [("mine", "ok")]
+
+
+async def test_a_message_that_is_changed_leaves_what_an_earlier_life_wrote_ahead() -> None:
+    talk = Conversation([UserMessage(id="c.0", parts=(Text("a"),))])
+    kept, written = talk.messages[0], UserMessage(id="d.0", parts=(Text("b"),))
+    talk.ahead = [written]
+    await talk.change(kept.replace(text="A"))
+    talk.commit(written)
+    assert talk.ahead == []
+    assert [m.text for m in talk.messages] == ["A", "b"]

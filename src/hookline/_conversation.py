@@ -83,7 +83,8 @@ class Conversation:
 
     def _hold(self, items: list[Message]) -> None:
         self._items = items
-        self.commit: Callable[[Message], None] = items.append
+        self.commit: Callable[[Message], None]
+        self.commit = self._commit_again if self.ahead else items.append
         """For the chat that runs on it: append a whole message."""
 
     @property

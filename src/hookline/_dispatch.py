@@ -310,7 +310,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 result, call.stop, call.ran = ran.result, ran.stop, ran.began
             call.result = result
             call.runs = False
-            if result.__class__ is not ToolResult:
+            if not isinstance(result, ToolResult):
                 call.outcome = "error"
             if chat.broken:
                 chat.check()
