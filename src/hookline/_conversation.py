@@ -16,6 +16,7 @@ import msgspec
 
 from hookline._errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._history import check_history, in_call_order
+from hookline._json import Reader
 from hookline._ledger import Cut, Ledger, Lost
 from hookline._log import log_throw
 from hookline._messages import AssistantMessage, Data, History, Message
@@ -395,7 +396,7 @@ class Conversation:
         return f"<Conversation {self.id!r}: {len(self._items)} messages>"
 
 
-_exported: msgspec.json.Decoder[Exported] = msgspec.json.Decoder(Exported)
+_exported: Reader[Exported] = Reader(Exported)
 
 
 def _ignore(exc: BaseException) -> None:

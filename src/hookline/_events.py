@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-import msgspec
-
+from hookline._json import Reader
 from hookline._messages import (
     CallOutcome,
     Data,
@@ -207,9 +206,9 @@ ChatEvent: TypeAlias = (
 )
 """Any event of a chat: a `match` over it can be checked to be exhaustive."""
 
-_event_decoder: msgspec.json.Decoder[ChatEvent] = msgspec.json.Decoder(ChatEvent)
+_event: Reader[ChatEvent] = Reader(ChatEvent)
 
 
 def read_event(data: bytes | str) -> ChatEvent:
     """An event from its JSON text; raises msgspec.ValidationError when it is none."""
-    return _event_decoder.decode(data)
+    return _event.decode(data)

@@ -20,11 +20,16 @@ import sys
 from collections import Counter, deque
 from collections.abc import Mapping, Set, ValuesView
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-__all__ = ["BadArguments", "NotJson", "clean_text", "json_text", "parse_arguments", "to_json_data"]
+__all__ = [
+    "BadArguments", "NotJson", "Reader", "clean_text", "json_text", "parse_arguments",
+    "to_json_data",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 MAX_ARGUMENT_DEPTH: Final = 64
 # A result may be deeper than arguments, but msgspec and the stores must get it back at any depth
@@ -249,6 +254,22 @@ def _text(data: Any) -> str:
     from json import dumps
 
     return dumps(data, ensure_ascii=False)
+
+
+class Reader(Generic[T]):
+    """Reads one type from JSON. Its decoder is made at the first read: few programs read many."""
+
+    __slots__ = ("_decoder", "_type")
+
+    def __init__(self, type_: Any) -> None:
+        self._type = type_
+        self._decoder: msgspec.json.Decoder[T] | None = None
+
+    def decode(self, data: bytes | str, /) -> T:
+        """The value; raises msgspec.DecodeError."""
+        if self._decoder is None:
+            self._decoder = msgspec.json.Decoder(self._type)
+        return self._decoder.decode(data)
 
 
 # ── out: the value that a tool returned ─────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
-from hookline._json import clean_data, encode_foreign
+from hookline._json import Reader, clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
 """Why a model ended its answer, in words that all providers share."""
@@ -308,9 +308,9 @@ class History(Sequence[Message]):
         return f"<History of {self._length} messages>"
 
 
-_message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_message: Reader[Message] = Reader(Message)
 
 
 def read_message(data: bytes | str) -> Message:
     """A message from its JSON text; raises msgspec.ValidationError when it is none."""
-    return _message_decoder.decode(data)
+    return _message.decode(data)

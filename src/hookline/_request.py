@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hookline._chat import Chat
 from hookline._deadline import being_cancelled
 from hookline._errors import HookReturnError, ModelError, UsageError
-from hookline._json import clean_text
+from hookline._json import Reader, clean_text
 from hookline._messages import AssistantMessage, Data, Message, ToolMessage, UserMessage, encoded
 from hookline._model import (
     ChatRequest,
@@ -185,7 +185,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputSchema | None = None
 
 
-_record = msgspec.json.Decoder(_Record)
+_record: Reader[_Record] = Reader(_Record)
 
 
 class AskedReturns:
@@ -290,7 +290,7 @@ class OpeningReturns:
         return Opening(system=system, tools=tools, settings=settings), message, answer
 
 
-_opening: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+_opening: Reader[Any] = Reader(
     tuple[
         str | None,
         list[str] | None,

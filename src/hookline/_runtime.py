@@ -12,10 +12,9 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
-import msgspec
-
+from hookline._json import Reader
 from hookline._log import log_throw
 from hookline._messages import Data, Usage, encoded
 from hookline._outcomes import ApprovalRequest, Decision
@@ -74,19 +73,14 @@ class Returns(Protocol[T]):
         ...
 
 
-class Json(Generic[T]):
+class Json(Reader[T]):
     """Returns of a type that msgspec knows."""
 
-    __slots__ = ("_decoder",)
-
-    def __init__(self, type_: Any) -> None:
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
+    __slots__ = ()
 
     def encode(self, value: T, /) -> bytes:
+        """The bytes to be recorded."""
         return encoded(value)
-
-    def decode(self, data: bytes, /) -> T:
-        return self._decoder.decode(data)
 
 
 NOTHING: Final[Json[None]] = Json(None)
