@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,13 @@ from hookline import MemoryStore
 from hookline.stores import SQLStore
 
 from ._postgres import NAMED, database_of_our_own
+
+if sys.platform != "win32":  # there is none for it
+    import uvloop
+else:
+    uvloop = None
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @pytest.fixture
@@ -30,6 +38,25 @@ async def no_leaks() -> AsyncIterator[None]:
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+# ── event loops ─────────────────────────────────────────────────────────────────────────────
+#
+# Who serves web pages often runs uvloop. What is about tasks, cancellation, and the stream is
+# tested in both; tests of other modules turn asyncio's own clock by hand.
+
+ON_BOTH = {
+    *("test_checkpoints", "test_invariants", "test_quick_ways", "test_stream", "test_subscribe"),
+    *("test_bad_input", "test_deltas", "test_life", "test_run", "test_throws", "test_tool_calls"),
+}
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Loop]:
+    """The event loops that a test runs in, one after the other."""
+    loops: dict[str, Loop] = {"asyncio": asyncio.new_event_loop}
+    if uvloop is not None and item.path.stem in ON_BOTH:
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────

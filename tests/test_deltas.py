@@ -13,7 +13,9 @@ from hookline import (
     AssistantMessage,
     Conversation,
     Message,
+    ModelRequest,
     ModelResponse,
+    Proceed,
     Reasoning,
     Stop,
     Text,
@@ -31,6 +33,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.models import Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from hookline.points import AroundRequest
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -1056,3 +1059,19 @@ def test_the_chunking_of_an_answer_does_not_matter(text: str, sizes: list[int]) 
         assert len(cut.messages) == len(whole.messages)
 
     asyncio.run(chat())
+
+
+async def test_how_long_an_answer_took_is_told_where_the_clock_of_the_loop_stands_still() -> None:
+    """uvloop's counts in milliseconds, and not within a turn of the loop."""
+    told: list[Any] = []
+    agent = Agent(ScriptedModel(Turn("one two three", chunk=4)))
+
+    @agent.hook("aroundRequest")
+    async def look(ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]) -> Any:
+        response = await proceed()
+        told.append(response.timing)
+        return response
+
+    await agent.chat("hi")
+    (timing,) = told
+    assert 0 < timing.first_chunk <= timing.duration

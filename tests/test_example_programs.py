@@ -39,6 +39,11 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
 # ── 07: a terminal ──────────────────────────────────────────────────────────────────────────
 
 
+def _hears_ctrl_c() -> None:
+    """In the program: a signal that is ignored around the tests is not ignored there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """Somebody at a terminal, in which an example runs."""
 
@@ -52,6 +57,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             env={**os.environ, "TERM": "dumb"},
+            preexec_fn=_hears_ctrl_c,
         )
         os.close(theirs)
         self.unread = b""

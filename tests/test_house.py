@@ -25,7 +25,7 @@ PACKAGE = Path(hookline.__file__).parent
 
 # The plan, from the ground up: a module imports only what comes before it.
 PLAN = (
-    ("_version", "_log", "_begun", "_deadline", "_errors", "_json", "_messages"),
+    ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
     ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
     ("_run", "_tools", "_outcomes", "_runtime", "_events"),
     (

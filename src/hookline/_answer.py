@@ -159,7 +159,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     buffer, bus = outlet.buffer, outlet.bus
     clock, began, first = None, 0.0, 0.0
     if chat.wrapped:  # somebody can see how long it took
-        clock = chat.deadlines.clock()
+        clock = chat.deadlines.clock
         began = clock()
     chat.asking = True
     chunks: Any = request.model.stream(request)

@@ -3,20 +3,21 @@
 A limit belongs to the task that runs inside it; when it runs out, that task is cancelled once and
 the limit turns the cancellation into an expiry. One timer that is moved costs a fifth of a scope
 per call. Limits measure time that the chat could use: while events wait for room, none counts.
+
+Some work never waits: a tool that adds two numbers, or knows the answer already. So work is run by
+hand (`work.send(None)`) up to where it first waits for something, and has a limit from there on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Generator
 from math import inf
 from time import monotonic
-from types import CoroutineType
+from types import CoroutineType, coroutine
 from typing import Any, TypeVar, cast
 
 import msgspec
-
-from hookline._begun import go_on
 
 T = TypeVar("T")
 
@@ -45,6 +46,22 @@ async def _as_coroutine(work: Awaitable[T]) -> T:
     return await work
 
 
+@coroutine
+def _go_on(work: CoroutineType[Any, Any, Any], waits: Any) -> Generator[Any, Any, Any]:
+    """Await the rest of `work`, which `waits` for something now."""
+    rest: Generator[Any, Any, Any] = cast("Any", work)
+    try:
+        while True:
+            try:
+                yield waits
+            except BaseException as exc:
+                waits = work.throw(exc)
+            else:
+                return (yield from rest)
+    except StopIteration as end:  # what was thrown into it has ended it
+        return end.value
+
+
 class Expired(Exception):
     """The limit ran out."""
 
@@ -61,6 +78,7 @@ class Deadlines:
         "_stalled",
         "_timer",
         "begins",
+        "clock",
         "parent",
         "time",
     )
@@ -69,7 +87,9 @@ class Deadlines:
         self.parent = parent
         self._loop: asyncio.AbstractEventLoop | None = None
         self.time = monotonic
-        """The clock of the event loop, once it is known: see `enter`."""
+        """The clock of the event loop, once it is known: what limits are counted by."""
+        self.clock = monotonic
+        """Tells how long something took. uvloop's own stands still within a turn of the loop."""
         self.begins = False  # work runs that gets its limit when it waits for something
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -77,10 +97,6 @@ class Deadlines:
         self._stalled = 0.0  # time spent waiting for room, so far
         self._paused_at = 0.0
         self._pauses = 0
-
-    def clock(self) -> Callable[[], float]:
-        """The event loop's clock, in seconds: to tell how long something took, not to decide."""
-        return asyncio.get_running_loop().time
 
     async def run(self, work: Awaitable[T], seconds: float) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
@@ -107,7 +123,7 @@ class Deadlines:
         self.begins = False
         limit = self.start(seconds, began)
         try:
-            return await go_on(work, waits)
+            return await _go_on(work, waits)
         except asyncio.CancelledError:
             if limit.ran_out():
                 raise Expired from None
@@ -116,10 +132,12 @@ class Deadlines:
             self.stop(limit)
 
     def enter(self) -> asyncio.AbstractEventLoop:
-        """Use the clock of the event loop that runs here."""
+        """Use the clock of the event loop that runs here, and of a test that turns it by hand."""
         loop = self._loop = asyncio.get_running_loop()
         if getattr(loop.time, "__func__", None) is not asyncio.BaseEventLoop.time:
             self.time = loop.time  # a clock of its own
+            if isinstance(loop, asyncio.BaseEventLoop):
+                self.clock = loop.time
         return loop
 
     def start(self, seconds: float, began: float | None = None) -> Limit:
