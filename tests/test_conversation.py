@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -173,6 +173,18 @@ def test_a_conversation_copies_what_it_is_given() -> None:
     conversation = Conversation(given_)
     given_.append(user("b"))
     assert texts(conversation) == ["a"]
+
+
+def test_what_gives_the_messages_may_use_other_conversations() -> None:
+    one, other = Conversation(), Conversation([user("here")])
+
+    def moved() -> Iterator[Message]:
+        yield from other.messages
+        other.reset()
+
+    one.restore(moved())
+    assert [message.text for message in one.messages] == ["here"]
+    assert other.messages == ()
 
 
 def test_a_broken_history_is_not_restored_and_changes_nothing() -> None:

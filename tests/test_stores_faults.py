@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from hookline import (
     Ask,
     Conversation,
     Deny,
+    Limits,
     LocalRuntime,
     MemoryStore,
     Text,
@@ -35,9 +37,11 @@ from hookline.errors import (
     ConversationConflictError,
     StoreError,
 )
+from hookline.events import ChatAborted
+from hookline.points import OnChatDone
 from hookline.storage import Change
 from hookline.stores import SQLStore
-from hookline.testing import ScriptedModel, call
+from hookline.testing import ScriptedModel, Turn, call, collect
 
 
 def user(text: str, id: str = "") -> UserMessage:
@@ -83,6 +87,140 @@ async def execute(url: str, statement: str) -> None:
     other = await asyncpg.connect(url)
     await other.execute(statement)
     await other.close()
+
+
+# ── what does not end in time ───────────────────────────────────────────────────────────────
+
+
+async def free(conversation: Conversation) -> None:
+    """Wait until no chat has it, some turns of the event loop at most."""
+    for _ in range(100):
+        if not conversation.busy:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it is busy still")
+
+
+class Hanging(MemoryStore):
+    """A store whose writes hang once it is told to, as when a network is cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.asked = asyncio.Event()
+
+    async def append(self, conversation_id: str, change: Change) -> int:
+        self.asked.set()
+        await self.answers.wait()
+        return await super().append(conversation_id, change)
+
+
+@pytest.mark.parametrize("how", ["the stream is aborted", "its reader is cancelled", "chat()"])
+async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_grace_period(
+    talk: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Hanging()
+    limits = Limits(grace=0.05)
+    agent = Agent(ScriptedModel("one", "two"), store=store, limits=limits)
+    conversation = await store.open(talk)
+    await agent.chat("a", conversation=conversation)
+    store.answers.clear()
+    store.asked.clear()
+    stream = agent.chat_stream("b", conversation=conversation)
+    work: asyncio.Task[Any]
+    if how == "chat()":
+        work = asyncio.create_task(agent.chat("b", conversation=conversation))
+    else:
+        work = asyncio.create_task(collect(stream))
+    await store.asked.wait()
+    if how == "the stream is aborted":
+        assert stream.abort()
+    else:
+        work.cancel()
+    await asyncio.wait([work], timeout=10)
+    if how == "the stream is aborted":
+        assert type(work.result()[-1]) is ChatAborted
+    else:
+        assert work.cancelled()
+    assert f"{talk!r} is busy until it does" in caplog.text
+    assert "the store ignored its cancellation" in caplog.text
+
+    with pytest.raises(ConversationBusyError):  # what was being written is not known yet
+        await agent.chat("c", conversation=conversation)
+    store.answers.set()
+    await free(conversation)
+    assert (await agent.chat("c", conversation=conversation)).text == "two"
+    assert texts(conversation) == ["a", "one", "b", "c", "two"]
+    assert texts(await store.open(talk)) == texts(conversation)
+
+
+async def test_a_store_that_hangs_under_the_last_write_is_waited_for_until_somebody_cancels(
+    talk: str,
+) -> None:
+    """The answer is there; `meta`, which an observer of it has changed, is not written yet."""
+    store = Hanging()
+    agent = Agent(ScriptedModel("one"), store=store, limits=Limits(grace=0.05))
+    conversation = await store.open(talk)
+    ended = asyncio.Event()
+
+    @agent.hook("onChatDone")
+    def note(ctx: OnChatDone) -> None:
+        conversation.meta["seen"] = True
+        store.answers.clear()
+        store.asked.clear()
+        ended.set()
+
+    work = asyncio.create_task(agent.chat("a", conversation=conversation))
+    await ended.wait()
+    await store.asked.wait()
+    await asyncio.wait([work], timeout=0.2)  # four times the grace period
+    assert not work.done()
+    work.cancel()
+    await asyncio.wait([work], timeout=10)
+    assert work.cancelled()
+    store.answers.set()
+    await free(conversation)
+    assert (await store.open(talk)).meta == {"seen": True}
+
+
+async def test_a_chat_that_was_left_behind_takes_no_lease_from_the_next(talk: str) -> None:
+    store = MemoryStore()
+    let_go, begun, asked, answer = (asyncio.Event() for _ in range(4))
+
+    async def stubborn() -> str:
+        """Ignores its cancellation."""
+        begun.set()
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return "late"
+
+    async def pause() -> None:
+        asked.set()
+        await answer.wait()
+
+    model = ScriptedModel(call("stubborn"), Turn("two", delay=pause))
+    agent = Agent(model, tools=[stubborn], store=store, limits=Limits(grace=0.05))
+    conversation = await store.open(talk)
+    first = asyncio.create_task(agent.chat("a", conversation=conversation))
+    await begun.wait()
+    first.cancel()
+    await asyncio.wait([first], timeout=10)
+    assert first.cancelled()
+    assert not conversation.busy
+
+    second = asyncio.create_task(agent.chat("b", conversation=conversation))
+    await asked.wait()
+    let_go.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    stored = await store.load(talk)
+    assert stored is not None
+    assert stored.owner is not None  # the second chat's
+    answer.set()
+    assert (await second).text == "two"
+    assert texts(await store.open(talk)) == texts(conversation)
 
 
 # ── damage ──────────────────────────────────────────────────────────────────────────────────

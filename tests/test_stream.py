@@ -351,6 +351,44 @@ def test_a_stream_is_not_read_in_another_loop(waiting: bool) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("chunks", [3, 40], ids=["it waits for the model", "it has given way"])
+def test_another_loop_of_the_same_thread_is_refused_where_it_would_wait(chunks: int) -> None:
+    """What has come already may be given there; nothing hangs, and the chat goes on."""
+    stall = Stall()
+    said = "".join(f"{n:03d} " for n in range(chunks))
+    model = ScriptedModel(Turn(said, chunk=4, delay=stall if chunks == 3 else None))
+    stream = Agent(model).chat_stream("hi")
+    events: list[object] = []
+    ours, another = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    async def begin() -> None:
+        events.append(await anext(stream))
+        ours.stop()  # at the end of this turn
+
+    async def elsewhere() -> None:
+        with pytest.raises(StreamStateError, match="event loop"):
+            while True:
+                events.append(await anext(stream))
+
+    async def rest() -> None:
+        stall.go.set()
+        events.extend(await collect(stream))
+
+    try:
+        beginning = ours.create_task(begin())
+        ours.run_forever()
+        assert beginning.done()
+        another.run_until_complete(asyncio.wait_for(elsewhere(), 10))
+        another.run_until_complete(elsewhere())
+        ours.run_until_complete(rest())
+    finally:
+        another.close()
+        ours.close()
+    assert text(events) == said
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert type(events[-1]) is ChatDone
+
+
 async def test_closing_from_another_loop_is_refused() -> None:
     """A wrong loop gets an error instead of a wait that nobody ends."""
     stall = Stall()

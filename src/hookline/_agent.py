@@ -35,7 +35,6 @@ from hookline._log import log_throw
 from hookline._messages import Message
 from hookline._model import DEFAULT_SETTINGS, Model, Settings
 from hookline._outcomes import Decision, MessageChanges, Response
-from hookline._outlet import Buffer
 from hookline._output import form_of
 from hookline._owner import Owner
 from hookline._plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
@@ -492,10 +491,10 @@ class Agent(Generic[DepsT]):
         return View((self.bus, stays), (own, None), *also(self._tracing(own.used())))
 
     def _stream(self, task: Task) -> ChatStream:
-        return ChatStream(partial(_owner, self._config, task), task.chat_id)
+        return ChatStream(self._config, task)
 
     async def _collect(self, task: Task) -> Response:
-        owner = _owner(self._config, task, None)
+        owner = Owner(new_chat(self._config, task, None), None)
         owner.start()
         return await owner.collect()
 
@@ -542,10 +541,6 @@ class Agent(Generic[DepsT]):
 
 
 _OPTIONS = {"conversation", "deps", "hooks", "settings", "approver", "release", "state"}
-
-
-def _owner(config: Config, task: Task, buffer: Buffer | None) -> Owner:
-    return Owner(new_chat(config, task, buffer), buffer)
 
 
 def _store_of(given: Any) -> Store | None:

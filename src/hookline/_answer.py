@@ -64,27 +64,26 @@ def ask_model(
 async def _asked_or_recalled(
     chat: Chat, key: Key, ask: Callable[..., Awaitable[ModelResponse]], request: ModelRequest
 ) -> ModelResponse:
-    chat.asked = False
-    response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, request)
-    if not chat.asked:
-        _recall(chat, response)
-        if chat.sent_tools is not None:
-            chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
+    response = await _step(chat, key, ask, request)
+    if not chat.asked and chat.sent_tools is not None:
+        chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
     return response
 
 
-async def give(chat: Chat, key: Key, answer: ModelResponse) -> ModelResponse:
+def give(chat: Chat, key: Key, answer: ModelResponse) -> Awaitable[ModelResponse]:
     """An answer that a hook has given: published as if the model had."""
+    return _step(chat, key, play, answer)
+
+
+async def _step(
+    chat: Chat, key: Key, ask: Callable[[Chat, Any], Awaitable[ModelResponse]], given: Any
+) -> ModelResponse:
+    """What `ask` makes of what is given. From the record, too, it can be taken back, or kept."""
     chat.asked = False
-    response = await chat.runtime.step(key, play, RESPONSE_JSON, chat, answer)
+    response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, given)
     if not chat.asked:
-        _recall(chat, response)
+        _assembly(chat).recall(response)
     return response
-
-
-def _recall(chat: Chat, response: ModelResponse) -> None:
-    """It is from the record: what was shown then can be taken back, or kept, now."""
-    _assembly(chat).recall(response)
 
 
 async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
@@ -229,7 +228,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 await _take(chat, asm, checked(chunk))
         ended = made
     except CancelledError as exc:
-        if chat.broken or chat.cancelled():
+        if chat.broken or chat.cancelled:
             raise
         raise ModelError(
             "the model raised CancelledError, and nobody had cancelled it; let its adapter raise a "
@@ -349,7 +348,7 @@ async def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -
 async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
     """Show a piece of a call, unless a hook hides it."""
     if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
-        chat.hidden.add(id)
+        chat.hidden |= {id}
         return
     if not chat.live:
         return

@@ -6,7 +6,7 @@ here, before anybody sees them; arguments are parsed once, when the answer is co
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -32,7 +32,7 @@ class _Call(msgspec.Struct, eq=False):
 class Assembly(msgspec.Struct, eq=False):
     """One answer in the making. `taken` holds the call ids that this conversation has used."""
 
-    taken: set[str]
+    taken: dict[str, None]
     chat_id: str
     iteration: int
     limit: int  # bytes of a call's arguments
@@ -45,7 +45,7 @@ class Assembly(msgspec.Struct, eq=False):
     shown: bool = False  # it is not blank: its pieces are shown as they come
     hot: bool = False  # text that hooks have not changed, and shown: the fast way
     sound: bool = False  # its parts are as history keeps them
-    whole_calls: list[ToolCall] = []  # of its parts, once it is finished
+    whole_calls: Sequence[ToolCall] = ()  # of its parts, once it is finished
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
@@ -106,13 +106,14 @@ class Assembly(msgspec.Struct, eq=False):
             id = clean_text(id)
         if id in self.taken:
             id = _free(id, self.taken)
-        self.taken.add(id)
+        self.taken[id] = None
         return id
 
     def forget(self) -> None:
         """The answer is taken back: its ids are free again."""
-        mine = [part.id for part in self.parts if isinstance(part, (_Call, ToolCall))]
-        self.taken.difference_update(mine)
+        for part in self.parts:
+            if isinstance(part, (_Call, ToolCall)):
+                self.taken.pop(part.id, None)
 
     def given(self, call: ToolCall, index: int) -> ToolCall:
         """Take a whole call that a hook wrote."""
@@ -124,7 +125,7 @@ class Assembly(msgspec.Struct, eq=False):
     def recall(self, response: ModelResponse) -> None:
         """Take an answer that was given in an earlier life of the chat."""
         self.parts = list(response.parts)
-        self.taken.update([call.id for call in response.calls])
+        self.taken.update({call.id: None for call in response.calls})
 
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts, where no call is in the making."""
@@ -142,10 +143,11 @@ class Assembly(msgspec.Struct, eq=False):
             timing = Timing(first_chunk=first, duration=duration, chunks=chunks)
         if self.calls:
             cut = parts[-1] if finish.finish_reason == "length" else None
+            self.whole_calls = whole = list[ToolCall]()
             for place, part in enumerate(parts):
                 if type(part) is _Call:
                     parts[place] = call = self._parsed(part, part is cut)
-                    self.whole_calls.append(call)
+                    whole.append(call)
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -205,7 +207,11 @@ def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
 
 
 def unique_calls(
-    response: ModelResponse, before: ModelResponse, taken: set[str], chat_id: str, iteration: int
+    response: ModelResponse,
+    before: ModelResponse,
+    taken: dict[str, None],
+    chat_id: str,
+    iteration: int,
 ) -> ModelResponse:
     """A response that hooks changed, with call ids that this chat has not used otherwise."""
     free = {call.id for call in before.calls}
@@ -218,7 +224,7 @@ def unique_calls(
                 n += 1
                 found = f"{base}.{n}"
             free.discard(found)
-            taken.add(found)
+            taken[found] = None
             part = part if found == part.id else part.replace(id=found)
         parts.append(part)
     return response.replace(parts=tuple(parts))

@@ -1,16 +1,17 @@
 """What one chat holds, and the few verbs that change it: publish, commit, report, abort, fail.
 
 The life of the chat is `_loop.py`, the model's answer `_answer.py`, its tool calls `_dispatch.py`:
-functions over this state. It knows no task: `interrupt` is given by the owner of the run. It is
+functions over this state. It knows no task: what has to do with one is asked of its keeper. It is
 long because nothing else changes this state.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -55,16 +56,37 @@ from hookline._run import Run
 from hookline._runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._tools import AnyTool
 
+NONE: Final[frozenset[str]] = frozenset()
 _attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
 
-def _never() -> bool:
-    return False
+Act: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+Ending: TypeAlias = deque[Act]
 
 
-def _unheard(what: str, ended: Callable[[], bool]) -> None:
-    """Nobody is there to report to."""
+class Keeper(Protocol):
+    """Who owns the task in which a chat lives."""
+
+    def interrupt(self) -> None:
+        """Cancel what runs: the chat was aborted or has failed. From any thread."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether somebody is cancelling the task."""
+        ...
+
+    def report_later(self, name: str, ended: Callable[[], bool]) -> None:
+        """Name a tool's thread that still runs after the grace period."""
+        ...
+
+    def judge(self, exc: BaseException) -> None:
+        """Decide the outcome by what came out of the chat; raises what is not the chat's."""
+        ...
+
+    async def finish(self, ending: Ending) -> None:
+        """Carry out the ending whatever is cancelled meanwhile, within the grace period."""
+        ...
 
 
 class Chat:
@@ -83,7 +105,6 @@ class Chat:
         "began",
         "broken",
         "built",
-        "cancelled",
         "chat_id",
         "conduct",
         "config",
@@ -98,8 +119,8 @@ class Chat:
         "fatal",
         "finish_reason",
         "hidden",
-        "interrupt",
         "iteration",
+        "keeper",
         "keeps",
         "live",
         "messages",
@@ -112,7 +133,6 @@ class Chat:
         "plain",
         "raised",
         "reason",
-        "report_later",
         "response",
         "resumes",
         "runtime",
@@ -153,9 +173,7 @@ class Chat:
         self.conduct: Conduct = self  # in the ending another, which is not broken
         self.runtime: Runtime = LOCAL
         self.plain = False  # nothing records its steps, and nothing has kept its messages
-        self.interrupt: Callable[[], None] | None = None
-        self.cancelled: Callable[[], bool] = _never  # whether the owner is being cancelled
-        self.report_later: Callable[[str, Callable[[], bool]], None] = _unheard
+        self.keeper: Keeper | None = None  # none before it begins, and once it is over
 
         # how far it is
         self.state: dict[str, Any] = {} if task.state is None else task.state
@@ -184,7 +202,7 @@ class Chat:
         self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
         self.assembly: Assembly | None = None  # the answer that is being streamed
         self.shown = False  # text of it was published
-        self.hidden: set[str] = set()  # calls whose deltas a hook has hidden
+        self.hidden = NONE  # calls whose deltas a hook has hidden
         self.open_step: Any = None  # the tool calls that are being made
         self.asking = False  # the model's stream is open
         self.wrapped = False  # aroundRequest stands around it …
@@ -198,7 +216,7 @@ class Chat:
         self.reason: str | None = None
         self.fatal: BaseException | None = None  # what failed, where it could not be raised
         self.outcome: Outcome | None = None
-        self.ending: Any = None  # what is left to do once that is decided
+        self.ending: Ending | None = None  # what is left to do once that is decided
         self.response: Response | None = None
         self.error: BaseException | None = None
         self.cut: BaseException | None = None  # the cancellation that was not ours
@@ -243,9 +261,18 @@ class Chat:
             return False
         self.broken = True
         self.reason = reason
-        if self.interrupt is not None:
-            self.interrupt()
+        self.interrupt()
         return True
+
+    def interrupt(self) -> None:
+        """Cancel what runs: nothing new may begin."""
+        if self.keeper is not None:
+            self.keeper.interrupt()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody is cancelling the task in which it lives."""
+        return self.keeper is not None and self.keeper.cancelled()
 
     def fail(self, exc: BaseException) -> None:
         """The chat has failed with this, whatever is raised or swallowed on the way out."""
@@ -256,8 +283,7 @@ class Chat:
     def lost(self, exc: BaseException) -> None:
         """The conversation is another's now: nothing more of this chat may run."""
         self.fail(exc)
-        if self.interrupt is not None:
-            self.interrupt()
+        self.interrupt()
 
     def check(self) -> None:
         """Stop here if the chat was aborted or has failed."""
@@ -267,9 +293,7 @@ class Chat:
     def release(self) -> None:
         """The chat is over: let go of all that holds it, so that it dies with its last holder."""
         self.over = True
-        self.interrupt = None
-        self.cancelled = _never
-        self.report_later = _unheard
+        self.keeper = None
         self.open_step = None
         self.conduct = ALONE
         self.error = self.fatal = self.thrown = self.cut = self.ending = None
@@ -310,8 +334,7 @@ class Chat:
             if self.outcome is not None:
                 raise  # in the ending: the rule of the hook that sent it
             self.fail(exc)
-            if self.interrupt is not None:
-                self.interrupt()  # a tool cannot catch it
+            self.interrupt()  # a tool cannot catch it
             raise CancelledError("a hook at onStatus raised") from exc
 
     # ── history ─────────────────────────────────────────────────────────────────────────────
@@ -339,12 +362,11 @@ class Chat:
         Else it does nothing and gives False: then `commit` writes it. What is kept so is told to
         onMessage by the caller.
         """
-        outlet, conversation = self.outlet, self.conversation
+        outlet = self.outlet
         if not self.plain or self.view.preMessage or len(outlet.items) >= SIZE:
             return False
         self.messages.append(message)
-        write = conversation.commit  # a call of an attribute that is no method is dear
-        write(message)
+        self.conversation.items.append(message)
         seq = outlet.buffer.seq = outlet.buffer.seq + 1
         outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, seq=seq, message=message))
         return True
@@ -432,7 +454,7 @@ class Chat:
     def take_ids(self, message: Message) -> None:
         """The ids of its calls are taken: they are not the ones that the model gave here."""
         if type(message) is AssistantMessage:
-            self.conversation.call_ids.update([call.id for call in message.calls])
+            self.conversation.call_ids.update({call.id: None for call in message.calls})
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
         """Make what is shown the same as what is stored."""
@@ -501,7 +523,7 @@ class Chat:
         self.outlet.skip(effects.seq)
         self.usage = self.usage if effects.usage is None else effects.usage
         self.shown = effects.shown
-        self.hidden.update(effects.hidden)
+        self.hidden |= set(effects.hidden)
         self.sent_tools = effects.sent_tools
         if effects.aborted:
             self.abort(effects.reason)

@@ -9,7 +9,7 @@ because what users and what the chat may do with one list of messages is decided
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from hookline._outcomes import ApprovalRequest
 from hookline._runtime import LOCAL
 from hookline._store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
 
+_lock = threading.Lock()  # held for a moment each time, so that one does for all
 FORMAT = 1  # of the JSON of a conversation
 
 
@@ -57,7 +58,6 @@ class Conversation:
         """JSON data of yours, saved with the next message or by `save`."""
         self.ledger: Ledger | None = None
         """What of it stands in its store, if it has one."""
-        self._lock = threading.Lock()
         self._chat_id: str | None = None
         self.ahead: list[Message] = []
         """What an earlier life of the running chat has written."""
@@ -71,34 +71,29 @@ class Conversation:
         items = list(messages)
         if items:
             check_history(items, open_end=open_end or pending is not None)
-        self._hold(items)
-        self.call_ids: set[str] = set()
+        self.items = items
+        """For the chat that runs on it: the list itself."""
+        self.call_ids: dict[str, None] = {}  # a set that costs nothing while it is empty
         self._disordered = False
         self._snapshot: tuple[Message, ...] | None = None
         self._in_order: tuple[Message, ...] | None = None
         self._pending = pending
         if items:
             made = [message for message in items if isinstance(message, AssistantMessage)]
-            self.call_ids.update(call.id for message in made for call in message.calls)
+            self.call_ids.update({call.id: None for message in made for call in message.calls})
             self._disordered = in_call_order(items) != tuple(items)
-
-    def _hold(self, items: list[Message]) -> None:
-        self._items = items
-        self.commit: Callable[[Message], None]
-        self.commit = self._commit_again if self.ahead else items.append
-        """For the chat that runs on it: append a whole message."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages: the same tuple until the next commit."""
-        if self._snapshot is None or len(self._snapshot) != len(self._items):
-            self._snapshot = tuple(self._items)
+        if self._snapshot is None or len(self._snapshot) != len(self.items):
+            self._snapshot = tuple(self.items)
         return self._snapshot
 
     @property
     def history(self) -> History:
         """A view of the messages that costs nothing however many there are."""
-        return History(self._items, len(self._items))
+        return History(self.items, len(self.items))
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
@@ -129,10 +124,11 @@ class Conversation:
 
         In a store this is written with the next message, or by `save`.
         """
-        with self._lock:
+        items = list(messages)  # what gives them may use other conversations
+        with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
-            self._set(messages, pending)
+            self._set(items, pending)
             self._claim = None
             self._fresh = self.ledger is not None
 
@@ -249,12 +245,12 @@ class Conversation:
 
     def acquire(self, chat_id: str) -> None:
         """Take it for one chat; raises ConversationBusyError when another has it."""
-        with self._lock:
+        with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._chat_id = chat_id
-        if self._items or self._claim is not None:
-            if is_of(chat_id, self._items, self._claim):
+        if self.items or self._claim is not None:
+            if is_of(chat_id, self.items, self._claim):
                 self._rewind(chat_id)
             else:
                 self._claim = None
@@ -263,7 +259,7 @@ class Conversation:
         """Free it, if that chat has it."""
         if self._chat_id == chat_id:
             if self.ahead:
-                self._items += self.ahead
+                self.items += self.ahead
                 self.ahead = []
                 self._snapshot = None
             self._chat_id = None
@@ -273,7 +269,7 @@ class Conversation:
 
         What was written is kept aside, and is not written again when the chat comes to it.
         """
-        items = self._items
+        items = self.items
         begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
         step = self._pending
         if self._claim is not None and self._claim.claimed == chat_id:
@@ -282,13 +278,12 @@ class Conversation:
             step = None
         self._set(items[:begin], step, open_end=True)
         self.ahead = items[begin:]
-        self.commit = self._commit_again
 
-    def _commit_again(self, message: Message) -> None:
-        """Append what an earlier life has written, or a new message once that is all here."""
+    def commit(self, message: Message) -> None:
+        """Append a message, which an earlier life may have written: then it is here again."""
         if self.ahead:
             self.ahead.pop(0)
-        self._items.append(message)
+        self.items.append(message)
 
     def wait(self, pending: PendingStep | None) -> None:
         """Write down what waits for approval, or that nothing does."""
@@ -315,9 +310,9 @@ class Conversation:
     def for_request(self) -> History | tuple[Message, ...]:
         """The messages as a provider wants them: results in the order of their calls."""
         if not self._disordered:
-            return History(self._items, len(self._items))
-        if self._in_order is None or len(self._in_order) != len(self._items):
-            self._in_order = in_call_order(self._items)
+            return History(self.items, len(self.items))
+        if self._in_order is None or len(self._in_order) != len(self.items):
+            self._in_order = in_call_order(self.items)
         return self._in_order
 
     # ── the same, for one that is kept in a store ───────────────────────────────────────────
@@ -346,7 +341,7 @@ class Conversation:
     @property
     def _unwritten(self) -> tuple[Message, ...]:
         assert self.ledger is not None
-        return tuple(self._items if self._fresh else self._items[self.ledger.count :])
+        return tuple(self.items if self._fresh else self.items[self.ledger.count :])
 
     async def write(self, message: Message) -> Cut:
         """Write a message to the store, then append it."""
@@ -362,26 +357,29 @@ class Conversation:
             messages = (*self._unwritten, *more)
             cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
             self._fresh = False
-            self._items += more
+            self.items += more
             self._snapshot = None
         return cut
 
     async def change(self, message: Message) -> Cut:
         """Put this message in the place of the one with its id."""
-        place = next(i for i, each in enumerate(self._items) if each.id == message.id)
+        place = next(i for i, each in enumerate(self.items) if each.id == message.id)
         cut: Cut = None
         if self.ledger is not None:
             cut = await self.flush()
             cut = await self.ledger.update(message) or cut
-        self._hold([*self._items])  # views of the old list stay what they were
-        self._items[place] = message
+        self.items = [*self.items]  # views of the old list stay what they were
+        self.items[place] = message
         self._snapshot = self._in_order = None
         return cut
 
-    async def leave(self) -> None:
-        """The chat is over: write what is left to write, and give the lease back."""
+    async def leave(self, chat_id: str) -> None:
+        """That chat is over: write what is left to write, and give its lease back.
+
+        One that was left behind may end when the next chat has the lease, and that stays.
+        """
         assert self.ledger is not None
-        if self.ledger.owner is None:
+        if self.ledger.owner != chat_id:
             return
         if self._claim is not None and self._pending is None:  # no question of it is left
             asked = tuple([each.id for each in self._claim.requests])
@@ -393,7 +391,7 @@ class Conversation:
         await self.ledger.leave()
 
     def __repr__(self) -> str:
-        return f"<Conversation {self.id!r}: {len(self._items)} messages>"
+        return f"<Conversation {self.id!r}: {len(self.items)} messages>"
 
 
 _exported: Reader[Exported] = Reader(Exported)

@@ -278,7 +278,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             self.chat.fail(exc)  # it came first, whatever its siblings do while they end
             raise
         except CancelledError as exc:
-            if self.chat.broken or self.chat.cancelled() or call.result is not None:
+            if self.chat.broken or self.chat.cancelled or call.result is not None:
                 raise
             call.set(ToolError.of(exc), None)  # the tool cancelled its own task
             await self._run(call)

@@ -9,12 +9,11 @@ for the caller.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from hookline._chain import call, excuse, fault
-from hookline._chat import Chat
+from hookline._chat import Act, Chat, Ending
 from hookline._dispatch import Step, open_step
 from hookline._errors import ChatAbortedError
 from hookline._events import MessageAdded
@@ -24,9 +23,6 @@ from hookline._outcomes import Response
 from hookline._points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._registration import Hook
 from hookline._runtime import END_CHAT, NOTHING, OUTCOME, Key
-
-Act = Callable[[], Coroutine[Any, Any, None]]
-Ending = deque[Act]
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:

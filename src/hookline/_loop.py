@@ -8,13 +8,14 @@ tasks and cancellation through the keeper that owns the run.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hookline._approval import check_answers
 from hookline._chain import intercept, notify, wrap
-from hookline._chat import Chat
-from hookline._ending import Ending, end, respond
+from hookline._chat import Chat, Keeper
+from hookline._ending import end, respond
 from hookline._errors import ChatAbortedError, HistoryError, HookError, MaxStepsError, OutputError
 from hookline._events import ChatStarted
 from hookline._input import cleaned
@@ -29,7 +30,6 @@ from hookline._registration import Hook
 from hookline._reopen import deny_step, resume_step
 from hookline._request import (
     AS_IT_IS,
-    AskedReturns,
     Opening,
     OpeningReturns,
     first_request,
@@ -41,40 +41,32 @@ from hookline._steps import GO, NATURAL, WAITING, StepEnd, run_step, say
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
 
 
-class Keeper(Protocol):
-    """Who owns the task in which the chat lives."""
+def run(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
+    """One chat, on a conversation that it has taken.
 
-    def judge(self, exc: BaseException) -> None:
-        """Decide the outcome by what came out of the chat; raises what is not the chat's."""
-        ...
+    What is raised before aroundChat has proceeded reaches the caller alone.
+    """
+    if chat.conversation.ledger is not None:
+        return _stored(chat, keeper)
+    if chat.runtime is LOCAL:
+        chat.plain = not chat.conversation.ahead
+    return _checked(chat, keeper)
 
-    async def finish(self, ending: Ending) -> None:
-        """Carry out the ending whatever is cancelled meanwhile, within the grace period."""
-        ...
+
+async def _stored(chat: Chat, keeper: Keeper) -> Response:
+    await chat.conversation.take(chat.chat_id, chat.lost)
+    return await _checked(chat, keeper)
 
 
-async def run(chat: Chat, keeper: Keeper) -> Response:
-    """One chat. What is raised before aroundChat has proceeded reaches the caller alone."""
-    conversation = chat.conversation
-    conversation.acquire(chat.chat_id)
-    try:
-        chat.deadlines.enter()
-        if conversation.ledger is not None:
-            await conversation.take(chat.chat_id, chat.lost)
-        elif chat.runtime is LOCAL:
-            chat.plain = not conversation.ahead
-        _check_message(chat, chat.task.message)
-        if chat.task.answers is not None:
-            check_answers(chat.conversation, chat.task.answers, chat.runtime.now())
-        wrappers = chat.view.aroundChat
-        if not wrappers:
-            return await _proceed(chat, keeper, chat.task.message)
-        return await _wrapped(chat, keeper, wrappers)
-    finally:
-        if conversation.ledger is not None:
-            await conversation.leave()
-        conversation.release(chat.chat_id)
-        chat.deadlines.close()
+def _checked(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
+    task, wrappers = chat.task, chat.view.aroundChat
+    chat.deadlines.enter()
+    _check_message(chat, task.message)
+    if task.answers is not None:
+        check_answers(chat.conversation, task.answers, chat.runtime.now())
+    if wrappers:
+        return _wrapped(chat, keeper, wrappers)
+    return _proceed(chat, keeper, task.message)
 
 
 def _check_message(chat: Chat, message: UserMessage | None) -> None:
@@ -112,9 +104,18 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
     chat.check()
     chat.began = True
     chat.started = chat.runtime.now()
+    limit = chat.config.max_steps
     try:
-        begun = await _begin(chat, message)
-        response = begun if isinstance(begun, Response) else await _steps(chat, begun)
+        response, begin, step, answer, ended = await _begin(chat, message)
+        while response is None:
+            while ended == GO:
+                if step >= limit:
+                    raise MaxStepsError(limit)
+                ended = await run_step(chat, begin, step, answer)
+                answer = None
+                step += 1
+            response = await _after_steps(chat, ended, step < limit)
+            ended = GO
         chat.check()
         chat.response = response
         chat.outcome = "done"
@@ -143,14 +144,15 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
 class _Begun(NamedTuple):
     """How the steps begin; `ended` is how the last one did, of an earlier chat."""
 
+    response: Response | None  # preChat has stopped the chat
     opening: Opening
     step: int = 0
     answer: ModelResponse | None = None
     ended: StepEnd = GO
 
 
-async def _begin(chat: Chat, message: UserMessage | None) -> Response | _Begun:
-    """Start, preChat, the user's message; a response where preChat stops the chat."""
+async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
+    """Start, preChat, the user's message."""
     view, runtime = chat.view, chat.runtime
     pending = chat.conversation.pending_step
     resumed = pending if chat.task.answers is not None else None
@@ -172,7 +174,7 @@ async def _begin(chat: Chat, message: UserMessage | None) -> Response | _Begun:
     chat.check()
     if resumed is not None:
         begin, ended = await resume_step(chat, resumed)
-        return _Begun(begin, resumed.iteration + 1, None, ended)
+        return _Begun(None, begin, resumed.iteration + 1, None, ended)
     assert message is not None
     begin, answer, said = AS_IT_IS, None, message
     if view.preChat:
@@ -181,12 +183,12 @@ async def _begin(chat: Chat, message: UserMessage | None) -> Response | _Begun:
         )
         chat.check()
         if isinstance(answer, Stop):
-            return respond(chat, answer.reason, text=clean_text(answer.text or ""))
+            return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), begin)
         if said is not message:
             _check_message(chat, said)
     stop = await deny_step(chat, pending) if pending is not None else None
     await chat.commit(said if said is message else cleaned(said))
-    return _Begun(begin, 0, answer, stop or GO)
+    return _Begun(None, begin, 0, answer, stop or GO)
 
 
 async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
@@ -196,35 +198,25 @@ async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
     return opening(before, ctx.request), ctx.request.message, answer
 
 
-async def _steps(chat: Chat, begun: _Begun) -> Response:
-    """Steps until the chat ends by itself, is stopped, or waits."""
-    begin, step, answer, ended = begun
-    limit, form = chat.config.max_steps, chat.task.output
-    asks = AskedReturns(chat)
-    while True:
-        while ended == GO:
-            if step >= limit:
-                raise MaxStepsError(limit)
-            ended = await run_step(chat, begin, step, answer, asks)
-            answer = None
-            step += 1
-        chat.check()
-        if ended == WAITING:
-            return respond(chat, "approval")
-        reason = None
-        if isinstance(ended, Stop):
-            reason, chat.output = ended.reason, None
-            if ended.text:
-                await say(chat, ended.text)
-        elif form is not None and not await _fits(chat, form, ended == NATURAL and step < limit):
-            ended = GO
-            continue
-        more = await _pre_stop(chat, reason)
-        if not more or ended != NATURAL or step >= limit:
-            return respond(chat, reason)
-        chat.continuations += 1
-        await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
-        ended = GO
+async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
+    """The chat ends by itself, is stopped, or waits; None where the model is asked again."""
+    form = chat.task.output
+    chat.check()
+    if ended == WAITING:
+        return respond(chat, "approval")
+    reason = None
+    if isinstance(ended, Stop):
+        reason, chat.output = ended.reason, None
+        if ended.text:
+            await say(chat, ended.text)
+    elif form is not None and not await _fits(chat, form, ended == NATURAL and may_go_on):
+        return None
+    more = await _pre_stop(chat, reason)
+    if not more or ended != NATURAL or not may_go_on:
+        return respond(chat, reason)
+    chat.continuations += 1
+    await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
+    return None
 
 
 async def _fits(chat: Chat, form: Form, may_go_on: bool) -> bool:

@@ -1,10 +1,10 @@
 """The owner of a run: the one task in which a chat lives, and everything about its cancellation.
 
-Scopes, spans, provider streams, hooks and history writes live and die in that task. An abort
-cancels it once; how the chat ended is judged here, the ending is carried out in a task of its own
-that no further cancellation reaches, and what will not end within the grace period is named and
-left behind. Facts about asyncio's cancellation stay in this file and in `_deadline.py`; it is
-long because they do.
+Scopes, spans, provider streams, hooks and history writes live and die in that task. It takes the
+conversation and frees it. An abort cancels it once; how the chat ended is judged here, the ending
+is carried out in a task of its own that no further cancellation reaches, and what will not end
+within the grace period, a store too, is named and left behind. Facts about asyncio's cancellation
+stay in this file and in `_deadline.py`; it is long because they do.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from weakref import ref
 
 from hookline._call import Call
 from hookline._chain import Alone
-from hookline._chat import Chat
-from hookline._ending import Ending, end, is_close
+from hookline._chat import Chat, Ending
+from hookline._ending import end, is_close
 from hookline._errors import ChatAbortedError, HooklineError, StreamInterruptedError
 from hookline._events import ChatAborted, ChatDone, ChatEvent, ChatFailed
+from hookline._ledger import finished
 from hookline._log import log_throw, logger
 from hookline._loop import run
 from hookline._outcomes import ErrorInfo, Response, forget_our_locals
@@ -38,10 +39,20 @@ def _running(chat: Chat) -> list[str]:
     return ["the model", *tools] if chat.asking else tools
 
 
-def _stuck_hook(coro: Any) -> str:
-    """The hook that a task is waiting in, as a name for a report."""
+async def _leave(chat: Chat) -> None:
+    """Write what is left to write, and free the conversation."""
+    try:
+        await chat.conversation.leave(chat.chat_id)
+    finally:
+        chat.conversation.release(chat.chat_id)
+
+
+def _stuck_in(coro: Any) -> str:
+    """What a task is waiting in, as a name for a report: a hook, or a write to the store."""
     found = "a hook"
     while coro is not None:
+        if getattr(coro, "cr_code", None) in (finished.__code__, Owner.let_go.__code__):
+            return "the store"
         frame = getattr(coro, "cr_frame", None)
         hook = frame.f_locals.get("hook") if frame is not None else None
         if isinstance(hook, Hook):
@@ -90,20 +101,19 @@ class Owner:
         self._superseded = False  # the task is stuck and was left behind
         self._timer: asyncio.TimerHandle | None = None
         self._rescuer: asyncio.Task[None] | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: tuple[asyncio.Future[None], ...] = ()
 
     def start(self, context: Context | None = None) -> None:
         """Begin the chat, in this loop and in a copy of the caller's context."""
         chat = self.chat
-        chat.interrupt = self._interrupt
-        chat.report_later = self._report_later
-        chat.cancelled = self._is_cancelled
+        chat.keeper = self
         self.around = _inside.get()
         self.loop = asyncio.get_running_loop()
         self.task = self.loop.create_task(self._main(), context=context)
         self.task.add_done_callback(self._done)
 
-    def _is_cancelled(self) -> bool:
+    def cancelled(self) -> bool:
+        """Whether somebody is cancelling the chat's task."""
         return self.task.cancelling() > 0
 
     def holds_caller(self) -> bool:
@@ -133,7 +143,11 @@ class Owner:
         _inside.set(ref(self))
         try:
             chat.check()
-            self.response = await run(chat, self)
+            chat.conversation.acquire(chat.chat_id)
+            try:
+                self.response = await run(chat, self)
+            finally:
+                await self.let_go()
         except (Exception, asyncio.CancelledError) as exc:
             if not self._superseded:
                 self.error = exc
@@ -208,7 +222,7 @@ class Owner:
             task = self.loop.create_task(act())
             await asyncio.wait([task], timeout=max(0.05, until - self.loop.time()))
             if not task.done():
-                stuck = _stuck_hook(task.get_coro())
+                stuck = _stuck_in(task.get_coro())
                 task.cancel()
                 await asyncio.wait([task], timeout=0.05)
                 logger.warning(
@@ -226,7 +240,7 @@ class Owner:
 
     # ── aborting ────────────────────────────────────────────────────────────────────────────
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
         """The chat was aborted or has failed: cancel what runs. From any thread."""
         if self._asked:
             return
@@ -260,7 +274,7 @@ class Owner:
         logger.warning(
             "chat %s: %s took longer at its end than the grace period and was cut off",
             self.chat.chat_id,
-            _stuck_hook(self.task.get_coro()),
+            _stuck_in(self.task.get_coro()),
         )
         self._cancels += 1
         self.task.cancel()
@@ -272,7 +286,7 @@ class Owner:
         if self.ended or self._finishing:
             return
         self._superseded = True
-        what = ", ".join(_running(chat)) or _stuck_hook(self.task.get_coro())
+        what = ", ".join(_running(chat)) or _stuck_in(self.task.get_coro())
         logger.warning(
             "chat %s: %s ignored its cancellation for %g s and is left behind",
             chat.chat_id,
@@ -290,14 +304,11 @@ class Owner:
             chat.ending = end(chat)
         if chat.ending:
             await self._end(chat.ending)
-        if chat.conversation.ledger is not None:
-            await chat.conversation.leave()
-        chat.conversation.release(chat.chat_id)
-        chat.deadlines.close()
+        await self.let_go()
         await self._publish_last()
         self._settle()
 
-    def _report_later(self, name: str, ended: Callable[[], bool]) -> None:
+    def report_later(self, name: str, ended: Callable[[], bool]) -> None:
         """Name a thread that still runs after the grace period."""
 
         def report() -> None:
@@ -312,6 +323,41 @@ class Owner:
         self.loop.call_later(self.chat.config.limits.grace, report)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────
+
+    async def let_go(self) -> None:
+        """The chat needs its conversation and its timer no more.
+
+        An answer waits until it is written. After an abort or an error, or when somebody cancels,
+        a store that hangs is waited for no longer than the grace period.
+        """
+        chat, conversation = self.chat, self.chat.conversation
+        chat.deadlines.close()
+        if conversation.ledger is None:
+            conversation.release(chat.chat_id)
+            return
+        grace = chat.config.limits.grace
+        patient = chat.outcome == "done" and not self._superseded
+        until = None if patient else self.loop.time() + grace
+        cut: asyncio.CancelledError | None = None
+        leaving = self.loop.create_task(_leave(chat))
+        while not leaving.done():
+            left = None if until is None else until - self.loop.time()
+            if left is not None and left <= 0:
+                logger.warning(
+                    "chat %s: its store did not answer within %g s; conversation %r is busy until "
+                    "it does",
+                    *(chat.chat_id, grace, conversation.id),
+                )
+                break
+            try:
+                await asyncio.wait([leaving], timeout=left)
+            except asyncio.CancelledError as exc:
+                cut = exc
+                until = until or self.loop.time() + grace
+        if leaving.done() and not leaving.cancelled():
+            leaving.result()
+        if cut is not None:
+            raise cut
 
     async def _publish_last(self) -> None:
         """The one last event; none where the chat never began."""
@@ -365,7 +411,7 @@ class Owner:
         self.ended = True
         if self.buffer is not None:
             self.buffer.end()
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, ()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -375,7 +421,7 @@ class Owner:
         cancelled: asyncio.CancelledError | None = None
         while not self.ended:
             waiter = self.loop.create_future()
-            self._waiters.append(waiter)
+            self._waiters = (*self._waiters, waiter)
             try:
                 await waiter
             except asyncio.CancelledError as exc:
@@ -387,7 +433,7 @@ class Owner:
         """Wait for the answer. Cancelling the wait aborts the chat."""
         if not self.ended:
             waiter = self.loop.create_future()
-            self._waiters.append(waiter)
+            self._waiters = (*self._waiters, waiter)
             try:
                 await waiter
             except asyncio.CancelledError:

@@ -41,10 +41,10 @@ _STOPS: Json[list[Stop]] = Json(list[Stop])
 
 
 async def run_step(
-    chat: Chat, begin: Opening, iteration: int, answer: ModelResponse | None, asks: AskedReturns
+    chat: Chat, begin: Opening, iteration: int, answer: ModelResponse | None
 ) -> StepEnd:
     """One step; `answer` is what preChat has given in the model's place."""
-    runtime, view = chat.runtime, chat.view
+    runtime, view, outlet = chat.runtime, chat.view, chat.outlet
     chat.iteration = iteration
     if chat.parent_chat_id is not None:
         _hear_of_parent(chat)
@@ -53,7 +53,8 @@ async def run_step(
     said: ModelResponse | Stop | None = answer
     request = build(chat, begin) if runtime is LOCAL and answer is None else None
     if request is None:
-        asked = await runtime.step((REQUEST, iteration), _request, asks, chat, begin, answer)
+        place, returns = (REQUEST, iteration), AskedReturns(chat)
+        asked = await runtime.step(place, _request, returns, chat, begin, answer)
         request, said = asked.request, asked.answer
     elif view.preRequest:
         ctx = _before(chat, request)
@@ -66,7 +67,6 @@ async def run_step(
     if chat.broken:
         chat.check()
     chat.steps = iteration + 1
-    outlet = chat.outlet
     if len(outlet.items) >= SIZE:
         await outlet.room()
     seq = outlet.buffer.seq = outlet.buffer.seq + 1

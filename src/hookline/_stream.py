@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import get_running_loop
-from collections.abc import Callable
 from contextvars import Context, copy_context
+from threading import get_ident
 from typing import Any, Generic, Self
 
+from hookline._chat import new_chat
+from hookline._config import Config, Task
 from hookline._errors import ChatAbortedError, StreamInterruptedError, StreamStateError
 from hookline._events import ChatEvent
 from hookline._log import log_throw
@@ -31,14 +33,29 @@ class ChatStream(Generic[OutT]):
     StreamStateError for a second reader, and in another event loop than the one that began it.
     """
 
-    def __init__(self, make: Callable[[Buffer], Owner], chat_id: str) -> None:
-        self.chat_id = chat_id
+    __slots__ = (
+        "__weakref__",
+        "_aborted_here",
+        "_asked",
+        "_buffer",
+        "_closed",
+        "_context",
+        "_loop",
+        "_owner",
+        "_thread",
+        "_told_end",
+        "chat_id",
+    )
+
+    def __init__(self, config: Config, task: Task) -> None:
+        self.chat_id = task.chat_id
         """Known before the chat has begun."""
-        self._make = make
+        self._asked = config, task
         self._context: Context | None = copy_context()
         self._owner: Owner | None = None
         self._buffer = Buffer()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # in which that loop runs
         self._closed = False
         self._told_end = False
         self._aborted_here = False
@@ -51,22 +68,43 @@ class ChatStream(Generic[OutT]):
         return self
 
     async def __anext__(self) -> ChatEvent:
-        ready = self._buffer.ready
-        return ready.pop(0) if ready else await self._next(self._buffer)
-
-    async def _next(self, buffer: Buffer) -> ChatEvent:
-        """The next event, where somebody waits: for it, or for the room that it leaves."""
-        if buffer.reading or not buffer.items:
-            last = await self._wait(buffer)
-            if last is not None:
-                return last
+        buffer = self._buffer
+        ready = buffer.ready
+        if ready:
+            return ready.pop(0)
+        if buffer.reading or not buffer.items:  # not only a writer that waits for room
+            self._may_wait(buffer)
+            while not buffer.items:
+                if buffer.ended or self._closed:
+                    return self._last()
+                if buffer.soon:
+                    self._check_loop()
+                buffer.reading = True
+                buffer.ready = NOTHING
+                try:
+                    if buffer.soon:
+                        await give_way()
+                    else:
+                        assert self._loop is not None
+                        reader = buffer.reader = self._loop.create_future()
+                        await reader
+                except BaseException as exc:
+                    buffer.reader = None
+                    if isinstance(exc, RuntimeError):  # asyncio's, at a future of another loop
+                        self._check_loop()
+                    await self._leave("cancelled")
+                    raise
+                finally:
+                    buffer.reading = False
+                    if buffer.writer is None:
+                        buffer.ready = buffer.items
         if buffer.writer is not None:
             self._check_loop()
             buffer.admit()
         return buffer.items.pop(0)
 
-    async def _wait(self, buffer: Buffer) -> ChatEvent | None:
-        """Begin the chat, or refuse the reader; wait for an event. The terminal one is given."""
+    def _may_wait(self, buffer: Buffer) -> None:
+        """Begin the chat, or refuse the reader."""
         if self._closed:
             raise StopAsyncIteration
         if self._owner is None:
@@ -76,47 +114,32 @@ class ChatStream(Generic[OutT]):
                 "a stream has one reader, and another task is reading it; "
                 "use agent.subscribe() for further ones"
             )
-        self._check_loop()
-        while not buffer.items:
-            if self._closed:
-                raise StopAsyncIteration
-            if buffer.ended:
-                return self._last()
-            buffer.reading = True
-            buffer.ready = NOTHING
-            try:
-                if buffer.soon:
-                    await give_way()
-                else:
-                    assert self._loop is not None
-                    reader = buffer.reader = self._loop.create_future()
-                    await reader
-            except BaseException:
-                buffer.reader = None
-                await self._leave("cancelled")
-                raise
-            finally:
-                buffer.reading = False
-                buffer.release()
-        return None
+        if get_ident() != self._thread:
+            self._check_loop()
 
     def _check_loop(self) -> None:
+        """Dear, since it costs a system call: asyncio looks whether the process was forked."""
         try:
             here = get_running_loop() is self._loop
         except RuntimeError:  # outside of any
             here = False
         if not here:
-            raise StreamStateError("a stream must be read in the event loop that began it")
+            raise StreamStateError(
+                "a stream must be read in the event loop that began it"
+            ) from None
 
     def _start(self) -> Owner:
         context, self._context = self._context, None
-        owner = self._owner = self._make(self._buffer)
+        owner = self._owner = Owner(new_chat(*self._asked, self._buffer), self._buffer)
         owner.start(context)
         self._loop = owner.loop
+        self._thread = get_ident()
         return owner
 
     def _last(self) -> ChatEvent:
         """The last event, then how it ended."""
+        if self._closed:
+            raise StopAsyncIteration
         owner = self._owner
         assert owner is not None
         if not self._told_end:

@@ -55,7 +55,7 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
         return await _update(chat, message, changes)
     finally:
         if conversation.ledger is not None:
-            await conversation.leave()
+            await conversation.leave(chat.chat_id)
         conversation.release(chat.chat_id)
         chat.deadlines.close()
         chat.release()

@@ -92,7 +92,7 @@ async def samples(store: Any, keep: Keep, rounds: int) -> tuple[list[float], Fou
             for length, taken in ours.items():
                 found[length].append(taken)
     for talk in talks.values():
-        await talk.leave()
+        await talk.leave("bench")
         await store.delete(talk.id)
     return limit, found
 
