@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from threading import Thread
 from typing import Any
 
@@ -900,7 +901,7 @@ async def test_the_decorator_registers_and_gives_the_function_back() -> None:
     await agent.chat("hi")
     assert out == ["async", "sync"]
     assert sync.__name__ == "sync"
-    assert asyncio.iscoroutinefunction(later)
+    assert inspect.iscoroutinefunction(later)
     assert [info.name for info in agent.hooks()] == ["first", sync.__qualname__]
 
 

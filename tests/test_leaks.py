@@ -19,9 +19,11 @@ from hookline import (
     Approve,
     Ask,
     Conversation,
+    HookBus,
     MemoryStore,
     Run,
     ToolError,
+    Wrapper,
     tool,
 )
 from hookline.errors import ChatAbortedError, HookTimeoutError, MaxStepsError
@@ -50,6 +52,10 @@ def made(error: OwnError) -> OwnError:
     """Remember it weakly."""
     MADE.append(weakref.ref(error))
     return error
+
+
+class Work(Wrapper[str]):
+    job: str = ""
 
 
 @tool
@@ -321,6 +327,30 @@ async def test_no_timer_of_a_chat_is_left(ending: str) -> None:
     await turns()
     after = {timer for timer in loop._scheduled if not timer.cancelled()}
     assert after <= before
+
+
+@pytest.mark.parametrize("how", ["in time", "too late", "raises"])
+async def test_a_dispatch_without_a_chat_leaves_no_timer(how: str) -> None:
+    """It would hold what the hook holds until the time is over."""
+    bus: HookBus[Any] = HookBus()
+    loop: Any = asyncio.get_running_loop()
+
+    async def wrapper(ctx: Any, proceed: Any) -> Any:
+        await asyncio.sleep(0)
+        if how == "raises":
+            raise LookupError("mine")
+        if how == "too late":
+            await asyncio.Event().wait()
+        return await proceed()
+
+    async def inner(job: str) -> str:
+        return job
+
+    bus.add_hook(Work, wrapper, timeout=0.01 if how == "too late" else 60)
+    before = {timer for timer in loop._scheduled if not timer.cancelled()}
+    with suppress(LookupError, HookTimeoutError):
+        await bus.wrap(Work("job"), inner)
+    assert {timer for timer in loop._scheduled if not timer.cancelled()} == before
 
 
 @pytest.mark.parametrize(

@@ -571,6 +571,28 @@ async def test_a_wrappers_time_around_a_sub_agent_does_not_count_while_that_wait
     assert [event.outcome for event in only(rest, ToolCallFinished)] == ["ok", "ok"]
 
 
+async def test_a_wrappers_time_around_a_sub_agent_counts_again_when_the_consumer_reads_on():
+    clock, again = Clock(), asyncio.Event()
+    turns = [call("work"), "child is done"]
+    child = Agent(ScriptedModel(*turns), tools=[chatty(again, timeout=None)], name="child")
+    agent = Agent(ScriptedModel(call("child", input="x", id="a")), tools=[child.as_tool()])
+
+    @agent.hook("aroundToolCall", timeout=5)
+    async def limited(ctx, proceed):
+        return await proceed()
+
+    async with agent.chat_stream("go") as stream:
+        await first_status(stream)
+        await clock.advance(1_000)
+        rest = asyncio.ensure_future(collect(stream))
+        await clock.advance(4)
+        assert not rest.done()
+        await clock.advance(2)
+        assert rest.done()
+        with pytest.raises(HookTimeoutError):
+            await rest
+
+
 async def test_a_wrappers_time_counts_where_nobody_waits_for_the_consumer():
     clock = Clock()
     agent = Agent(ScriptedModel(call("work")), tools=[chatty(asyncio.Event(), timeout=1_000)])

@@ -1177,8 +1177,9 @@ async def test_an_abort_hook_that_ignores_its_cancellation_frees_the_caller(
 
 @pytest.mark.parametrize("point", ["onChatDone", "onChatError", "onChatEnd", "aroundChat"])
 @pytest.mark.parametrize("form", ["chat", "stream"])
+@pytest.mark.parametrize("how", ["obeys", "ignores"])
 async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(
-    point: Any, form: str, loud: None
+    point: Any, form: str, how: str, loud: None
 ) -> None:
     """The outcome stands, and who leaves waits no longer than the grace period."""
     inside, let_go = asyncio.Event(), asyncio.Event()
@@ -1192,7 +1193,7 @@ async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(
 
     async def observer(ctx: Any) -> None:
         inside.set()
-        await let_go.wait()
+        await (let_go.wait() if how == "obeys" else stubbornly(let_go))
 
     trace = outcomes(agent)
     agent.add_hook(point, wrapper if point == "aroundChat" else observer)
@@ -1210,6 +1211,49 @@ async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(
         let_go.set()
         await asyncio.wait([task])
         await turns()
+
+
+@pytest.mark.parametrize("form", ["chat", "stream"])
+async def test_what_hangs_before_the_chat_has_begun_is_left_behind_and_no_hook_is_told(
+    form: str, loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No start, so no outcome; and what is left behind cannot begin the chat any more."""
+    inside, let_go = asyncio.Event(), asyncio.Event()
+    model = ScriptedModel("hello")
+    agent = Agent(model, limits=Limits(grace=0.05))
+    trace = outcomes(agent)
+    after: list[str] = []
+
+    @agent.hook("aroundChat")
+    async def stubborn_wrapper(ctx: Any, proceed: Any) -> Any:
+        inside.set()
+        await stubbornly(let_go)
+        try:
+            return await proceed()
+        except BaseException as exc:
+            after.append(type(exc).__name__)
+            raise
+
+    conversation = Conversation()
+    work: Any
+    if form == "chat":
+        work = agent.chat("hi", conversation=conversation)
+    else:
+        work = collect(agent.chat_stream("hi", conversation=conversation))
+    task = asyncio.ensure_future(work)
+    await inside.wait()
+    task.cancel()
+    try:
+        done, _ = await asyncio.wait([task], timeout=2)
+        assert done == {task}
+        assert task.cancelled()
+        assert not conversation.busy
+        assert "stubborn_wrapper" in caplog.text
+    finally:
+        let_go.set()
+        await turns()
+    assert after == ["CancelledError"]
+    assert (trace, conversation.messages, model.calls) == ([], (), 0)
 
 
 async def test_a_throw_in_on_chat_abort_is_logged_and_hides_nothing(

@@ -464,6 +464,30 @@ def counted(sent: Iterator[int]) -> Callable[[], Any]:
     return tick
 
 
+async def test_a_reader_that_waits_gets_each_piece_before_the_model_makes_the_next() -> None:
+    """Not only the first one of an answer."""
+    may_go_on: asyncio.Queue[None] = asyncio.Queue()
+    words = [f"{i} " for i in range(5)]
+    stream = Agent(ScriptedModel(Turn(*words, delay=may_go_on.get))).chat_stream("hi")
+
+    async def next_text() -> str:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                return event.text
+        return "the end"
+
+    for word in words:
+        reader = asyncio.ensure_future(next_text())
+        await turns()  # it has found nothing, and waits
+        assert not reader.done()
+        may_go_on.put_nowait(None)
+        await turns()
+        assert reader.done()
+        assert await reader == word
+    may_go_on.put_nowait(None)  # and the model says that this was all
+    assert await next_text() == "the end"
+
+
 async def test_nothing_is_dropped_for_a_slow_reader() -> None:
     """'nothing is dropped or piled up': all text arrives, in order, and never more than 16 wait."""
     words = [f"{i} " for i in range(300)]
@@ -504,6 +528,34 @@ async def test_parallel_writers_keep_the_bound_and_the_order() -> None:
         assert [tick for tick in ticks if tick[0] == n] == [[n, i] for i in range(20)]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert worst <= BOUND
+
+
+async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too() -> None:
+    """I8 in the ending: the buffer was full when the chat was aborted."""
+    runs: list[Run[Any]] = []
+
+    @tool
+    async def chatty(run: Run[Any]) -> None:
+        runs.append(run)
+        for i in range(100):
+            await run.status("tick", i)
+
+    agent = Agent(ScriptedModel([call("chatty"), call("chatty")]), tools=[chatty])
+    put = agent.subscribe(*NOT_LAST, size=10_000)
+    stream = agent.chat_stream("hi")
+    events: list[Any] = [await anext(stream)]
+    await turns(200)
+    assert held(put) - len(events) == BOUND
+    runs[0].abort("enough")
+    await turns(200)
+    assert held(put) - len(events) == BOUND
+    with pytest.raises(ChatAbortedError, match="enough"):
+        async for event in stream:
+            events.append(event)
+            await turns()
+            assert held(put) - len(events) <= BOUND
+    ends = [event.outcome for event in events if isinstance(event, ToolCallFinished)]
+    assert ends == ["aborted", "aborted"]
 
 
 async def test_a_writer_that_is_cancelled_while_it_waits_leaves_no_gap() -> None:

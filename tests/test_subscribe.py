@@ -207,6 +207,36 @@ async def test_an_event_published_in_another_thread_wakes_the_reader() -> None:
         assert await reader == "from a thread"
 
 
+@pytest.mark.parametrize("what", ["an event", "its end"])
+async def test_what_another_thread_does_while_the_reader_begins_to_wait_is_not_missed(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader has found nothing, and cannot be woken yet."""
+    bus: HookBus[Any] = HookBus()
+    subscription = bus.subscribe(str)
+    loop = asyncio.get_running_loop()
+
+    def just_then() -> asyncio.AbstractEventLoop:
+        monkeypatch.undo()
+        did = (lambda: bus.publish("from a thread")) if what == "an event" else subscription.close
+        thread = threading.Thread(target=did)
+        thread.start()
+        thread.join()
+        return loop
+
+    async def read() -> str:
+        async for event in subscription:
+            return event
+        return "the end"
+
+    reader = asyncio.ensure_future(read())
+    monkeypatch.setattr(asyncio, "get_running_loop", just_then)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert reader.done()
+    assert await reader == ("from a thread" if what == "an event" else "the end")
+
+
 async def test_closing_in_another_thread_ends_the_reader() -> None:
     subscription = HookBus[Any]().subscribe(str)
 

@@ -28,7 +28,6 @@ from hookline._messages import ToolCall
 from hookline._outcomes import ApprovalRequest, Approve, Ask, Decision, Deny, ToolError
 from hookline._points import OnApproval
 from hookline._runtime import ANSWER, ANSWERED, ASKED, NOTHING
-from hookline._store import PendingStep
 
 
 def digest_of(call: ToolCall) -> str:
@@ -152,10 +151,8 @@ def _check_edit(id: str, decision: Any) -> None:
         )
 
 
-def check_answers(
-    conversation: Conversation, answers: Mapping[str, Decision], now: float
-) -> PendingStep:
-    """The step that these answers go on with; raises ApprovalError, before anything runs."""
+def check_answers(conversation: Conversation, answers: Mapping[str, Decision], now: float) -> None:
+    """Refuse answers that nothing waits for: raises ApprovalError, before anything runs."""
     pending = conversation.pending_step
     if pending is None:
         raise ApprovalError(
@@ -182,4 +179,3 @@ def check_answers(
             )
         if request.expires is not None and now > request.expires:
             raise ApprovalError(f"approval {id!r} has expired; start a new chat to ask again")
-    return pending

@@ -209,7 +209,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
     def _halt(self, todo: list[Call]) -> None:
         """A hook said Stop: nothing of this step starts any more."""
         for call in todo:
-            if call.result is None or call.runs:
+            if call.result is None:
                 call.set(STOPPED, "stopped")
                 call.request = None
                 call.pending = False

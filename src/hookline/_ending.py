@@ -18,7 +18,7 @@ from hookline._dispatch import Step, open_step
 from hookline._errors import ChatAbortedError
 from hookline._events import MessageAdded
 from hookline._log import log_throw
-from hookline._messages import AssistantMessage, ToolCall, ToolMessage
+from hookline._messages import AssistantMessage
 from hookline._outcomes import Response
 from hookline._points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._registration import Hook
@@ -99,26 +99,16 @@ async def _keep_partial(chat: Chat) -> None:
 
 
 def _open_step(chat: Chat) -> Step | None:
-    """The step whose calls have no results: being made, or not yet begun."""
+    """The step whose calls may lack results: being made, or not yet begun."""
     if chat.open_step is not None:
         found: Step = chat.open_step
         return found
-    calls = _unanswered(chat)
-    if not calls or chat.conversation.pending_step is not None:
+    last = next((each for each in reversed(chat.messages) if each.role != "tool"), None)
+    if type(last) is not AssistantMessage or not last.calls:
         return None
-    return open_step(chat, chat.iteration, calls, None)
-
-
-def _unanswered(chat: Chat) -> list[ToolCall]:
-    answered: set[str] = set()
-    for message in reversed(chat.messages):
-        if isinstance(message, ToolMessage):
-            answered.add(message.call_id)
-        elif isinstance(message, AssistantMessage):
-            return [each for each in message.calls if each.id not in answered]
-        else:
-            break
-    return []
+    if chat.conversation.pending_step is not None:
+        return None
+    return open_step(chat, chat.iteration, last.calls, None)
 
 
 async def _observe(chat: Chat, hook: Hook, key: Key) -> None:

@@ -354,7 +354,7 @@ class Owner:
             except asyncio.CancelledError as exc:
                 cut = exc
                 until = until or self.loop.time() + grace
-        if leaving.done() and not leaving.cancelled():
+        if leaving.done():
             leaving.result()
         if cut is not None:
             raise cut
