@@ -750,6 +750,23 @@ async def test_a_denied_call_never_runs_on_resume_and_passes_onToolCallError():
     assert events[-1].response.text == "done"
 
 
+@pytest.mark.parametrize("answer", [Approve(), Deny("no"), None], ids=["yes", "no", "a new chat"])
+async def test_hooks_of_a_later_chat_see_the_call_that_was_asked_about(answer):
+    """As preToolCall left it, whatever becomes of it, and not as the model wrote it."""
+    seen, conversation = [], Conversation()
+    agent = agent_of(delete("/x"), "done", "next")
+    agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(arguments={"path": "/tmp/x"}))
+    response = await agent.chat("go", conversation=conversation)
+    for point in ("onToolCallResult", "onToolCallError"):
+        agent.add_hook(point, lambda ctx: seen.append(ctx.call.arguments))
+    if answer is None:
+        await agent.chat("never mind", conversation=conversation)
+    else:
+        await agent.resume(conversation, {response.pending[0].id: answer})
+    assert seen == [{"path": "/tmp/x"}]
+    assert written(conversation) == {"a": {"path": "/x"}}
+
+
 async def test_a_resumed_chat_has_its_own_id_and_says_what_it_resumes():
     agent, conversation, response = await pend(delete(), "done")
     events = await collect(agent.resume_stream(conversation, yes(response)))

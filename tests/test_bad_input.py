@@ -5,6 +5,7 @@ import json
 import math
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from hookline import (
@@ -14,6 +15,8 @@ from hookline import (
     Continue,
     Conversation,
     Deny,
+    File,
+    Image,
     ModelResponse,
     Reasoning,
     Run,
@@ -560,6 +563,11 @@ def user_parts(bad):
     return Agent(ScriptedModel("done", "next")), [Text(bad), Text("and more")]
 
 
+def user_media(bad):
+    parts = [File(media_type=bad, name=bad, url=bad), Image(media_type=bad, url=bad)]
+    return Agent(ScriptedModel("done", "next")), parts
+
+
 def model_text(bad):
     return Agent(ScriptedModel([bad, "more"], "next")), "go"
 
@@ -699,6 +707,35 @@ def hook_message(bad):
     return hooked("preMessage", lambda ctx: ctx.message.replace(text=bad), "done", "next")
 
 
+def hook_message_of_a_tool(bad):
+    agent = Agent(ScriptedModel(call("act"), "done", "next"), tools=[act])
+    changed = lambda message: message.replace(text=bad) if message.role == "tool" else None  # noqa: E731
+    agent.add_hook("preMessage", lambda ctx: changed(ctx.message))
+    return agent, "go"
+
+
+def hook_whole_response(bad):
+    """Each string that a hook may put into an answer, the provider's own data too."""
+    own = {"x": [bad], bad: bad}
+    asked = ToolCall(id="c1", name="act", arguments={"text": bad, bad: [bad]}, meta=own)
+    whole = ModelResponse(
+        parts=(Reasoning(bad, own), Text(bad), asked), model=bad, response_id=bad, meta=own
+    )
+    return hooked("onResponse", lambda ctx: whole, "done", "done", "next")
+
+
+def hook_whole_message(bad):
+    def changed(ctx):
+        if ctx.message.text != "done":
+            return None
+        own = {"x": [bad], bad: bad}
+        return ctx.message.replace(parts=(Reasoning(bad, own), Text(bad)), model=bad, meta=own)
+
+    agent = Agent(ScriptedModel("done", "next"))
+    agent.add_hook("preMessage", changed)
+    return agent, "go"
+
+
 def hook_continue(bad):
     return hooked("preStop", lambda ctx: Continue(bad), "done", "done", "next")
 
@@ -752,6 +789,7 @@ PLACES = [
     user_text,
     user_message,
     user_parts,
+    user_media,
     model_text,
     model_text_alone,
     model_reasoning,
@@ -778,6 +816,9 @@ PLACES = [
     hook_on_response,
     hook_delta,
     hook_message,
+    hook_message_of_a_tool,
+    hook_whole_message,
+    hook_whole_response,
     hook_continue,
     hook_request,
     hook_status,
@@ -803,8 +844,9 @@ async def test_bad_text_anywhere_leaves_events_history_and_requests_that_every_w
     await goes_on(agent, conversation)
     for request in requests:
         (request.system or "").encode()
-        for message in request.messages:
-            message.to_json()
+    for holder in (conversation, *requests):
+        for message in holder.messages:
+            msgspec.json.encode(message)  # which takes no lone surrogate, as most libraries
 
 
 @texts

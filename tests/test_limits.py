@@ -3,6 +3,9 @@
 import asyncio
 import inspect
 import math
+import sys
+import threading
+import traceback
 
 import pytest
 
@@ -605,6 +608,39 @@ async def test_a_wrappers_time_counts_where_nobody_waits_for_the_consumer():
     await clock.advance(6)
     with pytest.raises(HookTimeoutError):
         await chat
+
+
+def in_a_thread(file):
+    """Whether code of this file runs in another thread than ours."""
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    stacks = [traceback.StackSummary.extract(traceback.walk_stack(f)) for f in frames.values()]
+    return any(line.filename.endswith(file) for stack in stacks for line in stack)
+
+
+@pytest.mark.parametrize("ends", ["before the grace period is over", "after it"])
+async def test_a_thread_is_named_if_it_still_runs_when_the_grace_period_is_over(ends, caplog):
+    clock = Clock()
+    started, release = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    @tool
+    def deaf() -> None:
+        loop.call_soon_threadsafe(started.set)
+        release.wait(30)
+
+    chat = asyncio.ensure_future(Agent(ScriptedModel(call("deaf")), tools=[deaf]).chat("go"))
+    await started.wait()
+    chat.cancel()
+    if ends == "before the grace period is over":
+        release.set()
+        while in_a_thread("_handler.py"):  # noqa: ASYNC110 - no event tells that
+            await asyncio.sleep(0)
+    await clock.advance(6)
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await chat
+    assert ("'deaf'" in caplog.text) == (ends == "after it")
 
 
 # ── grace ───────────────────────────────────────────────────────────────────────────────────

@@ -1585,6 +1585,15 @@ async def test_a_chat_that_waits_is_the_same_from_every_step():
         assert after.conversation.pending_step == whole.conversation.pending_step
 
 
+async def test_a_chat_that_waits_denies_nothing_of_its_own_when_it_is_played_again():
+    """What an earlier life of it has written down, the question too, it writes itself again."""
+    first = await live(waits)
+    for length in range(len(first.journal) + 1):
+        again = await live(waits, first.journal[:length], conversation=left(first))
+        same_end(again, first)
+        assert again.conversation.pending_step == first.conversation.pending_step
+
+
 async def test_a_resumed_chat_plays_again_from_every_step():
     """A pending approval that is answered under the recording runtime."""
     first = await live(waits)

@@ -135,6 +135,8 @@ async def test_a_Stop_ends_the_chat_gracefully(where: str, text: str | None) -> 
     assert played.steps == begun
     assert [e.iteration for e in played.events if isinstance(e, StepStarted)] == begun
     assert [e.iteration for e in played.events if isinstance(e, StepFinished)] == begun
+    asked = began or step > 0  # the model was, and its own reason stays
+    assert response.finish_reason == ("tool_calls" if asked else "stop" if text else None)
     if text is not None:
         assert response.text == text
         assert response.messages[-1].role == "assistant"

@@ -68,7 +68,7 @@ from hookline.events import (
     ToolCallStarted,
     read_event,
 )
-from hookline.testing import ScriptedModel, Turn, call, collect
+from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 BOUND = 16
 TERMINAL = (ChatDone, ChatAborted, ChatFailed)
@@ -556,6 +556,76 @@ async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too() -> Non
             assert held(put) - len(events) <= BOUND
     ends = [event.outcome for event in events if isinstance(event, ToolCallFinished)]
     assert ends == ["aborted", "aborted"]
+
+
+@pytest.mark.parametrize("pace", [3, 40])
+@pytest.mark.parametrize("release", ["live", "response"])
+async def test_every_kind_of_event_keeps_the_bound(release: Any, pace: int) -> None:
+    """I8: the buffer is full all the time, so that each of them has to wait for its room."""
+
+    @tool
+    async def work(run: Run[Any]) -> str:
+        await run.status("tick", 1)
+        return "ok"
+
+    @tool
+    async def asked() -> str:
+        return "ok"
+
+    @tool(parallel=False)
+    async def lonely() -> str:
+        return "ok"
+
+    child = Agent(ScriptedModel(["Hm.", call("work")], "so"), tools=[work], name="kid")
+    think, words = Reasoning("Let me see."), "some more words than one"
+    turns_ = [
+        Turn(think, words, *[call("work", id=f"a{i}") for i in range(6)], chunk=3),
+        Turn(words, call("nobody"), call("work", {"x": 1}), call("refused"), chunk=3),
+        Turn(words, call("asked"), call("lonely"), call("kid", input="?"), chunk=3),
+        *[Turn(think, call("work", id=f"b{i}"), chunk=2) for i in range(12)],
+        *[Turn(words, raw_call("asked", '{"cut'), chunk=4) for _ in range(3)],
+        Turn("to be changed", chunk=2),
+    ]
+    agent = Agent(
+        ScriptedModel(*turns_),
+        tools=[work, asked, lonely, child.as_tool()],
+        approver=lambda request, run: Approve(),
+        max_steps=40,
+    )
+
+    def guard(ctx: Any) -> Any:
+        if ctx.call.name == "work" and ctx.call.arguments:
+            return ToolError("no")
+        return Ask("may I?") if ctx.call.name == "asked" else None
+
+    def other(ctx: Any) -> Any:
+        changes = ctx.response.text in (words, "to be changed") and ctx.iteration % 2 == 0
+        return ctx.response.replace(parts=(Text("other"), *ctx.response.calls)) if changes else None
+
+    async def again(ctx: Any, proceed: Any) -> Any:
+        answer = await proceed()
+        return ModelResponse.of("made up") if ctx.iteration == 18 else answer
+
+    agent.add_hook("preToolCall", guard)
+    agent.add_hook("onResponse", other)
+    agent.add_hook("aroundRequest", again)
+    agent.add_hook("onStep", lambda ctx: Stop("enough", "Bye.") if ctx.iteration == 18 else None)
+    put = agent.subscribe(*NOT_LAST, size=10_000)
+    events: list[Any] = []
+    worst = 0
+    async with agent.chat_stream("hi", release=release) as stream:
+        async for event in stream:
+            events.append(event)
+            await turns(pace)
+            if not stream_ended(put):
+                mine = [each for each in events if not isinstance(each, TERMINAL)]
+                worst = max(worst, held(put) - len(mine))
+    assert worst == BOUND
+    never: set[Any] = {ChatAborted, ChatFailed}
+    if release == "response":
+        never.add(ResponseReset)  # nothing is shown that could be taken back
+    assert {type(event) for event in events} == {*EVENTS} - never
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
 async def test_a_writer_that_is_cancelled_while_it_waits_leaves_no_gap() -> None:

@@ -23,6 +23,7 @@ from hookline._chunks import checked
 from hookline._errors import ModelError
 from hookline._events import PartEnd, ReasoningDelta, TextDelta, ToolCallDelta
 from hookline._history import check_history
+from hookline._input import cleaned
 from hookline._json import clean_text, json_text
 from hookline._log import log_throw
 from hookline._messages import History, Reasoning, Text
@@ -103,6 +104,8 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
     if streamed is None or (response is not streamed and response.parts != streamed.parts):
         # The wrapper's own answer: it is shown like the model's.
         return await play(chat, response)
+    if response is not streamed:
+        response = cleaned(response)
     return response if response.timing is None else replace(response, timing=None)
 
 
@@ -114,6 +117,7 @@ async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
     asm = _assembly(chat)
     if chat.shown:
         await chat.take_back()
+    response = cleaned(response)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))

@@ -428,7 +428,6 @@ class Chat:
 
     def write_plain(self, message: Message) -> None:
         """Write a message past the hooks: for what must stand when they fail."""
-        self.written += 1
         self._append(message)
         if len(self.outlet.items) < SIZE:
             self.put(MessageAdded, message=message)

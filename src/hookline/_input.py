@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from hookline._errors import UsageError
-from hookline._json import clean_text
-from hookline._messages import (
-    AssistantMessage,
-    File,
-    Image,
-    Message,
-    Reasoning,
-    Text,
-    ToolMessage,
-    UserMessage,
-    UserPart,
-)
+from hookline._json import clean_data, clean_text
+from hookline._messages import Data, File, Image, Text, UserMessage, UserPart
 
 Input: TypeAlias = str | UserMessage | Sequence[UserPart]
-M = TypeVar("M", UserMessage, AssistantMessage, ToolMessage, Message)
+T = TypeVar("T")
 
 
 def as_message(input: Any) -> UserMessage:
@@ -40,20 +30,19 @@ def as_message(input: Any) -> UserMessage:
     return cleaned(UserMessage(parts=parts))
 
 
-def cleaned(message: M) -> M:
-    """The message without lone surrogates, which no store and no wire would take."""
-    if type(message) is ToolMessage:
-        text = message.text
-        return message if text.isascii() else message.replace(text=clean_text(text))
-    assert not isinstance(message, ToolMessage)
-    for part in message.parts:
-        if isinstance(part, (Text, Reasoning)) and not part.text.isascii():
-            break
+def cleaned(value: T) -> T:
+    """The same data without lone surrogates, which no store and no wire would take."""
+    made: Any = value
+    if isinstance(value, Data):
+        changes: dict[str, Any] = {}
+        for name in value.__struct_fields__:
+            before = getattr(value, name)
+            after = cleaned(before)
+            if after != before:
+                changes[name] = after
+        made = value.replace(**changes) if changes else value
+    elif isinstance(value, tuple):
+        made = tuple([cleaned(each) for each in cast("tuple[Any, ...]", value)])
     else:
-        return message
-    parts: list[Any] = []
-    for part in message.parts:
-        if isinstance(part, (Text, Reasoning)):
-            part = part.replace(text=clean_text(part.text))
-        parts.append(part)
-    return message.replace(parts=tuple(parts))
+        made = clean_data(value)
+    return cast("T", made)

@@ -153,7 +153,8 @@ async def _on_response(
     ctx, _, _ = await intercept(chat.view.onResponse, ctx, chat)
     if ctx.response is response:
         return response
-    return unique_calls(ctx.response, response, chat.conversation.call_ids, chat.chat_id, iteration)
+    given, taken = cleaned(ctx.response), chat.conversation.call_ids
+    return unique_calls(given, response, taken, chat.chat_id, iteration)
 
 
 def answer_of(
@@ -175,7 +176,6 @@ async def commit_answer(
 ) -> None:
     """Write the answer; one that says nothing is not written."""
     if response is not streamed:  # a hook's own, or from the record
-        message = cleaned(message)
         chat.take_ids(message)
     if message.parts:
         message = await chat.commit(message, streamed.parts)
