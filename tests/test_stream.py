@@ -27,6 +27,7 @@ from hookline import (
     ChatStream,
     Conversation,
     Limits,
+    MemoryStore,
     ModelResponse,
     Reasoning,
     Response,
@@ -530,8 +531,9 @@ async def test_parallel_writers_keep_the_bound_and_the_order() -> None:
     assert worst <= BOUND
 
 
-async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too() -> None:
-    """I8 in the ending: the buffer was full when the chat was aborted."""
+@pytest.mark.parametrize("refused", [False, True], ids=["", "a hook refuses the messages"])
+async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too(refused: bool) -> None:
+    """I8 in the ending: the buffer was full when the chat was aborted, and nothing is left out."""
     runs: list[Run[Any]] = []
 
     @tool
@@ -540,7 +542,12 @@ async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too() -> Non
         for i in range(100):
             await run.status("tick", i)
 
+    def refuse(ctx: Any) -> None:
+        if refused and ctx.message.role == "tool":
+            raise LookupError("mine")
+
     agent = Agent(ScriptedModel([call("chatty"), call("chatty")]), tools=[chatty])
+    agent.add_hook("preMessage", refuse)
     put = agent.subscribe(*NOT_LAST, size=10_000)
     stream = agent.chat_stream("hi")
     events: list[Any] = [await anext(stream)]
@@ -556,11 +563,14 @@ async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too() -> Non
             assert held(put) - len(events) <= BOUND
     ends = [event.outcome for event in events if isinstance(event, ToolCallFinished)]
     assert ends == ["aborted", "aborted"]
+    added = [event.message.role for event in events if isinstance(event, MessageAdded)]
+    assert added == ["user", "assistant", "tool", "tool"]
 
 
 @pytest.mark.parametrize("pace", [3, 40])
+@pytest.mark.parametrize("stored", [False, True], ids=["", "stored"])
 @pytest.mark.parametrize("release", ["live", "response"])
-async def test_every_kind_of_event_keeps_the_bound(release: Any, pace: int) -> None:
+async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, pace: int) -> None:
     """I8: the buffer is full all the time, so that each of them has to wait for its room."""
 
     @tool
@@ -613,7 +623,8 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, pace: int) -> N
     put = agent.subscribe(*NOT_LAST, size=10_000)
     events: list[Any] = []
     worst = 0
-    async with agent.chat_stream("hi", release=release) as stream:
+    conversation = await MemoryStore().open("talk") if stored else Conversation()
+    async with agent.chat_stream("hi", release=release, conversation=conversation) as stream:
         async for event in stream:
             events.append(event)
             await turns(pace)
