@@ -610,6 +610,28 @@ async def test_a_wrappers_time_counts_where_nobody_waits_for_the_consumer():
         await chat
 
 
+async def test_hooks_at_the_end_that_hang_share_one_grace_period():
+    clock, out = Clock(), []
+    agent = Agent(ScriptedModel(Turn("hello", delay=asyncio.Event().wait)))
+
+    for n in range(3):
+
+        async def hangs(ctx, n=n):
+            out.append(n)
+            await asyncio.Event().wait()
+
+        agent.add_hook("onChatAbort", hangs)
+    chat = asyncio.ensure_future(agent.chat("go"))
+    await settle()
+    chat.cancel()
+    await clock.advance(4.9)
+    assert out == [0]
+    for _ in range(10):
+        await clock.advance(0.1)
+    assert out == [0, 1, 2]
+    assert chat.cancelled()
+
+
 def in_a_thread(file):
     """Whether code of this file runs in another thread than ours."""
     frames = sys._current_frames()

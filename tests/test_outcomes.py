@@ -386,12 +386,17 @@ async def test_an_abort_after_an_error_is_late() -> None:
 
 
 @pytest.mark.parametrize("point", ["onChatDone", "onChatEnd"])
-async def test_an_abort_after_the_start_of_the_outcome_observers_is_late(point: Any) -> None:
+async def test_an_abort_after_the_start_of_the_outcome_observers_is_late(
+    point: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It changes nothing any more, and 'what comes later is logged'."""
     said: list[bool] = []
     agent = Agent(ScriptedModel("hello"))
     trace = outcomes(agent)
-    agent.add_hook(point, lambda ctx: said.append(ctx.run.abort()))
-    response = await agent.chat("hi")
+    agent.add_hook(point, lambda ctx: said.append(ctx.run.abort("too much")))
+    with caplog.at_level(logging.INFO, "hookline"):
+        response = await agent.chat("hi")
+    assert "abort('too much') came too late" in caplog.text
     assert (response.text, said) == ("hello", [False])
     assert trace == ["start", "done", "end done"]
 

@@ -249,7 +249,7 @@ class Conversation:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._chat_id = chat_id
-        if self.items or self._claim is not None:
+        if self.items:
             if is_of(chat_id, self.items, self._claim):
                 self._rewind(chat_id)
             else:
