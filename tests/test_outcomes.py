@@ -868,9 +868,11 @@ async def test_a_chat_that_never_suspends_can_be_aborted_by_any_callable(place: 
     agent = Agent(Quick(), system=system, scopes=[scope])
     agent.add_hook("onChatStart", lambda ctx: runs.append(ctx.run))
     trace = outcomes(agent)
+    conversation = Conversation()
     with pytest.raises(ChatAbortedError, match="here"):
-        await agent.chat("hi")
+        await agent.chat("hi", conversation=conversation)
     assert asked == ([1] if place == "after Finish" else [])
+    assert lines(conversation)[1:] == (["assistant* hello"] if place == "after Finish" else [])
     assert trace == ["start", "abort here", "end aborted"]
 
 
@@ -1274,6 +1276,24 @@ async def test_a_throw_in_on_chat_abort_is_logged_and_hides_nothing(
 
 
 # ── what is kept ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+async def test_an_answer_that_onResponse_aborted_over_is_kept_and_marked(form: str) -> None:
+    """It was shown, and not all hooks have seen it: it counts as partial."""
+    conversation = Conversation()
+    agent = Agent(ScriptedModel("hello"))
+
+    def abort(ctx: Any) -> None:
+        ctx.run.abort("enough")
+
+    async def abort_later(ctx: Any) -> None:
+        ctx.run.abort("enough")
+
+    agent.add_hook("onResponse", abort if form == "sync" else abort_later)
+    with pytest.raises(ChatAbortedError, match="enough"):
+        await agent.chat("hi", conversation=conversation)
+    assert lines(conversation) == ["user hi", "assistant* hello"]
 
 
 @pytest.mark.parametrize("how", ["left", "abort", "error", "no finish"])

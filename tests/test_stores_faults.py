@@ -184,6 +184,23 @@ async def test_a_store_that_hangs_under_the_last_write_is_waited_for_until_someb
     assert (await store.open(talk)).meta == {"seen": True}
 
 
+async def test_a_save_that_is_cancelled_is_written_whole_and_stays_cancelled(talk: str) -> None:
+    store = Hanging()
+    conversation = await store.open(talk)
+    await Agent(ScriptedModel("one"), store=store).chat("a", conversation=conversation)
+    conversation.meta["seen"] = True
+    store.answers.clear()
+    store.asked.clear()
+    work = asyncio.create_task(conversation.save())
+    await store.asked.wait()
+    work.cancel()
+    store.answers.set()
+    await asyncio.wait([work], timeout=10)
+    assert work.cancelled()
+    assert not conversation.busy
+    assert (await store.open(talk)).meta == {"seen": True}
+
+
 async def test_a_chat_that_was_left_behind_takes_no_lease_from_the_next(talk: str) -> None:
     store = MemoryStore()
     let_go, begun, asked, answer = (asyncio.Event() for _ in range(4))
