@@ -11,6 +11,7 @@ from hookline import (
     Agent,
     Approve,
     Ask,
+    Continue,
     Conversation,
     Deny,
     LocalRuntime,
@@ -834,6 +835,21 @@ async def test_max_steps_counts_on_after_resume():
     with pytest.raises(MaxStepsError):
         await agent.resume(conversation, yes(response))
     check_history(conversation.messages)
+
+
+async def test_what_preStop_has_continued_counts_on_after_resume():
+    """The bound is one of what the user asked for, and not of each part of it."""
+    agent, conversation = agent_of("one", delete(), "two", max_continuations=1), Conversation()
+    asked = []
+
+    def go_on(ctx):
+        asked.append((ctx.reason, ctx.continuations))
+        return Continue("and then?") if ctx.reason is None else None
+
+    agent.add_hook("preStop", go_on)
+    response = await agent.chat("go", conversation=conversation)
+    assert (await agent.resume(conversation, yes(response))).text == "two"
+    assert asked == [(None, 0)]  # at the bound it is not asked
 
 
 async def test_resume_passes_the_result_points_and_wrappers():

@@ -30,6 +30,7 @@ from hookline import (
     MemoryStore,
     Text,
     UserMessage,
+    check_history,
 )
 from hookline.errors import (
     ApprovalError,
@@ -199,6 +200,38 @@ async def test_a_save_that_is_cancelled_is_written_whole_and_stays_cancelled(tal
     assert work.cancelled()
     assert not conversation.busy
     assert (await store.open(talk)).meta == {"seen": True}
+
+
+async def test_a_resume_that_is_cancelled_while_its_answers_are_written_runs_nothing(
+    talk: str,
+) -> None:
+    """They count once all the same: they are written by then."""
+    ran: list[str] = []
+
+    async def delete() -> str:
+        ran.append("delete")
+        return "gone"
+
+    store = Hanging()
+    agent = Agent(ScriptedModel(call("delete"), "fine"), tools=[delete], store=store)
+    agent.add_hook("preToolCall", lambda ctx: Ask("may I?"))
+    conversation = await store.open(talk)
+    waits = await agent.chat("a", conversation=conversation)
+    answers = {waits.pending[0].id: Approve()}
+    store.answers.clear()
+    store.asked.clear()
+    work = asyncio.create_task(agent.resume(conversation, answers))
+    await store.asked.wait()
+    work.cancel()
+    store.answers.set()
+    await asyncio.wait([work], timeout=10)
+    assert work.cancelled()
+    again = await store.open(talk)
+    with pytest.raises(ApprovalError):
+        await agent.resume(again, answers)
+    assert (await agent.chat("b", conversation=again)).text == "fine"
+    assert ran == []
+    check_history(again.messages)
 
 
 async def test_a_chat_that_was_left_behind_takes_no_lease_from_the_next(talk: str) -> None:

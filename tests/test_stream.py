@@ -854,11 +854,19 @@ async def test_closing_from_another_task_ends_a_waiting_reader() -> None:
 
 
 async def test_closing_twice_at_once_waits_for_the_same_end() -> None:
+    go_on = asyncio.Event()
     agent = Agent(ScriptedModel(Turn("hello", delay=Stall())))
     trace = outcomes(agent)
+    agent.add_hook("onChatAbort", lambda ctx: go_on.wait())
     stream = agent.chat_stream("hi")
     await anext(stream)
-    await asyncio.gather(stream.aclose(), stream.aclose(), stream.aclose())
+    closing = [asyncio.ensure_future(stream.aclose())]
+    await turns()
+    closing += [asyncio.ensure_future(stream.aclose()) for _ in range(2)]
+    await turns()
+    assert [each.done() for each in closing] == [False] * 3
+    go_on.set()
+    await asyncio.gather(*closing)
     await stream.aclose()
     assert trace == ["start", "abort consumer left", "end"]
 
