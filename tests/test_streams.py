@@ -441,6 +441,7 @@ SENTENCES = {
     "closers": ('He said "no." (Yes.) **Bold.** x', ['He said "no."', "(Yes.)", "**Bold.**", "x"]),
     "lines": ("# Head\n\nText\r\nmore", ["# Head", "Text", "more"]),
     "list": ("1. Milk\n2. Two. Eggs", ["1. Milk", "2. Two.", "Eggs"]),
+    "a number ends a line": ("1.\nTwo", ["1.", "Two"]),
     "cjk": ("你好。「再见！」他说？好", ["你好。", "「再见！」", "他说？", "好"]),  # noqa: RUF001
     "mixed": ("OK。Next. 好！!吗", ["OK。", "Next.", "好！!", "吗"]),  # noqa: RUF001
     "abbreviations are not known": ("Dr. Who", ["Dr.", "Who"]),

@@ -347,8 +347,6 @@ async def flow(hooks: Hooks, ctx: Any, conduct: Conduct = ALONE) -> Sequence[Any
     deltas: Sequence[Any] = (ctx.delta,)
     slow = conduct.view.onHook
     for hook in hooks:
-        if not hook.alive:
-            continue
         out: list[Any] = []
         for delta in deltas:
             if not hook.alive:
