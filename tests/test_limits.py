@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 import traceback
+from contextlib import suppress
 
 import pytest
 
@@ -608,6 +609,42 @@ async def test_a_wrappers_time_counts_where_nobody_waits_for_the_consumer():
     await clock.advance(6)
     with pytest.raises(HookTimeoutError):
         await chat
+
+
+@pytest.mark.parametrize("what", ["tool", "hook"])
+@pytest.mark.parametrize("ends", ["before the grace period is over", "after it"])
+async def test_what_ignores_that_its_time_is_over_is_named_after_the_grace_period(
+    what, ends, caplog
+):
+    """It is waited for all the same: nobody has aborted the chat."""
+    clock, release = Clock(), asyncio.Event()
+
+    async def deaf():
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+        return "at last"
+
+    agent = Agent(ScriptedModel(call("deaf"), "done"), tools=[tool(timeout=3)(deaf)])
+    if what == "hook":
+        agent = Agent(ScriptedModel("done"))
+
+        async def waits(ctx):
+            await deaf()
+
+        agent.add_hook("onStep", waits, name="deaf", timeout=3)
+    chat = asyncio.ensure_future(agent.chat("go"))
+    await clock.advance(4)
+    await clock.advance(4.5)
+    if ends == "after it":
+        assert caplog.text == ""
+        await clock.advance(1)
+        assert "'deaf' has ignored for 5 s that its time limit of 3 s was over" in caplog.text
+    release.set()
+    await settle()
+    await clock.advance(10)
+    assert (await chat).text == "done"
+    assert ("'deaf'" in caplog.text) == (ends == "after it")
 
 
 async def test_hooks_at_the_end_that_hang_share_one_grace_period():

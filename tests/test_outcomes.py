@@ -1220,6 +1220,59 @@ async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(
         await turns()
 
 
+@pytest.mark.parametrize("where", ["onToolCallResult", "onStatus"])
+@pytest.mark.parametrize("form", ["chat", "stream"])
+async def test_a_call_that_ignores_its_cancellation_does_not_hold_a_chat_that_has_failed(
+    form: str, where: Any, loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has aborted: a hook raised, beside a call that will not end."""
+    inside, let_go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def quick(run: Run[Any]) -> str:
+        await inside.wait()
+        await run.status("working")
+        return "done"
+
+    @tool
+    async def stubborn() -> str:
+        inside.set()
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return "late"
+
+    def fails(ctx: Any) -> None:
+        raise LookupError("mine")
+
+    conversation = Conversation()
+    model = ScriptedModel([call("quick"), call("stubborn")], "next")
+    agent = Agent(model, tools=[quick, stubborn], limits=Limits(grace=0.05))
+    agent.add_hook(where, fails)
+    trace = outcomes(agent)
+    work: Any
+    if form == "chat":
+        work = agent.chat("hi", conversation=conversation)
+    else:
+        work = collect(agent.chat_stream("hi", conversation=conversation))
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait([task], timeout=5)
+        assert done == {task}
+        with pytest.raises(LookupError, match="mine"):
+            await task
+        assert trace == ["start", "error LookupError", "end error"]
+        assert "tool 'stubborn' ignored its cancellation" in caplog.text
+        kept = lines(conversation)
+        check_history(conversation.messages)
+        assert (await agent.chat("again", conversation=conversation)).text == "next"
+    finally:
+        let_go.set()
+        await turns()
+    assert lines(conversation)[: len(kept)] == kept
+    assert len(conversation.messages) == len(kept) + 2
+
+
 @pytest.mark.parametrize("form", ["chat", "stream"])
 async def test_what_hangs_before_the_chat_has_begun_is_left_behind_and_no_hook_is_told(
     form: str, loud: None, caplog: pytest.LogCaptureFixture

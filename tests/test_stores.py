@@ -342,6 +342,23 @@ async def test_meta_is_saved_with_the_next_message(store: Any) -> None:
     assert (await store.open(talk.id)).meta == {"title": "greetings"}
 
 
+async def test_a_chat_takes_the_meta_that_somebody_else_has_saved_meanwhile(store: Any) -> None:
+    """And where nobody has, the dict that the user holds stays the conversation's."""
+    here = await store.open(new_id())
+    agent = Agent(ScriptedModel("one", "two", "three"), store=store)
+    await agent.chat("a", conversation=here)
+    mine = here.meta
+    mine["by"] = "me"
+    await agent.chat("b", conversation=here)
+    assert here.meta is mine
+    there = await store.open(here.id)
+    there.meta["by"] = "somebody else"
+    await there.save()
+    await agent.chat("c", conversation=here)
+    assert here.meta == {"by": "somebody else"}
+    assert (await store.open(here.id)).meta == {"by": "somebody else"}
+
+
 async def test_meta_is_saved_by_save(store: Any) -> None:
     talk = await store.open(new_id())
     talk.meta["n"] = 1

@@ -114,7 +114,7 @@ async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> De
         return await answer()
     left = max(0.001, request.expires - chat.runtime.now())
     try:
-        return await chat.deadlines.run(answer(), left)
+        return await chat.deadlines.run(answer(), left, "the approver")
     except Expired:
         return Deny("the question expired before it was answered")
 

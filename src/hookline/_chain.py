@@ -92,7 +92,7 @@ async def _limited(hook: Hook, work: Awaitable[R], conduct: Conduct) -> R:
     assert hook.timeout is not None
     deadlines = conduct.deadlines or Deadlines()
     try:
-        return await deadlines.run(work, hook.timeout)
+        return await deadlines.run(work, hook.timeout, hook.name)
     except Expired:
         raise HookTimeoutError(hook.head.name, hook.name, hook.timeout) from None
     finally:

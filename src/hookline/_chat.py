@@ -72,6 +72,10 @@ class Keeper(Protocol):
         """Cancel what runs: the chat was aborted or has failed. From any thread."""
         ...
 
+    def hurry(self) -> None:
+        """What runs is ending: it has the grace period for that, and is left behind then."""
+        ...
+
     def cancelled(self) -> bool:
         """Whether somebody is cancelling the task."""
         ...
@@ -279,6 +283,8 @@ class Chat:
         if self.outcome is None and not self.broken:
             self.broken = True
             self.fatal = exc
+            if self.keeper is not None:
+                self.keeper.hurry()
 
     def lost(self, exc: BaseException) -> None:
         """The conversation is another's now: nothing more of this chat may run."""
@@ -536,10 +542,10 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
     """A chat that has not begun."""
     parent: Chat | None = task.parent
     if parent is None:
-        deadlines = Deadlines()
+        deadlines = Deadlines(None, config.limits.grace)
         outlet = Outlet(config.bus, deadlines, buffer or Buffer(read=False))
     else:
-        deadlines = Deadlines(parent.deadlines)
+        deadlines = Deadlines(parent.deadlines, config.limits.grace)
         path = (*parent.outlet.path, task.call_id or "")
         outlet = Outlet(config.bus, deadlines, parent.outlet.buffer, parent.outlet, path)
     chat = Chat(config, task, deadlines, outlet)

@@ -19,6 +19,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from hookline._log import logger
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,10 @@ class Limit(msgspec.Struct, eq=False):
     task: asyncio.Task[object]
     when: float
     cancelling: int  # how often the task was cancelled before
+    name: str  # of the tool or hook
+    seconds: float
     fired: bool = False
+    late: asyncio.TimerHandle | None = None  # tells that it has not ended all the same
 
     def ran_out(self) -> bool:
         """Whether a CancelledError is this limit's, and no one else's beside it."""
@@ -79,12 +84,14 @@ class Deadlines:
         "_timer",
         "begins",
         "clock",
+        "grace",
         "parent",
         "time",
     )
 
-    def __init__(self, parent: Deadlines | None = None) -> None:
+    def __init__(self, parent: Deadlines | None = None, grace: float = 5.0) -> None:
         self.parent = parent
+        self.grace = grace
         self._loop: asyncio.AbstractEventLoop | None = None
         self.time = monotonic
         """The clock of the event loop, once it is known: what limits are counted by."""
@@ -98,7 +105,7 @@ class Deadlines:
         self._paused_at = 0.0
         self._pauses = 0
 
-    async def run(self, work: Awaitable[T], seconds: float) -> T:
+    async def run(self, work: Awaitable[T], seconds: float, name: str) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
         if self._loop is None:
             self.enter()
@@ -111,17 +118,22 @@ class Deadlines:
             return cast("T", end.value)
         finally:
             self.begins = False
-        return cast("T", await self.rest(rest, waits, seconds, began))
+        return cast("T", await self.rest(rest, waits, seconds, began, name))
 
     async def rest(
-        self, work: CoroutineType[Any, Any, Any], waits: Any, seconds: float, began: float
+        self,
+        work: CoroutineType[Any, Any, Any],
+        waits: Any,
+        seconds: float,
+        began: float,
+        name: str,
     ) -> Any:
         """Await the rest of what began at that time and `waits` for something now.
 
         Only this needs a limit: work that never waits could not be ended by anybody.
         """
         self.begins = False
-        limit = self.start(seconds, began)
+        limit = self.start(seconds, began, name)
         try:
             return await _go_on(work, waits)
         except asyncio.CancelledError:
@@ -140,13 +152,13 @@ class Deadlines:
                 self.clock = loop.time
         return loop
 
-    def start(self, seconds: float, began: float | None = None) -> Limit:
+    def start(self, seconds: float, began: float, name: str) -> Limit:
         """Begin a limit for the current task; the caller stops it, whatever happens."""
         loop = self._loop or self.enter()
         task = asyncio.current_task(loop)
         assert task is not None  # hooks and tools run in tasks
-        rings = (self.time() if began is None else began) + seconds
-        limit = Limit(task, rings - self._stalled, task.cancelling())
+        rings = began + seconds
+        limit = Limit(task, rings - self._stalled, task.cancelling(), name, seconds)
         self._limits[limit] = None
         if rings < self._rings:
             self._arm(limit.when)
@@ -162,6 +174,8 @@ class Deadlines:
     def stop(self, limit: Limit) -> None:
         """The work is over."""
         del self._limits[limit]
+        if limit.late is not None:
+            limit.late.cancel()
         if limit.fired and limit.task.cancelling() > limit.cancelling:
             # The work swallowed the cancellation or failed in it: it is not the caller's.
             limit.task.uncancel()
@@ -183,9 +197,16 @@ class Deadlines:
             if limit.when <= now and not limit.fired:
                 limit.fired = True
                 limit.task.cancel()
+                limit.late = self._loop.call_later(self.grace, self._report, limit)
         waiting = [limit.when for limit in self._limits if not limit.fired]
         if waiting:
             self._arm(min(waiting))
+
+    def _report(self, limit: Limit) -> None:
+        logger.warning(
+            "%r has ignored for %g s that its time limit of %g s was over, and is still waited for",
+            *(limit.name, self.grace, limit.seconds),
+        )
 
     def pause(self) -> None:
         """A writer waits for room: the clock stands still."""

@@ -153,7 +153,7 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         if seconds is None or seconds == inf:
             value = await work
         elif work.__class__ is not CoroutineType:
-            value = await deadlines.run(work, seconds)
+            value = await deadlines.run(work, seconds, tool.name)
         else:  # what `run` does, without a coroutine more: this is the hot way
             deadlines.begins = True
             try:
@@ -161,7 +161,7 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
             except StopIteration as end:
                 value = end.value
             else:
-                value = await deadlines.rest(work, waits, seconds, began)
+                value = await deadlines.rest(work, waits, seconds, began, tool.name)
     except StopChat as stop:
         reason = clean_text(str(stop.reason))
         call.stop = Stop(reason)

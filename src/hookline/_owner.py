@@ -259,7 +259,12 @@ class Owner:
             return  # what has not been entered looks before it begins
         self._cancels += 1
         self.task.cancel()
-        self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
+        self.hurry()
+
+    def hurry(self) -> None:
+        """What runs is ending: it has the grace period for that, and is left behind then."""
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
 
     def leave(self, reason: str) -> None:
         """The caller goes: abort the chat, or hurry its end where the outcome is decided."""
