@@ -28,6 +28,7 @@ from hookline import (
     Limits,
     LocalRuntime,
     MemoryStore,
+    MessageChanges,
     Text,
     UserMessage,
     check_history,
@@ -116,6 +117,11 @@ class Hanging(MemoryStore):
         await self.answers.wait()
         return await super().append(conversation_id, change)
 
+    async def update(self, conversation_id: str, message: Any, **options: Any) -> int:
+        self.asked.set()
+        await self.answers.wait()
+        return await super().update(conversation_id, message, **options)
+
 
 @pytest.mark.parametrize("how", ["the stream is aborted", "its reader is cancelled", "chat()"])
 async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_grace_period(
@@ -200,6 +206,26 @@ async def test_a_save_that_is_cancelled_is_written_whole_and_stays_cancelled(tal
     assert work.cancelled()
     assert not conversation.busy
     assert (await store.open(talk)).meta == {"seen": True}
+
+
+async def test_an_update_that_is_cancelled_is_written_whole_and_stays_cancelled(talk: str) -> None:
+    store = Hanging()
+    agent = Agent(ScriptedModel("one"), store=store)
+    conversation = await store.open(talk)
+    await agent.chat("a", conversation=conversation)
+    answer = conversation.messages[-1].id
+    store.answers.clear()
+    store.asked.clear()
+    work = asyncio.create_task(
+        agent.update_message(conversation, answer, MessageChanges(text="changed"))
+    )
+    await store.asked.wait()
+    work.cancel()
+    store.answers.set()
+    await asyncio.wait([work], timeout=10)
+    assert work.cancelled()
+    assert not conversation.busy
+    assert texts(conversation) == texts(await store.open(talk)) == ["a", "changed"]
 
 
 async def test_a_resume_that_is_cancelled_while_its_answers_are_written_runs_nothing(

@@ -222,7 +222,6 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
 async def _fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
     """Read the answer as `output=`. One that does not fit is told to the model, once."""
     text = chat.answer.text if chat.answer is not None else ""
-    chat.output = None
     try:
         chat.output = form.read(text)
         return True
