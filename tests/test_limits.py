@@ -647,6 +647,29 @@ async def test_what_ignores_that_its_time_is_over_is_named_after_the_grace_perio
     assert ("'deaf'" in caplog.text) == (ends == "after it")
 
 
+async def test_what_was_left_behind_is_named_once(caplog):
+    """Its time limit runs out after the abort: that is no news, and nobody waits for it."""
+    clock, started, release = Clock(), asyncio.Event(), asyncio.Event()
+
+    @tool(timeout=3)
+    async def deaf():
+        started.set()
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    chat = asyncio.ensure_future(Agent(ScriptedModel(call("deaf")), tools=[deaf]).chat("go"))
+    await started.wait()
+    chat.cancel()
+    for _ in range(15):
+        await clock.advance(1)
+    assert chat.cancelled()
+    assert len(caplog.records) == 1
+    assert "'deaf' ignored its cancellation for 5 s and is left behind" in caplog.text
+    release.set()
+    await settle()
+
+
 async def test_hooks_at_the_end_that_hang_share_one_grace_period():
     clock, out = Clock(), []
     agent = Agent(ScriptedModel(Turn("hello", delay=asyncio.Event().wait)))

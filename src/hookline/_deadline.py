@@ -233,3 +233,6 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
             self._rings = inf
+        for limit in self._limits:  # of what was left behind
+            if limit.late is not None:
+                limit.late.cancel()
