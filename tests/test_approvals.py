@@ -830,6 +830,13 @@ async def test_steps_count_on_after_resume():
     assert events[-1].response.steps == 4
 
 
+async def test_a_resumed_chat_that_ends_with_its_step_has_counted_it():
+    agent, conversation, response = await pend(call("look"), delete())
+    assert response.steps == 2
+    agent.add_hook("onStep", lambda ctx: Stop("enough"))
+    assert (await agent.resume(conversation, yes(response))).steps == 2
+
+
 async def test_max_steps_counts_on_after_resume():
     agent, conversation, response = await pend(call("look"), delete(), max_steps=2)
     with pytest.raises(MaxStepsError):
