@@ -708,9 +708,11 @@ def hook_message(bad):
 
 
 def hook_message_of_a_tool(bad):
+    def changed(ctx):
+        return ctx.message.replace(text=bad) if ctx.message.role == "tool" else None
+
     agent = Agent(ScriptedModel(call("act"), "done", "next"), tools=[act])
-    changed = lambda message: message.replace(text=bad) if message.role == "tool" else None  # noqa: E731
-    agent.add_hook("preMessage", lambda ctx: changed(ctx.message))
+    agent.add_hook("preMessage", changed)
     return agent, "go"
 
 

@@ -1,8 +1,9 @@
 """All time limits of one chat on one timer, paused while a slow consumer is waited for.
 
 A limit belongs to the task that runs inside it; when it runs out, that task is cancelled once and
-the limit turns the cancellation into an expiry. One timer that is moved costs a fifth of a scope
-per call. Limits measure time that the chat could use: while events wait for room, none counts.
+the limit turns the cancellation into an expiry; what ignores it is waited for, and named in the
+log. One timer that is moved costs a fifth of a scope per call. Limits measure time that the chat
+could use: while events wait for room, none counts.
 
 Some work never waits: a tool that adds two numbers, or knows the answer already. So work is run by
 hand (`work.send(None)`) up to where it first waits for something, and has a limit from there on.

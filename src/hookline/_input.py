@@ -1,4 +1,4 @@
-"""What comes in as messages: what a user may say, with text that any store takes. Pure."""
+"""What comes in from users and hooks: as messages, with text that any store takes. Pure."""
 
 from __future__ import annotations
 
