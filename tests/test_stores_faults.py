@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,18 @@ class Hanging(MemoryStore):
         return await super().update(conversation_id, message, **options)
 
 
+async def cancelled_while_it_writes(store: Hanging, doing: Coroutine[Any, Any, object]) -> None:
+    """Cancel it in the middle of its first write, which then comes back; it stays cancelled."""
+    store.answers.clear()
+    store.asked.clear()
+    work = asyncio.create_task(doing)
+    await store.asked.wait()
+    work.cancel()
+    store.answers.set()
+    await asyncio.wait([work], timeout=10)
+    assert work.cancelled()
+
+
 @pytest.mark.parametrize("how", ["the stream is aborted", "its reader is cancelled", "chat()"])
 async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_grace_period(
     talk: str, how: str, caplog: pytest.LogCaptureFixture
@@ -196,14 +208,7 @@ async def test_a_save_that_is_cancelled_is_written_whole_and_stays_cancelled(tal
     conversation = await store.open(talk)
     await Agent(ScriptedModel("one"), store=store).chat("a", conversation=conversation)
     conversation.meta["seen"] = True
-    store.answers.clear()
-    store.asked.clear()
-    work = asyncio.create_task(conversation.save())
-    await store.asked.wait()
-    work.cancel()
-    store.answers.set()
-    await asyncio.wait([work], timeout=10)
-    assert work.cancelled()
+    await cancelled_while_it_writes(store, conversation.save())
     assert not conversation.busy
     assert (await store.open(talk)).meta == {"seen": True}
 
@@ -214,16 +219,9 @@ async def test_an_update_that_is_cancelled_is_written_whole_and_stays_cancelled(
     conversation = await store.open(talk)
     await agent.chat("a", conversation=conversation)
     answer = conversation.messages[-1].id
-    store.answers.clear()
-    store.asked.clear()
-    work = asyncio.create_task(
-        agent.update_message(conversation, answer, MessageChanges(text="changed"))
-    )
-    await store.asked.wait()
-    work.cancel()
-    store.answers.set()
-    await asyncio.wait([work], timeout=10)
-    assert work.cancelled()
+    changes = MessageChanges(text="changed")
+    doing = agent.update_message(conversation, answer, changes)
+    await cancelled_while_it_writes(store, doing)
     assert not conversation.busy
     assert texts(conversation) == texts(await store.open(talk)) == ["a", "changed"]
 
@@ -244,14 +242,7 @@ async def test_a_resume_that_is_cancelled_while_its_answers_are_written_runs_not
     conversation = await store.open(talk)
     waits = await agent.chat("a", conversation=conversation)
     answers = {waits.pending[0].id: Approve()}
-    store.answers.clear()
-    store.asked.clear()
-    work = asyncio.create_task(agent.resume(conversation, answers))
-    await store.asked.wait()
-    work.cancel()
-    store.answers.set()
-    await asyncio.wait([work], timeout=10)
-    assert work.cancelled()
+    await cancelled_while_it_writes(store, agent.resume(conversation, answers))
     again = await store.open(talk)
     with pytest.raises(ApprovalError):
         await agent.resume(again, answers)
