@@ -42,8 +42,8 @@ MAKERS = {
 }
 # What is raised to be caught again in its own package, and told as an error that is in the list.
 SIGNALS = {
-    "_issues.py:decode_foreign": "an issue of ToolArgumentsError",
-    "_schema.py:reference": "the reason in a ToolDefinitionError",
+    "_model/issues.py:decode_foreign": "an issue of ToolArgumentsError",
+    "_model/schema.py:reference": "the reason in a ToolDefinitionError",
     "providers/_parts.py:text_in": "MalformedStreamError",
     "providers/_parts.py:index_in": "MalformedStreamError",
     "providers/_parts.py:name_in": "MalformedStreamError",
@@ -52,8 +52,8 @@ SIGNALS = {
     "web/_app.py:__init__": "an answer without a body",
     "web/_site.py:_http": "the text of a Refused that was raised elsewhere",
 }
-# Of what a wrapper may not do again, `again` in _handler.py says why.
-GIVERS = {"_chain.py:_ask_again": ("_handler.py", "again")}
+# Of what a wrapper may not do again, `again` in _chat/run_tool.py says why.
+GIVERS = {"_hooks/call_rules.py:_ask_again": ("_chat/run_tool.py", "again")}
 # A text that repeats what another error says.
 REPEATED = {"output=⟨kind⟩: ⟨str(error).partition(': ')[2]⟩"}
 
@@ -177,7 +177,7 @@ def error_texts() -> Iterator[ErrorText]:
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        if place == "_errors.py":
+        if place == "_base/errors.py":
             for name, call, function in _constructors(tree):
                 for text in pieces(call.args[0], function, tree) or ():
                     if name not in TEXT_AT:
@@ -223,7 +223,7 @@ def _elsewhere(text: str, place: str, name: str) -> Iterator[str]:
 
 HEAD = """# Errors
 
-Generated from `src/hookline/_errors.py` and from every place that raises, by
+Generated from `src/hookline/_base/errors.py` and from every place that raises, by
 `scripts/generate.py`.
 
 All errors of hookline's own are in `hookline.errors` and descend from `HooklineError`, branched by

@@ -1,4 +1,4 @@
-"""Write what is made from the source: `_typed.pyi`, docs/hooks.md, docs/errors.md, a picture.
+"""Write what is made from the source: `_hooks/typed.pyi`, docs/hooks.md, docs/errors.md, a picture.
 
 python scripts/generate.py           write them
 python scripts/generate.py --check   exit 1 when one is stale
@@ -13,18 +13,18 @@ from pathlib import Path
 import error_texts
 import life
 
-from hookline._points import END, TABLE, Head
+from hookline._hooks.points import END, TABLE, Head
 
 ROOT = Path(__file__).resolve().parent.parent
-TYPED = ROOT / "src" / "hookline" / "_typed.pyi"
+TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
 DOCS = ROOT / "docs" / "hooks.md"
 ERRORS = ROOT / "docs" / "errors.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
-POINTS = ast.parse((ROOT / "src" / "hookline" / "_points.py").read_text(encoding="utf-8"))
+POINTS = ast.parse((ROOT / "src" / "hookline" / "_hooks/points.py").read_text(encoding="utf-8"))
 
 HEAD = '''"""The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
 
-Generated from the table in `_points.py` by scripts/generate.py. Do not edit.
+Generated from the table in `_hooks/points.py` by scripts/generate.py. Do not edit.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from hookline import _points as p
-from hookline._proceed import Proceed
-from hookline._messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
-from hookline._model import (
+from hookline._hooks import points as p
+from hookline._hooks.proceed import Proceed
+from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from hookline._model.model import (
     ChatRequest,
     ModelRequest,
     ModelResponse,
@@ -44,7 +44,7 @@ from hookline._model import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline._outcomes import (
+from hookline._base.returns import (
     Ask,
     Continue,
     MessageChanges,
@@ -53,8 +53,8 @@ from hookline._outcomes import (
     ToolError,
     ToolResult,
 )
-from hookline._registration import Disposer, HookDef
-from hookline._run import D, DepsT
+from hookline._hooks.registration import Disposer, HookDef
+from hookline._base.run import D, DepsT
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -252,7 +252,7 @@ def docs() -> str:
     lines = [
         "# The hook points",
         "",
-        "Generated from the table in `src/hookline/_points.py` by `scripts/generate.py`.",
+        "Generated from the table in `src/hookline/_hooks/points.py` by `scripts/generate.py`.",
         "",
         "![The life of a chat, and its hook points](images/life.svg)",
         "",

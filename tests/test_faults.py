@@ -22,9 +22,9 @@ from hookline import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    _ending,
-    _stream,
 )
+from hookline._chat import ending as _ending
+from hookline._chat import stream as _stream
 from hookline.otel import _spans
 from hookline.providers import _frame
 from hookline.stores import SQLStore

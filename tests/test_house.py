@@ -17,28 +17,82 @@ import hookline.errors
 import hookline.events
 import hookline.models
 import hookline.points
-from hookline import _errors, _events, _model
+from hookline._base import errors as _errors
+from hookline._base import events as _events
+from hookline._model import model as _model
 from hookline.errors import HooklineError
 from hookline.points import TABLE
 
 PACKAGE = Path(hookline.__file__).parent
 
-# The plan, from the ground up: a module imports only what comes before it.
-PLAN = (
-    ("_version", "_log", "_deadline", "_errors", "_json", "_messages"),
-    ("_issues", "_callables", "_schema", "_proceed", "_subscribe", "_history"),
-    ("_run", "_tools", "_outcomes", "_runtime", "_events"),
-    (
-        *("_model", "_output", "_scopes", "_assembly", "_chunks"),
-        *("_store", "_ledger", "_conversation", "_memory"),
+# The plan, from the ground up: a package imports only what comes before it, and a module of a
+# package only what comes before it there.
+PLAN = {
+    "_base": (
+        "log",
+        "cancel",
+        "errors",
+        "json",
+        "messages",
+        "run",
+        "returns",
+        "runtime",
+        "events",
+        "input",
     ),
-    ("_points", "_registration", "_plugins", "_typed", "_chain", "_bus", "_call", "_outlet"),
-    ("_config", "_input", "_chat"),
-    ("_values", "_results", "_request", "_answer", "_handler", "_approval", "_dispatch"),
-    ("_steps", "_reopen", "_ending", "_loop"),
-    ("_owner", "_stream", "_update", "_resolve", "_sources", "_views", "_agent"),
-)
-INSIDE = [module for line in PLAN for module in line]
+    "_model": (
+        "issues",
+        "callables",
+        "schema",
+        "tool",
+        "model",
+        "output",
+        "scopes",
+        "assembly",
+        "chunks",
+    ),
+    "_hooks": (
+        "proceed",
+        "subscribe",
+        "points",
+        "registration",
+        "plugins",
+        "typed",
+        "call_rules",
+        "bus",
+        "sources",
+        "views",
+    ),
+    "_talk": ("history", "store", "ledger", "conversation", "memory"),
+    "_chat": (
+        "call",
+        "channel",
+        "config",
+        "state",
+        "values",
+        "results",
+        "request",
+        "answer",
+        "run_tool",
+        "approval",
+        "batch",
+        "step",
+        "resume",
+        "ending",
+        "loop",
+        "supervisor",
+        "stream",
+        "update",
+    ),
+}
+GROUND = ("_version",)
+ROOF = ("_resolve", "_agent")
+INSIDE = [
+    *GROUND,
+    *(f"{package}.{module}" for package, modules in PLAN.items() for module in modules),
+    *ROOF,
+]
+HEADS = [f"{package}.__init__" for package in PLAN]  # a docstring and nothing else
 # The face: files that hold nothing but names of the core.
 FACE = ("__init__", "errors", "events", "models", "points", "runtimes", "storage")
 # The doors stand on the face and on neighbours of their own package.
@@ -51,8 +105,9 @@ NEIGHBOURS = {"__main__": {"cli"}, "cli": {"web"}}
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [
-    *("_loop", "_steps", "_reopen", "_ending", "_dispatch", "_handler", "_results", "_values"),
-    *("_answer", "_approval", "_request", "_assembly", "_chunks", "_call", "_chat", "_outcomes"),
+    *("_chat.loop", "_chat.step", "_chat.resume", "_chat.ending", "_chat.batch", "_chat.run_tool"),
+    *("_chat.results", "_chat.values", "_chat.answer", "_chat.approval", "_chat.request"),
+    *("_model.assembly", "_model.chunks", "_chat.call", "_chat.state", "_base.returns"),
 ]
 
 
@@ -91,7 +146,7 @@ def _first_party(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
 def test_the_plan_knows_every_module() -> None:
     """A new module gets its place in the list above, where one sees what it may import."""
     doors = [name for name in TREES if name.split(".")[0] in DOORS]
-    assert sorted([*INSIDE, *FACE, *doors]) == sorted(TREES)
+    assert sorted([*INSIDE, *HEADS, *FACE, *doors]) == sorted(TREES)
     assert len(set(INSIDE)) == len(INSIDE)
 
 
@@ -186,15 +241,15 @@ def test_the_loop_asks_no_clock_draws_no_number_and_does_no_io(module: str) -> N
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-@pytest.mark.parametrize("module", [*LOOP, "_chain", "_bus"])
+@pytest.mark.parametrize("module", [*LOOP, "_hooks.call_rules", "_hooks.bus"])
 def test_the_loop_starts_no_task_and_sets_no_timer(module: str, package: str) -> None:
     assert _used(TREES[module], package) <= ALLOWED[package]
 
 
 def test_the_call_rules_have_a_clock_only_to_tell_on_hook_how_long_a_hook_took() -> None:
-    names = [names for _, module, names in _imports(TREES["_chain"]) if module == "time"]
+    names = [names for _, module, names in _imports(TREES["_hooks.call_rules"]) if module == "time"]
     assert names == [["perf_counter"]]
-    imported = {name.split(".")[0] for _, name, _ in _imports(TREES["_chain"])}
+    imported = {name.split(".")[0] for _, name, _ in _imports(TREES["_hooks.call_rules"])}
     assert imported & WORLD == {"time"}
 
 
@@ -324,22 +379,22 @@ def test_the_tree_in_the_head_of_errors_draws_every_exception() -> None:
 def test_a_module_opens_by_saying_what_lives_here(module: str) -> None:
     text = ast.get_docstring(TREES[module])
     assert text
-    if module != "_errors":  # which draws the tree of all exceptions
+    if module != "_base.errors":  # which draws the tree of all exceptions
         assert len(text.splitlines()) <= 15
 
 
 @MODULES
 def test_a_module_of_more_than_about_300_lines_says_why(module: str) -> None:
     path = PACKAGE / f"{module.replace('.', '/')}.py"
-    if path.is_file() and module != "_typed":  # which is generated
+    if path.is_file() and module != "_hooks.typed":  # which is generated
         head = ast.get_docstring(TREES[module]) or ""
         assert len(path.read_text().splitlines()) <= 330 or re.search(r"\blong\b|300 lines", head)
 
 
 LONG = {
-    ("_answer", "stream_answer"),  # the hot way of a chunk, where each call would be paid for
+    ("_chat.answer", "stream_answer"),  # the hot way of a chunk, where each call would be paid for
     ("_agent", "__init__"),  # all that an agent may be told, each in its line
-    ("_chat", "__init__"),  # all that a chat holds
+    ("_chat.state", "__init__"),  # all that a chat holds
 }
 
 

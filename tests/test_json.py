@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from hookline._json import (
+from hookline._base.json import (
     MAX_ARGUMENT_DEPTH,
     MAX_RESULT_DEPTH,
     BadArguments,

@@ -716,7 +716,7 @@ async def test_a_thread_is_named_if_it_still_runs_when_the_grace_period_is_over(
     chat.cancel()
     if ends == "before the grace period is over":
         release.set()
-        while in_a_thread("_handler.py"):  # noqa: ASYNC110 - no event tells that
+        while in_a_thread("_chat/run_tool.py"):  # noqa: ASYNC110 - no event tells that
             await asyncio.sleep(0)
     await clock.advance(6)
     release.set()

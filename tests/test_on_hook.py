@@ -23,7 +23,7 @@ from hookline import (
     ToolResult,
     Wrapper,
 )
-from hookline._points import HookOutcome
+from hookline._hooks.points import HookOutcome
 from hookline.errors import ToolDenied
 from hookline.models import TextChunk
 from hookline.points import TABLE, OnHook

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from hookline import _schema
-from hookline._errors import ToolDefinitionError
-from hookline._schema import BadArguments, Signature, inspect_callable
+from hookline._base.errors import ToolDefinitionError
+from hookline._model import schema as _schema
+from hookline._model.schema import BadArguments, Signature, inspect_callable
 
 
 class Run:
@@ -318,7 +318,7 @@ def test_any_other_default_is_left_out(hint: Any, default: Any) -> None:
 
 SCRIPT = """
 import msgspec
-from hookline._schema import inspect_callable
+from hookline._model.schema import inspect_callable
 def fn(a: set[str] = {"a", "b", "c", "d"}, b: dict[str, int] = {"z": 1, "y": 2}): ...
 print(msgspec.json.encode(inspect_callable(fn, tool="t", skip=lambda hint: False).schema))
 import sys

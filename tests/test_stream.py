@@ -1549,7 +1549,7 @@ def sample(kind: type) -> list[Any]:
 
 
 def error_info() -> Any:
-    from hookline._outcomes import ErrorInfo
+    from hookline._base.returns import ErrorInfo
 
     return ErrorInfo.of(ValueError("why"))
 

@@ -17,8 +17,8 @@ import pytest
 
 import hookline
 from hookline import Agent, LocalRuntime, Run, tool
-from hookline._points import END, KEEP
-from hookline._runtime import KEYS, key_name
+from hookline._base.runtime import KEYS, key_name
+from hookline._hooks.points import END, KEEP
 from hookline.errors import HookReturnError
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, call

@@ -7,12 +7,7 @@ adapters) and `hookline.errors`.
 """
 
 from hookline._agent import Agent, define_hook
-from hookline._bus import HookBus, NullBus
-from hookline._config import Limits
-from hookline._conversation import Conversation
-from hookline._history import Repair, check_history, repair_history
-from hookline._memory import MemoryStore
-from hookline._messages import (
+from hookline._base.messages import (
     AssistantMessage,
     File,
     History,
@@ -26,8 +21,7 @@ from hookline._messages import (
     UserMessage,
     read_message,
 )
-from hookline._model import ChatRequest, Model, ModelRequest, ModelResponse, Settings
-from hookline._outcomes import (
+from hookline._base.returns import (
     ApprovalRequest,
     Approve,
     Ask,
@@ -39,17 +33,23 @@ from hookline._outcomes import (
     ToolError,
     ToolResult,
 )
-from hookline._plugins import Uninstall
-from hookline._points import Interceptor, Observer, Wrapper
-from hookline._proceed import Proceed
-from hookline._registration import Disposer, HookDef, HookInfo
-from hookline._run import Run
-from hookline._runtime import LocalRuntime, Runtime
-from hookline._scopes import Scope
-from hookline._store import PendingStep, Store
-from hookline._stream import ChatStream
-from hookline._subscribe import Subscription
-from hookline._tools import Tool, tool
+from hookline._base.run import Run
+from hookline._base.runtime import LocalRuntime, Runtime
+from hookline._chat.config import Limits
+from hookline._chat.stream import ChatStream
+from hookline._hooks.bus import HookBus, NullBus
+from hookline._hooks.plugins import Uninstall
+from hookline._hooks.points import Interceptor, Observer, Wrapper
+from hookline._hooks.proceed import Proceed
+from hookline._hooks.registration import Disposer, HookDef, HookInfo
+from hookline._hooks.subscribe import Subscription
+from hookline._model.model import ChatRequest, Model, ModelRequest, ModelResponse, Settings
+from hookline._model.scopes import Scope
+from hookline._model.tool import Tool, tool
+from hookline._talk.conversation import Conversation
+from hookline._talk.history import Repair, check_history, repair_history
+from hookline._talk.memory import MemoryStore
+from hookline._talk.store import PendingStep, Store
 from hookline._version import __version__
 
 __all__ = [

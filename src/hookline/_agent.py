@@ -15,10 +15,15 @@ from math import inf
 from time import perf_counter
 from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast, overload
 
-from hookline._bus import HookBus, NullBus, View, watcher
-from hookline._chain import fault
-from hookline._chat import Chat, new_chat
-from hookline._config import (
+from hookline._base.errors import ToolDenied, UsageError
+from hookline._base.events import ChatEvent
+from hookline._base.input import Input, as_message
+from hookline._base.log import log_throw
+from hookline._base.messages import Message
+from hookline._base.returns import Decision, MessageChanges, Response
+from hookline._base.run import DepsT, Run
+from hookline._base.runtime import LOCAL, Runtime
+from hookline._chat.config import (
     DEFAULT_LIMITS,
     Approver,
     Config,
@@ -27,19 +32,15 @@ from hookline._config import (
     SystemText,
     Task,
 )
-from hookline._conversation import Conversation
-from hookline._errors import ToolDenied, UsageError
-from hookline._events import ChatEvent
-from hookline._input import Input, as_message
-from hookline._log import log_throw
-from hookline._messages import Message
-from hookline._model import DEFAULT_SETTINGS, Model, Settings
-from hookline._outcomes import Decision, MessageChanges, Response
-from hookline._output import form_of
-from hookline._owner import Owner
-from hookline._plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
-from hookline._points import HookOutcome, OnScopeRegister, OnScopeUnregister
-from hookline._registration import (
+from hookline._chat.state import Chat, new_chat
+from hookline._chat.stream import ChatStream
+from hookline._chat.supervisor import Owner
+from hookline._chat.update import update_message
+from hookline._hooks.bus import HookBus, NullBus, View, watcher
+from hookline._hooks.call_rules import fault
+from hookline._hooks.plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
+from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
+from hookline._hooks.registration import (
     OWNER,
     HookDef,
     HookInfo,
@@ -49,18 +50,17 @@ from hookline._registration import (
     definitions,
     expand,
 )
+from hookline._hooks.sources import DEFAULT_TELEMETRY, HookSource
+from hookline._hooks.subscribe import Overflow, Subscription
+from hookline._hooks.typed import AddHook, DefineHook, HookDecorator
+from hookline._hooks.views import also, inherited, inherited_points, observe, stays
+from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
+from hookline._model.output import form_of
+from hookline._model.scopes import Scope, Scopes
+from hookline._model.tool import AnyTool, Tool, ToolLike
 from hookline._resolve import resolve_model, resolve_store
-from hookline._run import DepsT, Run
-from hookline._runtime import LOCAL, Runtime
-from hookline._scopes import Scope, Scopes
-from hookline._sources import DEFAULT_TELEMETRY, HookSource
-from hookline._store import Store
-from hookline._stream import ChatStream
-from hookline._subscribe import Overflow, Subscription
-from hookline._tools import AnyTool, Tool, ToolLike
-from hookline._typed import AddHook, DefineHook, HookDecorator
-from hookline._update import update_message
-from hookline._views import also, inherited, inherited_points, observe, stays
+from hookline._talk.conversation import Conversation
+from hookline._talk.store import Store
 
 define_hook = cast("DefineHook", define)
 """Declare a hook for later: `define_hook(point, fn, id=…)`, or the decorator of a function.

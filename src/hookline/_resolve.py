@@ -10,9 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-from hookline._errors import UsageError
-from hookline._model import Model
-from hookline._store import Store
+from hookline._base.errors import UsageError
+from hookline._model.model import Model
+from hookline._talk.store import Store
 
 GROUP: Final = "hookline.models"
 MODELS: Final = {

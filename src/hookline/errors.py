@@ -1,6 +1,6 @@
-"""Every exception that hookline raises; the tree stands in the head of `_errors.py`."""
+"""Every exception that hookline raises; the tree stands in the head of `_base/errors.py`."""
 
-from hookline._errors import (
+from hookline._base.errors import (
     ApprovalError,
     AuthenticationError,
     BadRequestError,

@@ -1,6 +1,6 @@
 """The events of a chat: what a stream gives and subscribers receive."""
 
-from hookline._events import (
+from hookline._base.events import (
     ApprovalRequested,
     ChatAborted,
     ChatDone,
@@ -21,7 +21,7 @@ from hookline._events import (
     ToolCallStarted,
     read_event,
 )
-from hookline._outcomes import ErrorInfo
+from hookline._base.returns import ErrorInfo
 
 __all__ = [
     "ApprovalRequested",

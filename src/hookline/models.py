@@ -1,7 +1,7 @@
 """The seam to language models, for those who write an adapter, and models by their names."""
 
-from hookline._messages import FinishReason
-from hookline._model import (
+from hookline._base.messages import FinishReason
+from hookline._model.model import (
     ChatRequest,
     Chunk,
     Delta,

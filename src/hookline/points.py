@@ -1,6 +1,6 @@
 """The contexts of the hook points: each class may stand for the name of its point."""
 
-from hookline._points import (
+from hookline._hooks.points import (
     TABLE,
     AroundChat,
     AroundRequest,

@@ -1,6 +1,6 @@
 """The seam to durable engines, for those who write an adapter."""
 
-from hookline._runtime import (
+from hookline._base.runtime import (
     KEYS,
     Effects,
     Journaled,

@@ -1,7 +1,7 @@
 """For writers of stores: what a store keeps and is asked for; and stores by their URLs."""
 
 from hookline._resolve import resolve_store
-from hookline._store import Change, ConversationInfo, PendingStep, Store, Stored, check_id
+from hookline._talk.store import Change, ConversationInfo, PendingStep, Store, Stored, check_id
 
 __all__ = [
     "Change",

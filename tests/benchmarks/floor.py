@@ -11,11 +11,11 @@ import asyncio
 from typing import Any
 
 from hookline import AssistantMessage, Text, ToolCall, ToolMessage, ToolResult, UserMessage
-from hookline._bus import HookBus
-from hookline._deadline import Deadlines
-from hookline._json import Frozen, json_text, parse_arguments
-from hookline._outlet import SIZE, Buffer, Outlet
-from hookline._tools import Tool
+from hookline._base.cancel import Deadlines
+from hookline._base.json import Frozen, json_text, parse_arguments
+from hookline._chat.channel import SIZE, Buffer, Outlet
+from hookline._hooks.bus import HookBus
+from hookline._model.tool import Tool
 from hookline.events import (
     MessageAdded,
     StepFinished,

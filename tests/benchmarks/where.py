@@ -19,12 +19,31 @@ from .bytecodes import count
 from .measure import Work
 
 PARTS = {
-    "events: put, buffered, read": ("_outlet", "_events", "_stream"),
-    "the model's answer": ("_answer", "_chunks", "_assembly", "_model"),
-    "tool calls": ("_dispatch", "_call", "_handler", "_schema", "_scopes", "_values", "_deadline"),
-    "messages and history": ("_chat", "_conversation", "_messages", "_history"),
-    "the step and its request": ("_steps", "_request", "_loop", "_runtime", "_owner"),
-    "JSON": ("_json", "json/decoder", "json/__init__"),
+    "events: put, buffered, read": ("_chat/channel", "_base/events", "_chat/stream"),
+    "the model's answer": ("_chat/answer", "_model/chunks", "_model/assembly", "_model/model"),
+    "tool calls": (
+        "_chat/batch",
+        "_chat/call",
+        "_chat/run_tool",
+        "_model/schema",
+        "_model/scopes",
+        "_chat/values",
+        "_base/cancel",
+    ),
+    "messages and history": (
+        "_chat/state",
+        "_talk/conversation",
+        "_base/messages",
+        "_talk/history",
+    ),
+    "the step and its request": (
+        "_chat/step",
+        "_chat/request",
+        "_chat/loop",
+        "_base/runtime",
+        "_chat/supervisor",
+    ),
+    "JSON": ("_base/json", "json/decoder", "json/__init__"),
     "asyncio": ("asyncio/", "selectors", "_weakrefset"),
     "the workload: model, tool, reader": ("benchmarks/",),
 }

@@ -24,7 +24,7 @@ from weakref import WeakSet
 from tests._checkpoints import left_running
 
 from hookline import Agent, Conversation, ModelRequest, Run, UserMessage, tool
-from hookline._chat import Chat
+from hookline._chat.state import Chat
 from hookline.errors import ChatAbortedError
 from hookline.events import TextDelta
 from hookline.models import Chunk, Finish, TextChunk, ToolCallChunk

@@ -1,0 +1,362 @@
+"""JSON at the border of a tool: the text that a model wrote, and the value that a tool returned.
+
+Rules. What a model wrote is never repaired: it is a JSON object that every JSON reader reads the
+same way, or BadArguments. What a tool returned becomes JSON data (str, int, float, bool, None,
+list, dict with str keys) that any store and any wire can carry, or NotJson. Both errors are
+private to the core, so they stand here and not in the tree of `_base/errors.py`: the caller turns
+them into its own. No value is ever shown with repr, which may raise or leak.
+
+msgspec does the work; it lets duplicate keys and huge integers through, ends in RecursionError on
+deep nesting and raises on lone surrogates, so a small flat object goes its way (below 1 µs) and
+everything else the strict way. Knows nothing of tools, types or signatures. It is long because the
+words for what is wrong with a text are many.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import Counter, deque
+from collections.abc import Mapping, Set, ValuesView
+from functools import cache
+from typing import Any, Final, Generic, TypeVar, cast
+
+import msgspec
+
+__all__ = [
+    "BadArguments", "NotJson", "Reader", "clean_text", "json_text", "parse_arguments",
+    "to_json_data",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+MAX_ARGUMENT_DEPTH: Final = 64
+# A result may be deeper than arguments, but msgspec and the stores must get it back at any depth
+# of the stack, and Python's limit is 1,000.
+MAX_RESULT_DEPTH: Final = 200
+MIN_INT: Final = -(2**63)
+MAX_INT: Final = 2**64 - 1
+
+# A string is eaten whole, closed or not and without backtracking, so this is linear on any text.
+_BRACKET_OR_STRING = re.compile(r'[\[{]|[\]}]|"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_LONG_NUMBER = re.compile(r"\d{19}")  # what fits into 64 bits may be that long
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class BadArguments(Exception):
+    """What a model wrote does not fit; `issues` says to the model what is wrong, one text each."""
+
+    def __init__(self, issues: tuple[str, ...]) -> None:
+        super().__init__(issues)
+        self.issues = issues
+
+    def __str__(self) -> str:
+        return "; ".join(self.issues)
+
+
+class NotJson(Exception):
+    """A tool's value that cannot become JSON data; `reason` says why and what to return instead."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+# ── text ────────────────────────────────────────────────────────────────────────────────────
+
+
+def clean_text(text: str) -> str:
+    """The same text as valid Unicode: surrogate pairs joined, lone surrogates become U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def clean_data(data: Any) -> Any:
+    """JSON data with every string in it cleaned; the same object where there is nothing to do."""
+    if data is None or isinstance(data, (bool, int, float)):
+        return data
+    if isinstance(data, str):
+        return data if data.isascii() else clean_text(data)
+    if isinstance(data, dict):
+        return {clean_data(key): clean_data(value) for key, value in data.items()}  # pyright: ignore
+    if isinstance(data, (list, tuple)):
+        return [clean_data(value) for value in data]  # pyright: ignore
+    return data
+
+
+class Frozen(dict[str, Any]):
+    """A JSON object whose keys nobody can change: those who hold it share it."""
+
+    __slots__ = ()
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            "arguments of a call cannot be changed in place; return a changed copy, such as "
+            "call.replace(arguments={**call.arguments, 'key': value})"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = _refuse
+    update = _refuse  # pyright: ignore[reportAssignmentType]
+    setdefault = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # copies and pickles are plain dicts
+
+
+def shown(name: object) -> str:
+    """A name as it may stand in a text for the model: quoted, short, valid; never its repr."""
+    if not isinstance(name, str):
+        return f"a key of type {type(name).__qualname__}"
+    return json_text(clean_text(name if len(name) <= 60 else name[:59] + "…"))
+
+
+def json_text(data: Any) -> str:
+    """The compact JSON text of JSON data, as `to_json_data` returns it."""
+    return _encode(data).decode()
+
+
+# ── in: the arguments that a model wrote ────────────────────────────────────────────────────
+
+
+def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
+    """The JSON object in `text`, `{}` for blank text; BadArguments for anything else.
+
+    `limit` counts bytes. Refused too: duplicate keys, NaN and infinities, numbers out of range,
+    nesting deeper than 64, lone surrogates.
+    """
+    if len(text) > limit or not text.isascii():
+        _check_text(text, limit)
+    try:
+        data = _OBJECT.decode(text)
+    except Exception:
+        return _parse_strictly(text)  # it accepts, or finds the words for the model
+    # As many colons as keys: no colon belongs to a lost duplicate or to a nested object.
+    if text.count(":") != len(data):
+        return _parse_strictly(text)
+    if "[" in text or (len(text) > 18 and _LONG_NUMBER.search(text)):
+        return _parse_strictly(text)
+    return data
+
+
+def _check_text(text: str, limit: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise _bad("the text has a lone surrogate in it; write valid Unicode") from None
+    if size > limit:
+        raise _bad(f"the arguments are {size} bytes long, {limit} are allowed; send less")
+
+
+def _parse_strictly(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    if text.count("[") + text.count("{") > MAX_ARGUMENT_DEPTH:
+        _check_depth(text)
+    try:
+        data: Any = _strict().decode(text)
+    except ValueError as error:
+        raise _bad(_syntax(error, text)) from error
+    if type(data) is not dict:
+        name = _NAMES.get(type(data), "null")
+        raise _bad(f'the arguments must be one JSON object such as {{"name": "value"}}, not {name}')
+    if _SURROGATE_ESCAPE.search(text):
+        try:
+            _text(data).encode()
+        except UnicodeEncodeError as error:
+            raise _bad(
+                "a string has a lone surrogate escape such as \\ud83d; write the character itself"
+            ) from error
+    return cast("dict[str, Any]", data)
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for found in _BRACKET_OR_STRING.finditer(text):
+        first = text[found.start()]
+        if first in "[{":
+            depth += 1
+            if depth > MAX_ARGUMENT_DEPTH:
+                raise _bad(
+                    f"the JSON is nested deeper than {MAX_ARGUMENT_DEPTH} levels; flatten it"
+                )
+        elif first != '"':
+            depth -= 1
+
+
+def _syntax(error: Any, text: str) -> str:
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        return "the JSON breaks off before its end; write the whole object"
+    problem = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
+    return f"not valid JSON: {problem} at character {error.pos}; write one JSON object"
+
+
+def _bad(issue: str) -> BadArguments:
+    return BadArguments((issue,))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        twice = ", ".join(shown(key) for key, count in counts.items() if count > 1)
+        raise _bad(f"an object has the same key more than once: {twice}; write each key once")
+    return data
+
+
+def _integer(digits: str) -> int:
+    # 21 characters are more than the range needs; longer ones are not worth converting.
+    if len(digits) > 20 or not MIN_INT <= (value := int(digits)) <= MAX_INT:
+        raise _bad(f"the integer {digits[:24]} is out of the 64-bit range; write it as a string")
+    return value
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise _bad(f"the number {digits[:24]} is too large; write it as a string")
+    return value
+
+
+def _constant(name: str) -> float:
+    raise _bad(f"{name} is not JSON; write null or a number")
+
+
+_NAMES: Final[dict[Any, str]] = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+} | {bool: "a boolean"}
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@cache
+def _strict() -> Any:
+    """Python's own decoder, with our rules; imported when it is needed, as `_text` does."""
+    from json import JSONDecoder
+
+    return JSONDecoder(
+        object_pairs_hook=_object,
+        parse_int=_integer,
+        parse_float=_number,
+        parse_constant=_constant,
+    )
+
+
+def _text(data: Any) -> str:
+    from json import dumps
+
+    return dumps(data, ensure_ascii=False)
+
+
+class Reader(Generic[T]):
+    """Reads one type from JSON. Its decoder is made at the first read: few programs read many."""
+
+    __slots__ = ("_decoder", "_type")
+
+    def __init__(self, type_: Any) -> None:
+        self._type = type_
+        self._decoder: msgspec.json.Decoder[T] | None = None
+
+    def decode(self, data: bytes | str, /) -> T:
+        """The value; raises msgspec.DecodeError."""
+        if self._decoder is None:
+            self._decoder = msgspec.json.Decoder(self._type)
+        return self._decoder.decode(data)
+
+
+# ── out: the value that a tool returned ─────────────────────────────────────────────────────
+
+
+def to_json_data(value: object) -> Any:
+    """The value as JSON data of its own; NotJson for what cannot be, whatever its code raises."""
+    kind = type(value)
+    if kind is str and value.isascii():  # type: ignore[attr-defined]  # pyright: ignore
+        return value
+    if kind is int and MIN_INT <= value <= MAX_INT:  # type: ignore[operator]  # pyright: ignore
+        return value
+    if value is None or kind is bool:
+        return value
+    try:
+        if kind is not str and kind is not int:
+            value = msgspec.to_builtins(value, enc_hook=encode_foreign)
+        return _checked(value, 0)
+    except NotJson:
+        raise
+    except RecursionError as error:
+        raise NotJson("it is nested too deeply, or contains itself; return a flat copy") from error
+    except Exception as error:
+        raise NotJson(
+            f"a {kind.__qualname__} raised {type(error).__qualname__} while it was read; "
+            "return plain data instead"
+        ) from error
+
+
+def encode_foreign(value: object) -> object:
+    """What msgspec cannot encode by itself, one level nearer to JSON; NotJson if nothing can."""
+    kind = type(value)  # the type is asked, not the value, which could pretend or raise
+    known: Any = value
+    if issubclass(kind, str):
+        return str.__str__(known)
+    if issubclass(kind, int):
+        return int.__int__(known)
+    if issubclass(kind, float):
+        return float.__float__(known)
+    if hasattr(kind, "model_dump") and hasattr(kind, "model_json_schema"):
+        return known.model_dump(mode="json")
+    if issubclass(kind, Mapping):
+        return dict(known)
+    if issubclass(kind, (deque, Set, ValuesView)):
+        return list(known)
+    pathlib = sys.modules.get("pathlib")  # whoever has a path has imported it
+    if pathlib is not None and issubclass(kind, pathlib.PurePath):
+        return str(known)
+    raise NotJson(
+        f"a {kind.__qualname__} is not JSON data; return str, numbers, lists, dicts, "
+        "dataclasses, msgspec Structs or pydantic models"
+    )
+
+
+def _checked(data: Any, depth: int) -> Any:
+    """What `to_builtins` lets through and JSON does not: refused, or put right."""
+    kind = type(data)  # pyright: ignore[reportUnknownVariableType]
+    if kind is str:
+        return data if data.isascii() else clean_text(data)
+    if kind is int:
+        if MIN_INT <= data <= MAX_INT:
+            return data
+        raise NotJson("it has an integer out of the 64-bit range; return it as a string")
+    if data is None or kind is bool:
+        return data
+    if kind is float:
+        if math.isfinite(data):
+            return data
+        raise NotJson("it has NaN or Infinity, which JSON lacks; return None or a string")
+    if depth >= MAX_RESULT_DEPTH:
+        raise NotJson(f"it is nested deeper than {MAX_RESULT_DEPTH} levels; return a flatter value")
+    if kind is list or kind is tuple:
+        return [_checked(item, depth + 1) for item in data]
+    if kind is not dict:  # an Enum's value, which msgspec hands on as it stands
+        return _checked(msgspec.to_builtins(data, enc_hook=encode_foreign), depth + 1)
+    clean = {
+        key if type(key) is str and key.isascii() else _key(key): _checked(item, depth + 1)
+        for key, item in data.items()
+    }
+    if len(clean) != len(data):
+        raise NotJson("two keys of a dict become the same text; make them differ as strings")
+    return clean
+
+
+def _key(key: Any) -> str:
+    if type(key) is str:
+        return clean_text(key)
+    if type(key) is int or (type(key) is float and math.isfinite(key)):
+        return repr(key)
+    raise NotJson(f"it has a dict key of type {type(key).__qualname__}; return string keys")

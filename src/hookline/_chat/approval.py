@@ -1,0 +1,181 @@
+"""Calls that ask: the sealed request, the question, the answer.
+
+What runs is exactly what was approved: name, arguments and call id stand in the request and are
+sealed by its digest. Without an approver the request waits in the conversation; without either,
+asking is a denial.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Mapping, Sequence
+from functools import partial
+from inspect import isawaitable
+from types import NoneType
+from typing import Any
+
+import msgspec
+
+from hookline._base.cancel import Expired, being_cancelled
+from hookline._base.errors import ApprovalError, DisabledToolError, UnknownToolError
+from hookline._base.events import ApprovalRequested
+from hookline._base.messages import ToolCall
+from hookline._base.returns import ApprovalRequest, Approve, Ask, Decision, Deny, ToolError
+from hookline._base.runtime import ANSWER, ANSWERED, ASKED, NOTHING
+from hookline._chat.call import Call
+from hookline._chat.run_tool import bind_again
+from hookline._chat.state import Chat
+from hookline._hooks.call_rules import notify
+from hookline._hooks.points import OnApproval
+from hookline._talk.conversation import Conversation
+
+
+def digest_of(call: ToolCall) -> str:
+    """The seal of what is approved."""
+    from hashlib import sha256  # only here: it costs a millisecond of an import
+
+    text = msgspec.json.encode((call.id, call.name, call.arguments), order="deterministic")
+    return sha256(text).hexdigest()
+
+
+def prepare(chat: Chat, iteration: int, call: Call, asks: Sequence[Ask]) -> None:
+    """The call must not run before somebody says so."""
+    call.runs = False
+    if chat.task.approver is None and not chat.keeps:
+        reason = "this call needs an approval, and nobody is there to give it"
+        call.set(ToolError(reason, type="Denied"), "denied")
+        return
+    call.bound = None
+    limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
+    arguments = msgspec.json.decode(msgspec.json.encode(call.call.arguments))  # nobody else's dict
+    call.call = call.call.replace(arguments=arguments)
+    call.request = ApprovalRequest(
+        id=f"{chat.chat_id}.{call.id}",
+        call=call.call,
+        prompts=tuple(ask.prompt for ask in asks),
+        chat_id=chat.chat_id,
+        conversation_id=chat.conversation_id,
+        iteration=iteration,
+        digest=digest_of(call.call),
+        expires=chat.runtime.now() + min(limits) if limits else None,
+    )
+    call.pending = chat.task.approver is None
+
+
+async def put(chat: Chat, iteration: int, call: Call) -> None:
+    """Put the question: the event, and onApproval without a decision."""
+    request = call.request
+    assert request is not None
+    await chat.publish(ApprovalRequested, request=request)
+    call.asked = True
+    if chat.view.onApproval:
+        key = (ASKED, iteration, call.id)
+        await chat.runtime.step(key, _tell, NOTHING, chat, request, None)
+
+
+async def _tell(chat: Chat, request: ApprovalRequest, decision: Decision | None) -> None:
+    ctx: OnApproval[Any] = OnApproval(run=chat.run, request=request, decision=decision)
+    await notify(chat.view.onApproval, ctx, chat)
+
+
+async def decide(chat: Chat, iteration: int, call: Call) -> None:
+    """Wait for the approver's answer and act on it."""
+    request = call.request
+    assert request is not None
+    key = (ANSWER, iteration, call.id)
+    decision = await chat.runtime.wait(key, request, partial(_from_approver, chat, call, request))
+    await act_on(chat, iteration, call, decision)
+
+
+async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> Decision:
+    approver = chat.task.approver
+    assert approver is not None
+
+    async def answer() -> Decision:
+        try:
+            value: Any = approver(request, call.run_of(chat))
+            decision = await value if isawaitable(value) else value
+        except CancelledError as exc:
+            if being_cancelled():
+                raise
+            raise ApprovalError(
+                "the approver raised CancelledError by itself; return Approve() or Deny('why') "
+                "instead"
+            ) from exc
+        if not isinstance(decision, (Approve, Deny)):
+            raise ApprovalError(
+                f"the approver returned a {type(decision).__name__}; return Approve() or "
+                "Deny('why'), and the call did not run"
+            )
+        _check_edit(request.id, decision)
+        return decision
+
+    if request.expires is None:
+        return await answer()
+    left = max(0.001, request.expires - chat.runtime.now())
+    try:
+        return await chat.deadlines.run(answer(), left, "the approver")
+    except Expired:
+        return Deny("the question expired before it was answered")
+
+
+async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> None:
+    """Carry out the answer: the call runs as approved, or is denied."""
+    request = call.request
+    assert request is not None
+    if isinstance(decision, Approve) and digest_of(request.call) != request.digest:
+        raise ApprovalError(
+            f"approval {request.id!r}: the call was changed after it was asked about; start a new "
+            "chat to ask again"
+        )
+    call.decided = True
+    call.pending = False
+    if chat.view.onApproval:
+        key = (ANSWERED, iteration, call.id)
+        await chat.runtime.step(key, _tell, NOTHING, chat, request, decision)
+    if isinstance(decision, Deny):
+        call.set(ToolError(decision.reason, type="Denied"), "denied")
+    elif call.tool is None:
+        call.set(ToolError.of(UnknownToolError(call.call.name, ())), "error")
+    elif not call.offered:
+        call.set(ToolError.of(DisabledToolError(call.call.name)), "error")
+    else:
+        edited = decision.arguments
+        bind_again(call, request.call.arguments if edited is None else edited)
+
+
+def _check_edit(id: str, decision: Any) -> None:
+    if isinstance(decision, Approve) and type(decision.arguments) not in (dict, NoneType):
+        raise ApprovalError(
+            f"the arguments of the answer to {id!r} must be a dict, and nothing was run"
+        )
+
+
+def check_answers(conversation: Conversation, answers: Mapping[str, Decision], now: float) -> None:
+    """Refuse answers that nothing waits for: raises ApprovalError, before anything runs."""
+    pending = conversation.pending_step
+    if pending is None:
+        raise ApprovalError(
+            f"nothing waits for an approval in conversation {conversation.id!r}: it was answered "
+            "before, or a new chat has denied it; look at conversation.pending"
+        )
+    if not answers:
+        raise ApprovalError("resume() needs at least one answer: {approval_id: Approve()}")
+    requests = {request.id: request for request in pending.requests}
+    for id, decision in answers.items():
+        request = requests.get(id)
+        if request is None:
+            waiting = ", ".join(map(repr, requests))
+            raise ApprovalError(
+                f"there is no pending approval {id!r}; answer what waits: {waiting}"
+            )
+        if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
+            raise ApprovalError(f"the answer to {id!r} is {decision!r}; use Approve() or Deny()")
+        _check_edit(id, decision)
+        if digest_of(request.call) != request.digest:
+            raise ApprovalError(
+                f"approval {id!r}: the call is not the one that was asked about; start a new chat "
+                "to ask again"
+            )
+        if request.expires is not None and now > request.expires:
+            raise ApprovalError(f"approval {id!r} has expired; start a new chat to ask again")

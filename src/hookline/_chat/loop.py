@@ -1,0 +1,262 @@
+"""The life of a chat, from aroundChat to onChatEnd.
+
+It reads like the contract: start, preChat, the user's message, steps until there is nothing left
+to do, then exactly one outcome and its observers. It does no I/O of its own, asks no clock, draws
+no random number and starts no task: all that comes through the runtime, and what has to do with
+tasks and cancellation through the keeper that owns the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any, NamedTuple
+
+from hookline._base.errors import (
+    ChatAbortedError,
+    HistoryError,
+    HookError,
+    MaxStepsError,
+    OutputError,
+)
+from hookline._base.events import ChatStarted
+from hookline._base.input import cleaned
+from hookline._base.json import BadArguments, clean_text
+from hookline._base.log import log_throw
+from hookline._base.messages import Text, UserMessage
+from hookline._base.returns import Continue, Response, Stop
+from hookline._base.runtime import LOCAL, NOTHING, PRE_CHAT, PRE_STOP, START, Json
+from hookline._chat.approval import check_answers
+from hookline._chat.ending import end, respond
+from hookline._chat.request import (
+    AS_IT_IS,
+    Opening,
+    OpeningReturns,
+    first_request,
+    opening,
+)
+from hookline._chat.resume import deny_step, resume_step
+from hookline._chat.state import Chat, Keeper
+from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say
+from hookline._hooks.call_rules import intercept, notify, wrap
+from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
+from hookline._hooks.registration import Hook
+from hookline._model.model import ModelResponse
+from hookline._model.output import Form
+
+_INPUTS: Json[list[Continue]] = Json(list[Continue])
+
+
+def run(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
+    """One chat, on a conversation that it has taken.
+
+    What is raised before aroundChat has proceeded reaches the caller alone.
+    """
+    if chat.conversation.ledger is not None:
+        return _stored(chat, keeper)
+    if chat.runtime is LOCAL:
+        chat.plain = not chat.conversation.ahead
+    return _checked(chat, keeper)
+
+
+async def _stored(chat: Chat, keeper: Keeper) -> Response:
+    await chat.conversation.take(chat.chat_id, chat.lost)
+    return await _checked(chat, keeper)
+
+
+def _checked(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
+    task, wrappers = chat.task, chat.view.aroundChat
+    chat.deadlines.enter()
+    _check_message(chat, task.message)
+    if task.answers is not None:
+        check_answers(chat.conversation, task.answers, chat.runtime.now())
+    if wrappers:
+        return _wrapped(chat, keeper, wrappers)
+    return _proceed(chat, keeper, task.message)
+
+
+def _check_message(chat: Chat, message: UserMessage | None) -> None:
+    if message is not None and message.id and any(m.id == message.id for m in chat.history):
+        raise HistoryError(
+            [f"the conversation has a message with the id {message.id!r} already: leave the id out"]
+        )
+
+
+async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Response:
+    ctx: AroundChat[Any] = AroundChat(run=chat.run, message=chat.task.message)
+    inner = partial(_proceed, chat, keeper)
+    try:
+        response = await wrap(
+            wrappers, ctx, inner, chat, again=lambda: "proceed may be called once"
+        )
+    except Exception as exc:
+        if chat.error is not None and exc is not chat.error:
+            log_throw("a hook at aroundChat raised after the chat had failed", exc)
+            raise chat.error from None
+        raise
+    if not chat.began:
+        raise HookError(
+            "a hook at aroundChat returned without calling proceed, and nothing was run: call it "
+            "once"
+        )
+    if chat.outcome != "done":  # a wrapper cannot undo the outcome
+        raise chat.error or ChatAbortedError(chat.reason, chat.messages)
+    chat.response = response
+    return response
+
+
+async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> Response:
+    """The inside of aroundChat: the chat, its one outcome, its observers."""
+    chat.check()
+    chat.began = True
+    chat.started = chat.runtime.now()
+    limit = chat.config.max_steps
+    try:
+        response, begin, step, answer, ended = await _begin(chat, message)
+        while response is None:
+            while ended == GO:
+                if step >= limit:
+                    raise MaxStepsError(limit)
+                ended = await run_step(chat, begin, step, answer)
+                answer = None
+                step += 1
+            response = await _after_steps(chat, ended, step < limit)
+            ended = GO
+        chat.check()
+        chat.response = response
+        chat.outcome = "done"
+    except BaseException as exc:
+        keeper.judge(exc)
+    ending = chat.ending = end(chat)
+    if chat.outcome == "aborted":
+        await keeper.finish(ending)
+    elif ending:
+        try:
+            while ending:
+                await ending.popleft()()
+        except BaseException as exc:
+            keeper.judge(exc)  # cancelled from outside in mid ending: the rest still happens
+            await keeper.finish(ending)
+    if chat.cut is not None:
+        raise chat.cut  # to whoever cancelled: a wrapper's own time limit, or a third party
+    if chat.error is not None:
+        raise chat.error
+    if chat.thrown is not None:
+        raise chat.thrown  # by a hook at onChatDone
+    assert chat.response is not None
+    return chat.response
+
+
+class _Begun(NamedTuple):
+    """How the steps begin; `ended` is how the last one did, of an earlier chat."""
+
+    response: Response | None  # preChat has stopped the chat
+    opening: Opening
+    step: int = 0
+    answer: ModelResponse | None = None
+    ended: StepEnd = GO
+
+
+async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
+    """Start, preChat, the user's message."""
+    view, runtime = chat.view, chat.runtime
+    pending = chat.conversation.pending_step
+    resumed = pending if chat.task.answers is not None else None
+    if resumed is not None:
+        chat.resumes = resumed.chat_id
+    if chat.config.scopes.told:
+        await chat.config.scopes.tell()
+    await chat.publish(
+        ChatStarted,
+        agent=chat.agent_name,
+        message=message,
+        conversation_id=chat.conversation_id,
+        parent_chat_id=chat.parent_chat_id,
+        resumes=chat.resumes,
+    )
+    if view.onChatStart:
+        start: OnChatStart[Any] = OnChatStart(run=chat.run, message=message)
+        await runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)
+    chat.check()
+    if resumed is not None:
+        begin, ended = await resume_step(chat, resumed)
+        return _Begun(None, begin, resumed.iteration + 1, None, ended)
+    assert message is not None
+    begin, answer, said = AS_IT_IS, None, message
+    if view.preChat:
+        begin, said, answer = await runtime.step(
+            (PRE_CHAT,), _pre_chat, OpeningReturns(chat), chat, message
+        )
+        chat.check()
+        if isinstance(answer, Stop):
+            return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), begin)
+        if said is not message:
+            _check_message(chat, said)
+    stop = await deny_step(chat, pending) if pending is not None else None
+    await chat.commit(said if said is message else cleaned(said))
+    return _Begun(None, begin, 0, answer, stop or GO)
+
+
+async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
+    before = await first_request(chat, message)
+    ctx: PreChat[Any] = PreChat(run=chat.run, request=before)
+    ctx, answer, _ = await intercept(chat.view.preChat, ctx, chat)
+    return opening(before, ctx.request), ctx.request.message, answer
+
+
+async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
+    """The chat ends by itself, is stopped, or waits; None where the model is asked again."""
+    form = chat.task.output
+    chat.check()
+    if ended == WAITING:
+        return respond(chat, "approval")
+    reason = None
+    if isinstance(ended, Stop):
+        reason, chat.output = ended.reason, None
+        if ended.text:
+            await say(chat, ended.text)
+    elif form is not None and not await _fits(chat, form, ended == NATURAL and may_go_on):
+        return None
+    more = await _pre_stop(chat, reason)
+    if not more or ended != NATURAL or not may_go_on:
+        return respond(chat, reason)
+    chat.continuations += 1
+    await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
+    return None
+
+
+async def _fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
+    """Read the answer as `output=`. One that does not fit is told to the model, once."""
+    text = chat.answer.text if chat.answer is not None else ""
+    try:
+        chat.output = form.read(text)
+        return True
+    except BadArguments as bad:
+        issues = bad.issues
+    if chat.corrected or not may_go_on:
+        raise OutputError(form.schema.name, issues, text)
+    chat.corrected = True
+    await chat.commit(UserMessage(parts=(Text(clean_text(form.correction(issues))),)))
+    return False
+
+
+async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
+    """Ask preStop; the joined inputs of its Continues, None where there are none."""
+    if not chat.view.preStop or chat.continuations >= chat.config.max_continuations:
+        return None
+    key = (PRE_STOP, chat.continuations)
+    inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
+    chat.check()
+    return "\n\n".join(each.input for each in inputs if each.input.strip()) or None
+
+
+async def _ask_to_stop(chat: Chat, reason: str | None) -> list[Continue]:
+    ctx: PreStop[Any] = PreStop(
+        run=chat.run,
+        reason=reason,
+        response=respond(chat, reason),
+        steps=chat.steps,
+        continuations=chat.continuations,
+    )
+    _, _, inputs = await intercept(chat.view.preStop, ctx, chat)
+    return inputs

@@ -1,0 +1,309 @@
+"""What one model call is given: built anew each step from history, the scopes that are on now, and
+what preChat made of the chat; and how a request is written down and read back by a runtime.
+
+A request is written as its differences: messages by their number, tools by name.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Sequence
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hookline._base.cancel import being_cancelled
+from hookline._base.errors import HookReturnError, ModelError, UsageError
+from hookline._base.json import Reader, clean_text
+from hookline._base.messages import (
+    AssistantMessage,
+    Data,
+    Message,
+    ToolMessage,
+    UserMessage,
+    encoded,
+)
+from hookline._base.returns import Stop
+from hookline._chat.state import Chat
+from hookline._model.model import (
+    ChatRequest,
+    Model,
+    ModelRequest,
+    ModelResponse,
+    OutputSchema,
+    Settings,
+    model_name,
+)
+from hookline._model.scopes import Scope, Sections
+from hookline._model.tool import AnyTool, unknown_tool
+
+FROM_HOOK = Scope("request")  # the scope of a tool that a hook put into the request
+
+
+class Opening(Data, frozen=True, kw_only=True):
+    """What preChat left: None where the agent's own is to be asked each step."""
+
+    system: str | None = None
+    tools: tuple[AnyTool, ...] | None = None
+    settings: Settings | None = None
+
+
+AS_IT_IS = Opening()
+
+
+async def system_text(chat: Chat) -> str | None:
+    """The agent's system text, asked anew where it is a function."""
+    system = chat.config.system
+    if system is None or isinstance(system, str):
+        return system
+    try:
+        given: Any = system(chat.run)
+        text = await given if isawaitable(given) else given
+    except CancelledError as exc:
+        if being_cancelled():
+            raise
+        raise UsageError(
+            "the system= function raised CancelledError by itself; raise another error, or return "
+            "None"
+        ) from exc
+    if text is None or isinstance(text, str):
+        return text
+    raise UsageError(f"the system= function gave a {type(text).__name__}; return a str or None")
+
+
+async def first_request(chat: Chat, message: UserMessage) -> ChatRequest:
+    """What preChat is shown."""
+    return ChatRequest(
+        message=message,
+        system=await system_text(chat),
+        tools=chat.config.scopes.offered(),
+        settings=chat.task.settings or chat.config.settings,
+    )
+
+
+def opening(before: ChatRequest, after: ChatRequest) -> Opening:
+    """What preChat changed."""
+    return Opening(
+        system=None if after.system == before.system else after.system or "",
+        tools=None if after.tools is before.tools else after.tools,
+        settings=None if after.settings == before.settings else after.settings,
+    )
+
+
+def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest | None:
+    """The request of the step that begins; None where `system=` is a function, and none was asked.
+
+    `said` is what it said.
+    """
+    config, always = chat.config, chat.config.scopes.always
+    if chat.built is not None and always is not None and chat.built.tools is always[0]:
+        messages = chat.base_messages = chat.conversation.for_request()
+        return replace(chat.built, messages=messages)
+    system: Any = said if said is not None else start.system
+    if system is None:
+        system = config.system
+        if system is not None and not isinstance(system, str):
+            return None
+    scopes = config.scopes
+    offered, sections = always or scopes.on()
+    chat.base_tools = offered
+    if start.tools is not None:
+        on = {tool.name for tool in offered}
+        offered = tuple(
+            tool for tool in start.tools if tool.name in on or scopes.find(tool.name) is None
+        )
+    if sections.system:
+        system = f"{system}\n\n{sections.system}" if system else sections.system
+    messages = chat.conversation.for_request()
+    if sections.user:
+        messages = with_section(messages, sections)
+    chat.base_messages = messages
+    if system is not None and not system.isascii():
+        system = clean_text(system)
+    request = ModelRequest(
+        model=config.model,
+        messages=messages,
+        system=system or None,
+        tools=offered,
+        settings=start.settings or chat.task.settings or config.settings,
+        output=None if chat.task.output is None else chat.task.output.schema,
+    )
+    if always is not None and start.tools is None and said is None:
+        chat.built = request  # the next one has more messages, and that is all
+    return request
+
+
+def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Message, ...]:
+    """The messages with the sections in the last thing that the user said; never stored."""
+    out = list(messages)
+    for place in range(len(out) - 1, -1, -1):
+        message = out[place]
+        if isinstance(message, UserMessage):
+            out[place] = message.replace(text=clean_text(f"{message.text}\n\n{sections.user}"))
+            break
+    return tuple(out)
+
+
+def check_tools(before: ModelRequest, after: ModelRequest) -> None:
+    """A hook's tools must have different names; raises HookReturnError."""
+    if after.tools is before.tools:
+        return
+    names = [tool.name for tool in after.tools]
+    if len(set(names)) != len(names):
+        raise HookReturnError("preRequest", "(chain)", after, "tools with different names")
+
+
+def lookup(
+    chat: Chat, request: ModelRequest | None, name: str
+) -> tuple[AnyTool, Scope, bool] | None:
+    """The tool of that name, its scope, and whether this step's final request offered it."""
+    found = chat.config.scopes.tools.get(name)
+    if found is not None and request is not None and found[0] in request.tools:
+        return *found, True
+    for tool in request.tools if request is not None else ():
+        if tool.name == name:
+            if any(each is tool for each in chat.base_tools):
+                return None  # its scope was removed since
+            return tool, FROM_HOOK, True
+    return (*found, False) if found is not None else None
+
+
+# ── the record of a request ─────────────────────────────────────────────────────────────────
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step's request came to: the request, and what a hook said instead of a model."""
+
+    request: ModelRequest
+    answer: ModelResponse | Stop | None = None
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    system: str | None
+    tools: list[str]
+    foreign: list[str]  # those of them that are a hook's own
+    settings: Settings
+    model: str
+    upto: int | None  # the first so many messages of the history …
+    messages: list[UserMessage | AssistantMessage | ToolMessage] | None  # … or these
+    answer: ModelResponse | Stop | None = None
+    output: OutputSchema | None = None
+
+
+_record: Reader[_Record] = Reader(_Record)
+
+
+class AskedReturns:
+    """How `Asked` is written down: messages by number, tools and model by name."""
+
+    __slots__ = ("_chat",)
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def encode(self, value: Asked, /) -> bytes:
+        request = value.request
+        whole = self._chat.conversation.for_request()
+        known = len(request.messages) == len(whole) and request.messages == whole
+        return encoded(
+            _Record(
+                system=request.system,
+                tools=[tool.name for tool in request.tools],
+                foreign=foreign_names(self._chat, request.tools),
+                settings=request.settings,
+                model=model_name(request.model),
+                upto=len(whole) if known else None,
+                messages=None if known else list(request.messages),
+                answer=value.answer,
+                output=request.output,
+            )
+        )
+
+    def decode(self, data: bytes, /) -> Asked:
+        record = _record.decode(data)
+        chat = self._chat
+        messages: Sequence[Message] = chat.conversation.for_request()
+        if record.messages is not None:
+            messages = tuple(record.messages)
+        request = ModelRequest(
+            model=self._model(record.model),
+            messages=messages,
+            system=record.system,
+            tools=known_tools(chat, record.tools, record.foreign),
+            settings=record.settings,
+            output=record.output,
+        )
+        return Asked(request=request, answer=record.answer)
+
+    def _model(self, name: str) -> Model:
+        model = self._chat.config.model
+        return model if model_name(model) == name else _Absent(name)
+
+
+class _Absent:
+    """Stands for a model that a hook chose in an earlier life and that is not known here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def stream(self, request: ModelRequest, /) -> Any:
+        raise ModelError(
+            f"the recorded request was for model {self.name!r}, which must be known here: give "
+            "the agent that model"
+        )
+
+
+def foreign_names(chat: Chat, tools: Sequence[AnyTool]) -> list[str]:
+    """The names of tools that are not the agent's: a hook brought them."""
+    find = chat.config.scopes.find
+    return [t.name for t in tools if (found := find(t.name)) is None or found[0] is not t]
+
+
+def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tuple[AnyTool, ...]:
+    """Recorded tools by name; one that was a hook's own is never the agent's of that name."""
+    find = chat.config.scopes.find
+    tools: list[AnyTool] = []
+    for name in names:
+        found = find(name)
+        tools.append(unknown_tool(name) if found is None or name in foreign else found[0])
+    return tuple(tools)
+
+
+def named(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]:
+    """The tools of these names; one that is not among them was a wrapper's own."""
+    known = {tool.name: tool for tool in tools}
+    return tuple(known.get(name) or unknown_tool(name) for name in names)
+
+
+class OpeningReturns:
+    """How an `Opening` with what preChat said is written down."""
+
+    __slots__ = ("_chat",)
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def encode(self, value: Any, /) -> bytes:
+        start, message, answer = value
+        names = None if start.tools is None else [tool.name for tool in start.tools]
+        foreign = foreign_names(self._chat, start.tools or ())
+        return encoded((start.system, names, foreign, start.settings, message, answer))
+
+    def decode(self, data: bytes, /) -> Any:
+        system, names, foreign, settings, message, answer = _opening.decode(data)
+        tools = None if names is None else known_tools(self._chat, names, foreign)
+        return Opening(system=system, tools=tools, settings=settings), message, answer
+
+
+_opening: Reader[Any] = Reader(
+    tuple[
+        str | None,
+        list[str] | None,
+        list[str],
+        Settings | None,
+        UserMessage,
+        ModelResponse | Stop | None,
+    ]
+)

@@ -1,0 +1,573 @@
+"""What one chat holds, and the few verbs that change it: publish, commit, report, abort, fail.
+
+The life of the chat is `loop.py`, the model's answer `answer.py`, its tool calls `batch.py`:
+functions over this state. It knows no task: what has to do with one is asked of its keeper. It is
+long because nothing else changes this state.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from hookline._base.cancel import Deadlines
+from hookline._base.errors import UsageError
+from hookline._base.events import (
+    MessageAdded,
+    PartEnd,
+    ReasoningDelta,
+    ResponseReset,
+    Status,
+    TextDelta,
+    ToolCallDelta,
+)
+from hookline._base.input import cleaned
+from hookline._base.json import NotJson, json_text, to_json_data
+from hookline._base.log import logger
+from hookline._base.messages import (
+    NO_USAGE,
+    AssistantMessage,
+    FinishReason,
+    History,
+    Message,
+    ModelPart,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from hookline._base.returns import Outcome, Response
+from hookline._base.run import Run
+from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
+from hookline._chat.channel import SIZE, Buffer, Outlet
+from hookline._chat.config import Config, Task
+from hookline._hooks.bus import watcher
+from hookline._hooks.call_rules import ALONE, Conduct, Watch, intercept, notify
+from hookline._hooks.points import OnMessage, OnStatus, PreMessage
+from hookline._model.assembly import Assembly, kept
+from hookline._model.model import ModelRequest, ModelResponse
+from hookline._model.tool import AnyTool
+from hookline._talk.conversation import Conversation
+
+NONE: Final[frozenset[str]] = frozenset()
+_attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
+_MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
+
+
+Act: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+Ending: TypeAlias = deque[Act]
+
+
+class Keeper(Protocol):
+    """Who owns the task in which a chat lives."""
+
+    def interrupt(self) -> None:
+        """Cancel what runs: the chat was aborted or has failed. From any thread."""
+        ...
+
+    def hurry(self) -> None:
+        """What runs is ending: it has the grace period for that, and is left behind then."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether somebody is cancelling the task."""
+        ...
+
+    def report_later(self, name: str, ended: Callable[[], bool]) -> None:
+        """Name a tool's thread that still runs after the grace period."""
+        ...
+
+    def judge(self, exc: BaseException) -> None:
+        """Decide the outcome by what came out of the chat; raises what is not the chat's."""
+        ...
+
+    async def finish(self, ending: Ending) -> None:
+        """Carry out the ending whatever is cancelled meanwhile, within the grace period."""
+        ...
+
+
+class Chat:
+    """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
+
+    __slots__ = (
+        "__weakref__",
+        "again",
+        "agent_name",
+        "answer",
+        "asked",
+        "asking",
+        "assembly",
+        "base_messages",
+        "base_tools",
+        "began",
+        "broken",
+        "built",
+        "chat_id",
+        "conduct",
+        "config",
+        "continuations",
+        "conversation",
+        "corrected",
+        "cut",
+        "deadlines",
+        "deps",
+        "ending",
+        "error",
+        "fatal",
+        "finish_reason",
+        "hidden",
+        "iteration",
+        "keeper",
+        "keeps",
+        "live",
+        "messages",
+        "open_step",
+        "outcome",
+        "outlet",
+        "output",
+        "over",
+        "parent_chat_id",
+        "plain",
+        "raised",
+        "reason",
+        "response",
+        "resumes",
+        "runtime",
+        "sent",
+        "sent_tools",
+        "shown",
+        "started",
+        "state",
+        "steps",
+        "streamed",
+        "task",
+        "thrown",
+        "untold",
+        "usage",
+        "view",
+        "wrapped",
+        "writes",
+        "written",
+    )
+
+    def __init__(self, config: Config, task: Task, deadlines: Deadlines, outlet: Outlet) -> None:
+        parent: Chat | None = task.parent
+        # what was asked for
+        self.config = config
+        self.task = task
+        self.chat_id = task.chat_id
+        self.agent_name = config.name
+        self.view = task.view
+        self.deps = task.deps
+        self.live = task.release == "live"  # what is said is shown at once
+        self.parent_chat_id = None if parent is None else parent.chat_id
+        self.keeps = task.conversation is not None  # what is said, in the user's conversation
+
+        # where it lives
+        self.conversation = task.conversation or Conversation(id="-")
+        self.deadlines = deadlines
+        self.outlet = outlet
+        self.conduct: Conduct = self  # in the ending another, which is not broken
+        self.runtime: Runtime = LOCAL
+        self.plain = False  # nothing records its steps, and nothing has kept its messages
+        self.keeper: Keeper | None = None  # none before it begins, and once it is over
+
+        # how far it is
+        self.state: dict[str, Any] = {} if task.state is None else task.state
+        self.messages: list[Message] = []  # committed by this chat, as the next three
+        self.again = False  # a step of it has begun more than once
+        self.written = 0
+        self.writes = 0  # by a step that ran, not replayed
+        self.untold: Message | None = None  # written, and its event is not out
+        self.asked = False  # the answer was given by a step that ran, and is not from the record
+        self.usage = NO_USAGE
+        self.iteration = 0
+        self.steps = 0  # steps that have begun
+        self.continuations = 0
+        self.resumes: str | None = None
+        self.started = 0.0
+        self.answer: AssistantMessage | None = None  # the last one, if it said anything
+        self.finish_reason: FinishReason | None = None
+        self.output: Any = None  # that answer as a value of the type that was asked for
+        self.corrected = False  # the model was told once that it did not fit
+
+        # the step that is being made
+        self.base_messages: Sequence[Message] = ()  # what its request began with
+        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
+        self.built: ModelRequest | None = None  # the last one, of a chat that can give no other
+        self.sent: ModelRequest | None = None  # what wrappers made of it
+        self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
+        self.assembly: Assembly | None = None  # the answer that is being streamed
+        self.shown = False  # text of it was published
+        self.hidden = NONE  # calls whose deltas a hook has hidden
+        self.open_step: Any = None  # the tool calls that are being made
+        self.asking = False  # the model's stream is open
+        self.wrapped = False  # aroundRequest stands around it …
+        self.streamed: ModelResponse | None = None  # … and was given this
+        self.raised: list[BaseException] | None = None  # by tools, where their frames know ours
+
+        # how it ends
+        self.began = False  # aroundChat has called proceed
+        self.over = False  # the caller has its answer: what still runs was left behind
+        self.broken = False  # aborted or failed: nothing new begins
+        self.reason: str | None = None
+        self.fatal: BaseException | None = None  # what failed, where it could not be raised
+        self.outcome: Outcome | None = None
+        self.ending: Ending | None = None  # what is left to do once that is decided
+        self.response: Response | None = None
+        self.error: BaseException | None = None
+        self.cut: BaseException | None = None  # the cancellation that was not ours
+        self.thrown: BaseException | None = None  # by a hook at onChatDone
+
+    # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
+
+    @property
+    def attempt(self) -> int:
+        """How often the step that runs here has begun; calls side by side have their own."""
+        found = _attempt.get()
+        return found[1] if found is not None and found[0] == self.chat_id else 1
+
+    @attempt.setter
+    def attempt(self, number: int) -> None:
+        self.again = self.again or number > 1
+        _attempt.set((self.chat_id, number))
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self.conversation.id if self.keeps else None
+
+    @property
+    def history(self) -> History:
+        return self.conversation.history
+
+    @property
+    def watch(self) -> Watch | None:
+        return watcher(self.view, self.run) if self.view.onHook else None
+
+    @property
+    def run(self) -> Run[Any]:
+        """The chat as its hooks see it. Not kept: it holds the chat."""
+        return Run(self)
+
+    # ── ending early ────────────────────────────────────────────────────────────────────────
+
+    def abort(self, reason: str | None = None) -> bool:
+        """Ask for the abort: True when it decides the chat."""
+        if self.outcome is not None or self.broken or self.over:
+            logger.info("chat %s: abort(%r) came too late", self.chat_id, reason)
+            return False
+        self.broken = True
+        self.reason = reason
+        self.interrupt()
+        return True
+
+    def interrupt(self) -> None:
+        """Cancel what runs: nothing new may begin."""
+        if self.keeper is not None:
+            self.keeper.interrupt()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody is cancelling the task in which it lives."""
+        return self.keeper is not None and self.keeper.cancelled()
+
+    def fail(self, exc: BaseException) -> None:
+        """The chat has failed with this, whatever is raised or swallowed on the way out."""
+        if self.outcome is None and not self.broken:
+            self.broken = True
+            self.fatal = exc
+            if self.keeper is not None:
+                self.keeper.hurry()
+
+    def lost(self, exc: BaseException) -> None:
+        """The conversation is another's now: nothing more of this chat may run."""
+        self.fail(exc)
+        self.interrupt()
+
+    def check(self) -> None:
+        """Stop here if the chat was aborted or has failed."""
+        if self.broken:
+            raise CancelledError("the chat was aborted")
+
+    def release(self) -> None:
+        """The chat is over: let go of all that holds it, so that it dies with its last holder."""
+        self.over = True
+        self.keeper = None
+        self.open_step = None
+        self.conduct = ALONE
+        self.error = self.fatal = self.thrown = self.cut = self.ending = None
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────
+
+    async def publish(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Put one event out, after waiting for room."""
+        if len(self.outlet.items) >= SIZE:
+            await self.outlet.room()
+        self.put(kind, **fields)
+
+    def put(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Put one event out, where room was waited for."""
+        outlet = self.outlet
+        seq = outlet.buffer.seq = outlet.buffer.seq + 1
+        outlet.put(kind(chat_id=self.chat_id, path=outlet.path, seq=seq, **fields))
+
+    async def status(self, type: str, data: Any, call_id: str | None) -> None:
+        """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
+        if self.over:
+            raise UsageError(
+                f"chat {self.chat_id!r} is over, and nobody hears a status any more; send it "
+                "before the end"
+            )
+        try:
+            data = to_json_data(data)
+        except NotJson as exc:
+            raise UsageError(f"the data of status {type!r} must be JSON: {exc}") from exc
+        await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
+        if not self.view.onStatus:
+            return
+        call = self.open_step.find(call_id) if self.open_step is not None and call_id else None
+        ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
+        try:
+            await notify(self.view.onStatus, ctx, self.conduct)
+        except Exception as exc:
+            if self.outcome is not None:
+                raise  # in the ending: the rule of the hook that sent it
+            self.fail(exc)
+            self.interrupt()  # a tool cannot catch it
+            raise CancelledError("a hook at onStatus raised") from exc
+
+    # ── history ─────────────────────────────────────────────────────────────────────────────
+
+    def commit(
+        self, message: Message, streamed: tuple[ModelPart, ...] | None = None
+    ) -> Awaitable[Any]:
+        """Write a message: preMessage, the commit, the event, onMessage.
+
+        `streamed`: what of an answer was shown so far; shown and stored are made the same. An
+        answer that hooks have emptied is not written.
+        """
+        written = self.written
+        self.written = written + 1
+        key: Key = (MESSAGE, written)
+        if self.outcome is not None:  # the ending of one life is not taken for another's
+            key = (KEPT, self.outcome, written)
+        runtime, writes = self.runtime, self.writes
+        work = runtime.step(key, self._write, _MESSAGE, message, streamed)
+        return work if runtime is LOCAL else self._recorded(work, writes)
+
+    def keep(self, message: AssistantMessage | ToolMessage) -> bool:
+        """Write a message at once, where no hook has a say in it and nobody is waited for.
+
+        Else it does nothing and gives False: then `commit` writes it. What is kept so is told to
+        onMessage by the caller.
+        """
+        outlet = self.outlet
+        if not self.plain or self.view.preMessage or len(outlet.items) >= SIZE:
+            return False
+        self.messages.append(message)
+        self.conversation.items.append(message)
+        seq = outlet.buffer.seq = outlet.buffer.seq + 1
+        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, seq=seq, message=message))
+        return True
+
+    async def _recorded(self, work: Awaitable[Message], writes: int) -> Message:
+        message = await work
+        if self.writes == writes:  # replayed: nothing ran, so nothing was written
+            self.take_ids(message)
+            self._append(message)
+        return message
+
+    async def _write(self, message: Message, streamed: tuple[ModelPart, ...] | None) -> Message:
+        self.writes += 1
+        view = self.view
+        conversation = self.conversation
+        if not message.id:
+            message = message.replace(id=self.next_id())
+        if conversation.ahead:  # an earlier life has written it; what stands there counts
+            message = conversation.ahead[0]
+            self.take_ids(message)
+        elif view.preMessage:
+            ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
+            ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
+            message = cleaned(ctx.message)
+        if streamed is not None and type(message) is AssistantMessage:
+            parts = message.parts if not view.preMessage else kept(message.parts)
+            if parts is not message.parts:
+                message = message.replace(parts=parts)
+            if parts is not streamed or not self.live:
+                await self.agree(parts, streamed)
+            if not parts:
+                return message
+        outlet = self.outlet
+        if conversation.ledger is not None:
+            await self._write_through(message)
+        else:
+            if len(outlet.items) >= SIZE:
+                await outlet.room()
+            self._append(message)
+        self.put(MessageAdded, message=message)
+        if view.onMessage:
+            await self.tell(message)
+        return message
+
+    def tell(self, message: Message) -> Awaitable[None]:
+        """Tell onMessage of a message that stands in history."""
+        return notify(self.view.onMessage, OnMessage(run=Run(self), message=message), self.conduct)
+
+    async def _write_through(self, message: Message) -> None:
+        """The store first, then the history; then wait for room to tell of it."""
+        cut = await self.conversation.write(message)
+        self._enter(message)
+        self.untold = message  # if we are cut off here, the ending tells
+        if cut is not None:
+            raise cut
+        if len(self.outlet.items) >= SIZE:
+            await self.outlet.room()
+        self.untold = None
+
+    def write_plain(self, message: Message) -> None:
+        """Write a message past the hooks: for what must stand when they fail."""
+        self._append(message)
+        if len(self.outlet.items) < SIZE:
+            self.put(MessageAdded, message=message)
+
+    def next_id(self) -> str:
+        """The id of the message that is written next."""
+        return f"{self.chat_id}.{len(self.messages)}"
+
+    def _append(self, message: Message) -> None:
+        if self._enter(message):
+            self.conversation.commit(message)
+
+    def _enter(self, message: Message) -> bool:
+        """The message is in the conversation: it is this chat's, and is partial no more."""
+        if type(message) is AssistantMessage:
+            self.assembly = None
+            self.shown = False
+            if not message.parts:
+                return False
+        self.messages.append(message)
+        return True
+
+    def take_ids(self, message: Message) -> None:
+        """The ids of its calls are taken: they are not the ones that the model gave here."""
+        if type(message) is AssistantMessage:
+            self.conversation.call_ids.update({call.id: None for call in message.calls})
+
+    async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
+        """Make what is shown the same as what is stored."""
+        if self.live and said(final) == said(streamed):
+            return
+        if self.again and self.attempt > 1:
+            self.shown = True  # by an interrupted attempt
+        if said(streamed) or not self.live:
+            await self.take_back()
+        self.shown = True
+        for index, part in enumerate(final):
+            if isinstance(part, ToolCall):
+                if not self.live and part.id not in self.hidden:
+                    await self._show_call(index, part)
+                continue
+            if isinstance(part, Text) or part.text.strip():
+                kind = TextDelta if isinstance(part, Text) else ReasoningDelta
+                await self.publish(kind, iteration=self.iteration, text=part.text)
+                name = "text" if isinstance(part, Text) else "reasoning"
+                await self.publish(PartEnd, iteration=self.iteration, part=name)
+
+    async def _show_call(self, index: int, call: ToolCall) -> None:
+        await self.publish(
+            ToolCallDelta,
+            iteration=self.iteration,
+            index=index,
+            call_id=call.id,
+            name=call.name,
+            arguments=json_text(call.arguments),
+        )
+
+    async def take_back(self) -> None:
+        """What was shown since the last message is not what will be stored."""
+        if self.shown:
+            self.shown = False
+            await self.publish(ResponseReset, iteration=self.iteration)
+
+    # ── for a durable runtime ───────────────────────────────────────────────────────────────
+
+    def mark(self) -> Any:
+        """The state before a step."""
+        return _encoded_items(self.state), self.broken, self.usage
+
+    def effects(self, mark: Any) -> Effects:
+        """What was done since the mark."""
+        before, broken, usage = mark
+        after = _encoded_items(self.state)
+        changed = {key: self.state[key] for key, data in after.items() if before.get(key) != data}
+        return Effects(
+            state=changed or None,
+            gone=tuple(key for key in before if key not in self.state),
+            aborted=self.broken and not broken and self.fatal is None,
+            reason=self.reason,
+            seq=self.outlet.count,
+            usage=None if self.usage is usage else self.usage,
+            shown=self.shown,
+            hidden=tuple(self.hidden),
+            sent_tools=None if self.sent is None else tuple(t.name for t in self.sent.tools),
+        )
+
+    def apply(self, effects: Effects) -> None:
+        """Do it again from the record."""
+        self.state.update(effects.state or {})
+        for key in effects.gone:
+            self.state.pop(key, None)
+        self.outlet.skip(effects.seq)
+        self.usage = self.usage if effects.usage is None else effects.usage
+        self.shown = effects.shown
+        self.hidden |= set(effects.hidden)
+        self.sent_tools = effects.sent_tools
+        if effects.aborted:
+            self.abort(effects.reason)
+
+    def add_usage(self, usage: Usage) -> None:
+        """Count what a model call has cost."""
+        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
+
+
+def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
+    """A chat that has not begun."""
+    parent: Chat | None = task.parent
+    if parent is None:
+        deadlines = Deadlines(None, config.limits.grace)
+        outlet = Outlet(config.bus, deadlines, buffer or Buffer(read=False))
+    else:
+        deadlines = Deadlines(parent.deadlines, config.limits.grace)
+        path = (*parent.outlet.path, task.call_id or "")
+        outlet = Outlet(config.bus, deadlines, parent.outlet.buffer, parent.outlet, path)
+    chat = Chat(config, task, deadlines, outlet)
+    chat.runtime = config.runtime.for_chat(chat)
+    return chat
+
+
+def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
+    """The JSON values of run.state; others live in this process only."""
+    found: dict[str, bytes] = {}
+    for key, value in state.items():
+        try:
+            found[key] = msgspec.json.encode(value)
+        except Exception:
+            continue
+    return found
+
+
+def said(parts: tuple[ModelPart, ...]) -> list[tuple[type, str]]:
+    """What of an answer is shown: text and reasoning that are not blank."""
+    return [
+        (type(part), part.text)
+        for part in parts
+        if isinstance(part, (Text, Reasoning)) and part.text.strip()
+    ]

@@ -1,0 +1,241 @@
+"""`ChatStream`: the handle on a running chat that is iterated.
+
+It is an object and no generator: leaving it early must end the run in the run's own task, and must
+never cancel unrelated code in the consumer's. The handle holds the run, never the run the handle,
+so that a handle that is dropped can end its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from asyncio import get_running_loop
+from contextvars import Context, copy_context
+from threading import get_ident
+from typing import Any, Generic, Self
+
+from hookline._base.errors import ChatAbortedError, StreamInterruptedError, StreamStateError
+from hookline._base.events import ChatEvent
+from hookline._base.log import log_throw
+from hookline._base.returns import OutT, Response
+from hookline._chat.channel import NOTHING, Buffer, give_way
+from hookline._chat.config import Config, Task
+from hookline._chat.state import new_chat
+from hookline._chat.supervisor import Owner
+
+
+class ChatStream(Generic[OutT]):
+    """The events of one chat, as they happen.
+
+    Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. Nothing
+    runs before it is entered or first read. Leaving it early stops the chat. An error ends it with
+    ChatFailed and is then raised; `stream.abort()` ends it with ChatAborted. Raises
+    StreamStateError for a second reader, and in another event loop than the one that began it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_aborted_here",
+        "_asked",
+        "_buffer",
+        "_closed",
+        "_context",
+        "_loop",
+        "_owner",
+        "_thread",
+        "_told_end",
+        "chat_id",
+    )
+
+    def __init__(self, config: Config, task: Task) -> None:
+        self.chat_id = task.chat_id
+        """Known before the chat has begun."""
+        self._asked = config, task
+        self._context: Context | None = copy_context()
+        self._owner: Owner | None = None
+        self._buffer = Buffer()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # in which that loop runs
+        self._closed = False
+        self._told_end = False
+        self._aborted_here = False
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────
+
+    def __aiter__(self) -> Self:
+        if self._owner is not None:
+            self._check_loop()  # here, and where somebody must wait: at each event it is dear
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        buffer = self._buffer
+        ready = buffer.ready
+        if ready:
+            return ready.pop(0)
+        if buffer.reading or not buffer.items:  # not only a writer that waits for room
+            self._may_wait(buffer)
+            while not buffer.items:
+                if buffer.ended or self._closed:
+                    return self._last()
+                if buffer.soon:
+                    self._check_loop()
+                buffer.reading = True
+                buffer.ready = NOTHING
+                try:
+                    if buffer.soon:
+                        await give_way()
+                    else:
+                        assert self._loop is not None
+                        reader = buffer.reader = self._loop.create_future()
+                        await reader
+                except BaseException as exc:
+                    buffer.reader = None
+                    if isinstance(exc, RuntimeError):  # asyncio's, at a future of another loop
+                        self._check_loop()
+                    await self._leave("cancelled")
+                    raise
+                finally:
+                    buffer.reading = False
+                    if buffer.writer is None:
+                        buffer.ready = buffer.items
+        if buffer.writer is not None:
+            self._check_loop()
+            buffer.admit()
+        return buffer.items.pop(0)
+
+    def _may_wait(self, buffer: Buffer) -> None:
+        """Begin the chat, or refuse the reader."""
+        if self._closed:
+            raise StopAsyncIteration
+        if self._owner is None:
+            self._start()
+        elif buffer.reading:
+            raise StreamStateError(
+                "a stream has one reader, and another task is reading it; "
+                "use agent.subscribe() for further ones"
+            )
+        if get_ident() != self._thread:
+            self._check_loop()
+
+    def _check_loop(self) -> None:
+        """Dear, since it costs a system call: asyncio looks whether the process was forked."""
+        try:
+            here = get_running_loop() is self._loop
+        except RuntimeError:  # outside of any
+            here = False
+        if not here:
+            raise StreamStateError(
+                "a stream must be read in the event loop that began it"
+            ) from None
+
+    def _start(self) -> Owner:
+        context, self._context = self._context, None
+        owner = self._owner = Owner(new_chat(*self._asked, self._buffer), self._buffer)
+        owner.start(context)
+        self._loop = owner.loop
+        self._thread = get_ident()
+        return owner
+
+    def _last(self) -> ChatEvent:
+        """The last event, then how it ended."""
+        if self._closed:
+            raise StopAsyncIteration
+        owner = self._owner
+        assert owner is not None
+        if not self._told_end:
+            self._told_end = True
+            if owner.terminal is not None:
+                return owner.terminal
+        self._closed = True
+        error, owner.error = owner.error, None
+        if error is None or (self._aborted_here and isinstance(error, ChatAbortedError)):
+            raise StopAsyncIteration
+        try:
+            if isinstance(error, StopAsyncIteration):  # would look like a normal end
+                raise RuntimeError(
+                    "a hook or the model raised StopAsyncIteration; raise another error there"
+                ) from error
+            raise error
+        finally:
+            del error
+
+    @property
+    def response(self) -> Response[OutT]:
+        """The answer; raises StreamStateError before the chat is done."""
+        owner = self._owner
+        if owner is None or owner.response is None:
+            raise StreamStateError(
+                "the stream has no response yet: read it to its end; only after ChatDone there is "
+                "one"
+            )
+        return owner.response
+
+    # ── leaving ─────────────────────────────────────────────────────────────────────────────
+
+    def abort(self, reason: str | None = None) -> bool:
+        """Abort the chat and let the stream end with ChatAborted; False when it was too late."""
+        if self._owner is None:
+            timely, self._closed = not self._closed, True
+            return timely
+        timely = self._owner.chat.abort(reason)
+        self._aborted_here = self._aborted_here or timely
+        return timely
+
+    async def aclose(self) -> None:
+        """Stop the chat if it still runs and wait for its end; twice is harmless."""
+        owner = self._owner
+        if owner is None or (self._closed and owner.ended):
+            self._closed = True
+            return
+        if get_running_loop() is not owner.loop:
+            raise StreamStateError("a stream must be closed in the event loop that began it")
+        await self._leave("consumer left")
+
+    async def _leave(self, reason: str) -> None:
+        owner = self._owner
+        assert owner is not None
+        self._closed = True
+        self._buffer.leave()
+        if not owner.ended:
+            owner.leave(reason)
+            if not owner.holds_caller():
+                await owner.join()
+        expected = (ChatAbortedError, StreamInterruptedError)
+        if owner.error is not None and not isinstance(owner.error, expected):
+            log_throw("the chat failed after its reader had left", owner.error)
+        owner.error = None
+
+    async def __aenter__(self) -> Self:
+        if self._owner is None and not self._closed:
+            self._start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        owner = getattr(self, "_owner", None)
+        if owner is None or owner.ended or owner.loop.is_closed():
+            return
+        buffer, chat = self._buffer, owner.chat
+
+        def collected() -> None:
+            buffer.leave()
+            chat.abort("collected")
+
+        try:
+            owner.loop.call_soon_threadsafe(collected)
+        except RuntimeError:
+            return  # the loop was closed meanwhile
+        _warn(
+            f"{self!r} was dropped before it ended and its chat was stopped; "
+            "use `async with agent.chat_stream(...) as stream`",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
+
+    def __repr__(self) -> str:
+        owner = self._owner
+        state = "not begun" if owner is None else "ended" if owner.ended else "running"
+        return f"<ChatStream of chat {self.chat_id!r}, {state}>"

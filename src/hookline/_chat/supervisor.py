@@ -1,0 +1,459 @@
+"""The owner of a run: the one task in which a chat lives, and everything about its cancellation.
+
+Scopes, spans, provider streams, hooks and history writes live and die in that task. It takes the
+conversation and frees it. An abort cancels it once; how the chat ended is judged here, the ending
+is carried out in a task of its own that no further cancellation reaches, and what will not end
+within the grace period, a store too, is named and left behind. Facts about asyncio's cancellation
+stay in this file and in `_base/cancel.py`; it is long because they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import Any
+from weakref import ref
+
+from hookline._base.errors import ChatAbortedError, HooklineError, StreamInterruptedError
+from hookline._base.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
+from hookline._base.log import log_throw, logger
+from hookline._base.returns import ErrorInfo, Response, forget_our_locals
+from hookline._chat.call import Call
+from hookline._chat.channel import SIZE, Buffer
+from hookline._chat.ending import end, is_close
+from hookline._chat.loop import run
+from hookline._chat.state import Chat, Ending
+from hookline._hooks.call_rules import Alone
+from hookline._hooks.registration import Hook
+from hookline._talk.ledger import finished
+
+# Weak, because a task holds its context and an owner its task.
+_inside: ContextVar[ref[Owner] | None] = ContextVar("hookline_owner", default=None)
+
+
+def _running(chat: Chat) -> list[str]:
+    """The model and the tools that have begun and not ended."""
+    calls: list[Call] = chat.open_step.calls if chat.open_step is not None else []
+    tools = [f"tool {call.call.name!r}" for call in calls if call.ran and call.result is None]
+    return ["the model", *tools] if chat.asking else tools
+
+
+async def _leave(chat: Chat) -> None:
+    """Write what is left to write, and free the conversation."""
+    try:
+        await chat.conversation.leave(chat.chat_id)
+    finally:
+        chat.conversation.release(chat.chat_id)
+
+
+def _stuck_in(coro: Any) -> str:
+    """What a task is waiting in, as a name for a report: a hook, or a write to the store."""
+    found = "a hook"
+    while coro is not None:
+        if getattr(coro, "cr_code", None) in (finished.__code__, Owner.let_go.__code__):
+            return "the store"
+        frame = getattr(coro, "cr_frame", None)
+        hook = frame.f_locals.get("hook") if frame is not None else None
+        if isinstance(hook, Hook):
+            found = f"hook {hook.name!r} at {hook.head.name}"
+        coro = getattr(coro, "cr_await", None)
+    return found
+
+
+class Owner:
+    """Owns one chat's task; the keeper of its loop."""
+
+    __slots__ = (
+        "__weakref__",
+        "_asked",
+        "_cancels",
+        "_entered",
+        "_finishing",
+        "_outside",
+        "_rescuer",
+        "_superseded",
+        "_timer",
+        "_waiters",
+        "around",
+        "buffer",
+        "chat",
+        "ended",
+        "error",
+        "loop",
+        "response",
+        "task",
+        "terminal",
+    )
+
+    def __init__(self, chat: Chat, buffer: Buffer | None) -> None:
+        self.chat = chat
+        self.buffer = buffer
+        self.ended = False
+        self.terminal: ChatEvent | None = None  # the last event, kept apart from the buffer
+        self.response: Response | None = None
+        self.error: BaseException | None = None  # what reaches the caller
+        self._asked = False  # an abort wants the task cancelled
+        self._entered = False  # the task has begun to run
+        self._cancels = 0  # cancellations that are ours
+        self._outside = False  # cancellations that are not
+        self._finishing = False  # the ending is carried out, within bounds
+        self._superseded = False  # the task is stuck and was left behind
+        self._timer: asyncio.TimerHandle | None = None
+        self._rescuer: asyncio.Task[None] | None = None
+        self._waiters: tuple[asyncio.Future[None], ...] = ()
+
+    def start(self, context: Context | None = None) -> None:
+        """Begin the chat, in this loop and in a copy of the caller's context."""
+        chat = self.chat
+        chat.keeper = self
+        self.around = _inside.get()
+        self.loop = asyncio.get_running_loop()
+        self.task = self.loop.create_task(self._main(), context=context)
+        self.task.add_done_callback(self._done)
+
+    def cancelled(self) -> bool:
+        """Whether somebody is cancelling the chat's task."""
+        return self.task.cancelling() > 0
+
+    def holds_caller(self) -> bool:
+        """Whether the caller runs inside this chat, or inside one that this one has begun."""
+        inside = _inside.get()
+        while inside is not None:
+            owner = inside()
+            if owner is self:
+                return True
+            inside = owner.around if owner is not None else None
+        return False
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs nothing: this settles it."""
+        if not self._entered:
+            self._outside = True
+            self.error = asyncio.CancelledError()
+            self._settle()
+        raised, self.chat.raised = self.chat.raised, None
+        if raised and not self._superseded:  # what was left behind may still need its frames
+            for exc in raised:
+                forget_our_locals(exc)
+
+    async def _main(self) -> None:
+        chat = self.chat
+        self._entered = True
+        _inside.set(ref(self))
+        try:
+            chat.check()
+            chat.conversation.acquire(chat.chat_id)
+            try:
+                self.response = await run(chat, self)
+            finally:
+                await self.let_go()
+        except (Exception, asyncio.CancelledError) as exc:
+            if not self._superseded:
+                self.error = exc
+        except BaseException as exc:
+            self.error = exc
+            self._settle()
+            raise
+        if not self._superseded:
+            self._outside = self.task.cancelling() > self._cancels
+            await self._publish_last()
+            self._settle()
+        if self._outside:
+            raise asyncio.CancelledError
+
+    # ── the keeper ──────────────────────────────────────────────────────────────────────────
+
+    def judge(self, exc: BaseException) -> None:
+        """Decide the outcome by what came out of the chat."""
+        chat = self.chat
+        if self._superseded or not isinstance(exc, (Exception, asyncio.CancelledError)):
+            raise exc
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._cancels:
+            self._cancels -= 1
+            self.task.uncancel()
+        if chat.outcome is not None:
+            if not isinstance(exc, asyncio.CancelledError):
+                raise exc
+            return
+        if chat.fatal is not None:
+            chat.outcome, chat.error = "error", chat.fatal
+        elif chat.broken:
+            chat.outcome = "aborted"
+        elif not isinstance(exc, asyncio.CancelledError):
+            chat.outcome, chat.error = "error", exc
+        else:  # a third party, or a wrapper's own time limit
+            chat.outcome, chat.reason, chat.cut = "aborted", "cancelled", exc
+        if isinstance(exc, Exception) and exc is not chat.error:
+            log_throw(f"chat {chat.chat_id}: raised after its outcome was decided", exc)
+        self._end_well()
+
+    def _end_well(self) -> None:
+        """From now on nothing new begins, but the ending's own hooks run."""
+        chat = self.chat
+        if chat.outcome == "aborted" and chat.cut is None:
+            chat.error = ChatAbortedError(chat.reason)
+        chat.conduct = Alone(chat.watch, chat.deadlines)
+        chat.broken = True
+
+    async def finish(self, ending: Ending) -> None:
+        """Carry out the ending in a task that no cancellation of ours reaches."""
+        self._finishing = True
+        task = self.loop.create_task(self._end(ending))
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                continue  # whoever it was finds it in task.cancelling() at the end
+        task.result()
+
+    async def _end(self, ending: Ending) -> None:
+        """Each act in its turn. The hooks share one grace period; what hangs past it is cut off.
+
+        The closing of a step, which may wait for a slow reader, has a period of its own.
+        """
+        grace = self.chat.config.limits.grace
+        until = self.loop.time() + grace
+        while ending:
+            act = ending.popleft()
+            task = self.loop.create_task(act())
+            await asyncio.wait([task], timeout=max(0.05, until - self.loop.time()))
+            if not task.done():
+                stuck = _stuck_in(task.get_coro())
+                task.cancel()
+                await asyncio.wait([task], timeout=0.05)
+                logger.warning(
+                    "chat %s: %s took longer at its end than the grace period and was %s",
+                    self.chat.chat_id,
+                    stuck,
+                    "cut off" if task.done() else "left behind: it ignored its cancellation",
+                )
+            elif not task.cancelled() and (exc := task.exception()) is not None:
+                if not isinstance(exc, Exception):
+                    raise exc
+                log_throw(f"chat {self.chat.chat_id}: its ending raised", exc)
+            if is_close(act):
+                until = self.loop.time() + grace
+
+    # ── aborting ────────────────────────────────────────────────────────────────────────────
+
+    def interrupt(self) -> None:
+        """The chat was aborted or has failed: cancel what runs. From any thread."""
+        if self._asked:
+            return
+        self._asked = True
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self.loop:
+            self._cancel()
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self.task.done() or not self._entered or self.chat.outcome is not None:
+            return  # what has not been entered looks before it begins
+        self._cancels += 1
+        self.task.cancel()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """What runs is ending: it has the grace period for that, and is left behind then."""
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
+
+    def leave(self, reason: str) -> None:
+        """The caller goes: abort the chat, or hurry its end where the outcome is decided."""
+        if self.chat.abort(reason) or self.ended or self._finishing or self._timer is not None:
+            return
+        self._timer = self.loop.call_later(self.chat.config.limits.grace, self._cut_off)
+
+    def _cut_off(self) -> None:
+        """Something at the end of the chat hangs, and nobody waits for it any more."""
+        if self.ended or self._finishing:
+            return
+        logger.warning(
+            "chat %s: %s took longer at its end than the grace period and was cut off",
+            self.chat.chat_id,
+            _stuck_in(self.task.get_coro()),
+        )
+        self._cancels += 1
+        self.task.cancel()
+        self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
+
+    def _rescue(self) -> None:
+        """The grace period is over and the chat has not ended: end it without its task."""
+        chat = self.chat
+        if self.ended or self._finishing:
+            return
+        self._superseded = True
+        what = ", ".join(_running(chat)) or _stuck_in(self.task.get_coro())
+        logger.warning(
+            "chat %s: %s ignored its cancellation for %g s and is left behind",
+            chat.chat_id,
+            what,
+            chat.config.limits.grace,
+        )
+        self._rescuer = self.loop.create_task(self._rescued())
+
+    async def _rescued(self) -> None:
+        chat = self.chat
+        if chat.began and chat.outcome is None:
+            chat.outcome = "error" if chat.fatal is not None else "aborted"
+            chat.error = chat.fatal
+            self._end_well()
+            chat.ending = end(chat)
+        if chat.ending:
+            await self._end(chat.ending)
+        await self.let_go()
+        await self._publish_last()
+        self._settle()
+
+    def report_later(self, name: str, ended: Callable[[], bool]) -> None:
+        """Name a thread that still runs after the grace period."""
+
+        def report() -> None:
+            if not ended():
+                logger.warning(
+                    "chat %s: %s ignored its cancellation for %g s; its thread is left behind",
+                    self.chat.chat_id,
+                    f"tool {name!r}",
+                    self.chat.config.limits.grace,
+                )
+
+        self.loop.call_later(self.chat.config.limits.grace, report)
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────
+
+    async def let_go(self) -> None:
+        """The chat needs its conversation and its timer no more.
+
+        An answer waits until it is written. After an abort or an error, or when somebody cancels,
+        a store that hangs is waited for no longer than the grace period.
+        """
+        chat, conversation = self.chat, self.chat.conversation
+        chat.deadlines.close()
+        if conversation.ledger is None:
+            conversation.release(chat.chat_id)
+            return
+        grace = chat.config.limits.grace
+        patient = chat.outcome == "done" and not self._superseded
+        until = None if patient else self.loop.time() + grace
+        cut: asyncio.CancelledError | None = None
+        leaving = self.loop.create_task(_leave(chat))
+        while not leaving.done():
+            left = None if until is None else until - self.loop.time()
+            if left is not None and left <= 0:
+                logger.warning(
+                    "chat %s: its store did not answer within %g s; conversation %r is busy until "
+                    "it does",
+                    *(chat.chat_id, grace, conversation.id),
+                )
+                break
+            try:
+                await asyncio.wait([leaving], timeout=left)
+            except asyncio.CancelledError as exc:
+                cut = exc
+                until = until or self.loop.time() + grace
+        if leaving.done():
+            leaving.result()
+        if cut is not None:
+            raise cut
+
+    async def _publish_last(self) -> None:
+        """The one last event; none where the chat never began."""
+        chat = self.chat
+        outlet = chat.outlet
+        if chat.outcome is None or not outlet.heard:
+            return
+        last = self._last_event()
+        if chat.task.parent is None:
+            outlet.number(last)
+            self.terminal = last
+            outlet.bus.publish(last)
+            return
+        if len(outlet.items) >= SIZE:  # a sub-agent's last event goes the way of all its events
+            try:
+                async with asyncio.timeout(chat.config.limits.grace):
+                    await outlet.room()
+            except TimeoutError:
+                return
+        outlet.number(last)
+        outlet.put(last)
+
+    def _last_event(self) -> ChatEvent:
+        chat = self.chat
+        head: dict[str, Any] = {"chat_id": chat.chat_id, "path": chat.outlet.path}
+        if chat.outcome == "done":
+            assert chat.response is not None
+            return ChatDone(response=chat.response, **head)
+        if chat.outcome == "aborted":
+            return ChatAborted(reason=chat.reason, partial=tuple(chat.messages), **head)
+        assert chat.error is not None
+        return ChatFailed(error=ErrorInfo.of(chat.error), **head)
+
+    def _settle(self) -> None:
+        """What reaches the caller is certain; nothing of ours holds the exception after that."""
+        chat = self.chat
+        if self._timer is not None:
+            self._timer.cancel()
+        cut = isinstance(self.error, asyncio.CancelledError)
+        if chat.outcome == "done":
+            self.response = chat.response
+            if cut:
+                self.error = None  # the answer is whole
+        elif chat.outcome is None:
+            if cut or self._superseded:
+                ours = chat.broken and not self._outside
+                self.error = ChatAbortedError(chat.reason) if ours else StreamInterruptedError()
+        elif cut or self.error is None:
+            self.error = chat.error or StreamInterruptedError()
+        chat.release()
+        self.ended = True
+        if self.buffer is not None:
+            self.buffer.end()
+        waiters, self._waiters = self._waiters, ()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def join(self) -> None:
+        """Wait for the end, whoever cancels us; raises CancelledError after it if somebody did."""
+        cancelled: asyncio.CancelledError | None = None
+        while not self.ended:
+            waiter = self.loop.create_future()
+            self._waiters = (*self._waiters, waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError as exc:
+                cancelled = exc
+        if cancelled is not None:
+            raise cancelled
+
+    async def collect(self) -> Response:
+        """Wait for the answer. Cancelling the wait aborts the chat."""
+        if not self.ended:
+            waiter = self.loop.create_future()
+            self._waiters = (*self._waiters, waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self.leave("cancelled")
+                await self.join()
+                raise
+        error, self.error = self.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        if self.response is None:
+            raise HooklineError(
+                "the chat ended without a response: this is a bug in hookline, report it with the "
+                "log"
+            )
+        return self.response

@@ -1,0 +1,113 @@
+"""A message that stands in history is changed: its hooks, the write, its observers.
+
+It is done as if by a chat, with an id and a run of its own, and while no other runs on the
+conversation: so what a model reads never changes under a step. It is no part of any chat, and so
+of no replay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookline._base.errors import UsageError
+from hookline._base.input import cleaned
+from hookline._base.messages import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    ModelPart,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    UserPart,
+    calls_of,
+)
+from hookline._base.returns import MessageChanges
+from hookline._chat.state import Chat
+from hookline._hooks.call_rules import intercept, notify
+from hookline._hooks.points import OnMessageUpdate, PreMessageUpdate
+from hookline._model.assembly import kept
+
+_USER = (Text, Image, File)
+_MODEL = (Text, Reasoning, ToolCall)
+
+
+async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -> Message:
+    """Change the message of that id and give it as it is now.
+
+    Raises UsageError, or what a hook raises; ConversationBusyError while a chat runs.
+    """
+    conversation = chat.conversation
+    conversation.acquire(chat.chat_id)
+    try:
+        if conversation.ledger is not None:
+            await conversation.take(chat.chat_id, chat.lost)
+        message = next((m for m in chat.history if m.id and m.id == message_id), None)
+        if message is None:
+            raise UsageError(
+                f"conversation {conversation.id!r} has no message with the id {message_id!r}; "
+                "use one of conversation.messages"
+            )
+        changed(message, changes)
+        return await _update(chat, message, changes)
+    finally:
+        if conversation.ledger is not None:
+            await conversation.leave(chat.chat_id)
+        conversation.release(chat.chat_id)
+        chat.deadlines.close()
+        chat.release()
+
+
+async def _update(chat: Chat, message: Message, changes: MessageChanges) -> Message:
+    view = chat.view
+    if view.preMessageUpdate:
+        ctx: PreMessageUpdate[Any] = PreMessageUpdate(
+            run=chat.run, message=message, changes=changes
+        )
+        ctx, _, _ = await intercept(view.preMessageUpdate, ctx, chat)
+        changes = ctx.changes
+    new = changed(message, changes)
+    if new != message:
+        cut = await chat.conversation.change(new)
+        if cut is not None:
+            raise cut
+    if view.onMessageUpdate:
+        seen: OnMessageUpdate[Any] = OnMessageUpdate(run=chat.run, message=new, changes=changes)
+        await notify(view.onMessageUpdate, seen, chat)
+    return new
+
+
+def changed(message: Message, changes: MessageChanges) -> Message:
+    """The message with these changes; raises UsageError where they do not fit it."""
+    if changes.parts is not None:
+        message = _with_parts(message, changes.parts)
+    if changes.text is not None:
+        message = message.replace(text=changes.text)
+    if isinstance(message, AssistantMessage):
+        message = message.replace(parts=kept(message.parts))
+        if not message.parts:
+            raise UsageError(
+                f"this would leave nothing of message {message.id!r}; keep some text or a part"
+            )
+    return cleaned(message)
+
+
+def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Message:
+    if isinstance(message, ToolMessage):
+        raise UsageError(f"the message {message.id!r} of a tool has text alone; pass text=")
+    takes = _USER if isinstance(message, UserMessage) else _MODEL
+    for part in parts:
+        if type(part) not in takes:
+            raise UsageError(
+                f"a {type(part).__name__} does not belong into the message of a "
+                f"{message.role}; leave it out"
+            )
+    if isinstance(message, AssistantMessage) and calls_of(parts) != message.calls:
+        raise UsageError(
+            f"the calls of message {message.id!r} must stay as they are: their results stand "
+            "after it"
+        )
+    return message.replace(parts=parts)

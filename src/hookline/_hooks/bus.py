@@ -1,0 +1,274 @@
+"""The bus: where hooks are registered and where events go.
+
+A registration is a `Hook` in a sorted tuple per point; tuples are replaced, never changed, so that
+a dispatch runs the hooks that stood at its start. A `View` is what a chat looks at: one attribute
+per point, an empty tuple where nobody listens. How hooks are called is `_hooks/call_rules.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+
+from hookline._base.errors import HookOptionError, UnknownHookError
+from hookline._base.log import log_throw
+from hookline._base.run import DepsT
+from hookline._hooks.call_rules import (
+    ALONE,
+    Alone,
+    Conduct,
+    Watch,
+    call,
+    fault,
+    intercept,
+    notify,
+    wrap,
+)
+from hookline._hooks.points import TABLE, Head, HookOutcome, Interceptor, OnHook, Wrapper, head_of
+from hookline._hooks.registration import (
+    Disposer,
+    Hook,
+    HookInfo,
+    check_options,
+    info_of,
+    make_hook,
+)
+from hookline._hooks.subscribe import Overflow, Subscription
+from hookline._hooks.typed import AddHook, HookDecorator
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+Key: TypeAlias = str | type
+EMPTY: Final[tuple[Hook, ...]] = ()
+
+
+def _sorted(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    return tuple(sorted(hooks, key=lambda hook: -hook.priority))
+
+
+class View:
+    """The hooks of one chat, as attributes named like the points."""
+
+    def __init__(self, *sources: tuple[HookBus[Any], Callable[[Hook], bool] | None]) -> None:
+        self.sources = sources
+        self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
+        self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
+        for bus, _ in sources:
+            bus.watch(self)  # first, or a hook added meanwhile would be missed
+        for bus, _ in sources:
+            for key in bus.used():
+                self.refresh(key)
+
+    def refresh(self, key: Key) -> None:
+        """The hooks of one point have changed."""
+        merged = dict.fromkeys(  # a bus may be there twice: a hook runs once
+            hook
+            for bus, keep in self.sources
+            for hook in bus.standing(key)
+            if keep is None or keep(hook)
+        )
+        if isinstance(key, str):
+            self.__dict__[key] = _sorted(merged)
+        else:
+            self.own[key] = _sorted(merged)
+
+    if TYPE_CHECKING:
+        onHook: tuple[Hook, ...]
+
+        def __getattr__(self, name: str) -> tuple[Hook, ...]: ...
+
+
+class HookBus(Generic[DepsT]):
+    """Hooks and subscribers. Works without an agent, with points of one's own.
+
+    `notify`, `intercept` and `wrap` fire a point that is declared as a class; the points of a
+    chat are fired by the chat.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._hooks: dict[Key, tuple[Hook, ...]] = {}
+        self._views: weakref.WeakSet[View] = weakref.WeakSet()
+        self.subscribers: tuple[Subscription[Any], ...] = ()
+        """Who gets the events, in no order that counts."""
+        self.view = View((self, None))
+        """What a chat on this bus looks at: the hooks of each point."""
+
+    # ── registration ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def add_hook(self) -> AddHook[DepsT]:
+        """Add a hook; returns its disposer. docs/hooks.md lists points and options."""
+        return cast("AddHook[DepsT]", self._add)
+
+    @property
+    def hook(self) -> HookDecorator[DepsT]:
+        """The decorator form of `add_hook`."""
+        return cast("HookDecorator[DepsT]", self._decorate)
+
+    def _add(self, point: object, hook: Callable[..., Any], **options: Any) -> Disposer:
+        check_options(point, options)
+        return self.enter(make_hook(point, hook, origin="add_hook", **options))
+
+    def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:
+        check_options(point, options)
+
+        def enter(fn: Any) -> Any:
+            self._add(point, fn, **options)
+            return fn
+
+        return enter
+
+    def enter(self, hook: Hook) -> Disposer:
+        """Register a hook that `make_hook` made."""
+        key = hook.head.key
+        with self._lock:
+            self._hooks[key] = _sorted((*self._hooks.get(key, EMPTY), hook))
+            self._refresh(key)
+        return Disposer(self._remove, hook)
+
+    def _remove(self, hook: Hook) -> None:
+        hook.alive = False
+        key = hook.head.key
+        with self._lock:
+            known = self._hooks.get(key, EMPTY)
+            if any(each is hook for each in known):
+                self._hooks[key] = tuple(each for each in known if each is not hook)
+                self._refresh(key)
+
+    def _refresh(self, key: Key) -> None:
+        for view in list(self._views):
+            view.refresh(key)
+
+    def sibling(self) -> HookBus[Any]:
+        """An empty bus of the same kind, for the hooks of one chat."""
+        return HookBus()
+
+    def all_hooks(self) -> list[Hook]:
+        """Every registration."""
+        return [hook for hooks in self._hooks.values() for hook in hooks]
+
+    def used(self) -> tuple[Key, ...]:
+        """The points that have had a hook."""
+        return tuple(self._hooks)
+
+    def watch(self, view: View) -> None:
+        """Keep a view up to date for as long as it lives."""
+        self._views.add(view)
+
+    def standing(self, key: Key) -> tuple[Hook, ...]:
+        """The hooks that a dispatch of this point would run now, in order."""
+        return self._hooks.get(key, EMPTY)
+
+    def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
+        """All registrations in firing order, of one point or of all."""
+        keys: list[Key] = [head_of(point).key] if point is not None else list(TABLE)
+        if point is None:
+            keys += [key for key in self._hooks if key not in TABLE]
+        return tuple(info_of(hook) for key in keys for hook in self._hooks.get(key, EMPTY))
+
+    def clear(self, point: object = None) -> None:
+        """Remove all hooks, of one point or of all."""
+        keys = [head_of(point).key] if point is not None else list(self._hooks)
+        for key in keys:
+            for hook in self._hooks.get(key, EMPTY):
+                self._remove(hook)
+
+    # ── points of one's own ─────────────────────────────────────────────────────────────────
+
+    def _conduct(self) -> Conduct:
+        return Alone(watcher(self.view, None)) if self.view.onHook else ALONE
+
+    async def notify(self, ctx: Any) -> None:
+        """Fire an observer point."""
+        hooks = self.view.own.get(_own(ctx, "observer").context)
+        if hooks:
+            await notify(hooks, ctx, self._conduct())
+
+    async def intercept(self, ctx: Interceptor[R]) -> R:
+        """Fire an interceptor point; gives its payload as the hooks left it."""
+        head = _own(ctx, "interceptor")
+        hooks = self.view.own.get(head.context, EMPTY)
+        last, end, _ = await intercept(hooks, ctx, self._conduct())
+        if end is not None:
+            return cast("R", end)
+        return cast("R", getattr(last, head.payload))
+
+    async def wrap(self, ctx: Wrapper[R], inner: Callable[[Any], Awaitable[R]]) -> R:
+        """Fire a wrapper point around `inner`, which gets the payload."""
+        hooks = self.view.own.get(_own(ctx, "wrapper").context, EMPTY)
+        return await wrap(hooks, ctx, inner, self._conduct())
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(
+        self, *types: type[E], size: int = 1024, overflow: Overflow = "close"
+    ) -> Subscription[E]:
+        """An iterator over the published events of these types (none: all).
+
+        It holds at most `size`; `overflow` says what happens beyond: "close" ends it with
+        SubscriptionOverflowError, "drop_oldest" drops and counts.
+        """
+        subscription: Subscription[E] = Subscription(types, size, overflow, self._leave)
+        with self._lock:
+            self.subscribers = (*self.subscribers, subscription)
+        return subscription
+
+    def _leave(self, subscription: Subscription[Any]) -> None:
+        with self._lock:
+            self.subscribers = tuple(each for each in self.subscribers if each is not subscription)
+
+    def publish(self, event: object) -> None:
+        """Hand an event to the subscribers; never waits for any of them."""
+        for subscription in self.subscribers:
+            subscription.offer(event)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {sum(map(len, self._hooks.values()))} hooks>"
+
+
+class NullBus(HookBus[DepsT]):
+    """A bus that takes registrations and runs no hook."""
+
+    def standing(self, key: Key) -> tuple[Hook, ...]:
+        """No hook ever runs."""
+        return EMPTY
+
+    def sibling(self) -> HookBus[Any]:
+        """Another bus that runs no hook."""
+        return NullBus()
+
+
+def _own(ctx: object, kind: str) -> Head:
+    head = head_of(type(ctx))
+    if head.key in TABLE:
+        raise UnknownHookError(f"{head.name} (fired by a chat only)", ())
+    if head.kind != kind:
+        raise HookOptionError(
+            head.name,
+            "-",
+            f"it is an {head.kind} point and was fired as {kind}; use its own method of the bus",
+        )
+    return head
+
+
+def watcher(view: View, run: Any) -> Watch:
+    """What tells the `onHook` observers of each hook that ran."""
+
+    async def watch(hook: Hook, outcome: HookOutcome, duration: float) -> None:
+        if hook.head.name == "onHook":
+            return
+        for observer in view.onHook:
+            ctx: OnHook[Any] = OnHook(
+                run=run, point=hook.head.name, hook=hook.name, outcome=outcome, duration=duration
+            )
+            try:
+                if observer.alive:
+                    await call(observer, ctx)
+            except BaseException as exc:
+                log_throw(f"hook {observer.name!r} at onHook raised", fault(observer, exc))
+
+    return watch

@@ -1,0 +1,134 @@
+"""Subscriptions: an iterator over published events for any other task, which slows nobody.
+
+A subscription has a bound of its own. What overflows either closes it (default: a gap never goes
+unnoticed) or drops its oldest events and counts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import UnionType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from hookline._base.errors import StreamStateError, SubscriptionOverflowError, UsageError
+
+E = TypeVar("E")
+Overflow = Literal["close", "drop_oldest"]
+
+
+class Subscription(Generic[E]):
+    """Events of the asked types, in order. Close it, or use it as a context manager.
+
+    `dropped` counts what was lost to `overflow="drop_oldest"`. With `overflow="close"` the iterator
+    gives what it still holds and then raises SubscriptionOverflowError. Raises UsageError for a
+    size or a type that is none, and StreamStateError for a second reader.
+    """
+
+    def __init__(
+        self,
+        types: tuple[type, ...],
+        size: int,
+        overflow: Overflow,
+        leave: Callable[[Subscription[Any]], None],
+    ) -> None:
+        if not isinstance(size, int) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"size={size!r} must be a whole number of at least 1")
+        if overflow not in ("close", "drop_oldest"):
+            raise UsageError(f"overflow={overflow!r} must be 'close' or 'drop_oldest'")
+        for each in types:
+            if not isinstance(each, (type, UnionType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"{each!r} is no type of event; give classes such as TextDelta")
+        self.types = types
+        """What is given; all events where it is empty."""
+        self.size = size
+        """How many events it holds at most."""
+        self.overflow: Overflow = overflow
+        self.dropped = 0
+        self.closed = False
+        """Whether no more events come."""
+        self._leave = leave
+        self._items: deque[E] = deque()
+        self._overflowed = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def offer(self, event: E) -> None:
+        """Take an event if it is of an asked type; never waits."""
+        if self.closed or (self.types and not isinstance(event, self.types)):
+            return
+        if len(self._items) >= self.size:
+            if self.overflow == "close":
+                self._overflowed = True
+                self.close()
+                return
+            self._items.popleft()
+            self.dropped += 1
+        self._items.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or waiter.done():
+            return
+        loop = waiter.get_loop()
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is loop:
+            waiter.set_result(None)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(_release, waiter)
+
+    def close(self) -> None:
+        """No more events; what is already held can still be read."""
+        if not self.closed:
+            self.closed = True
+            self._leave(self)
+            self._wake()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> E:
+        while not self._items:
+            if self.closed:
+                if self._overflowed:
+                    self._overflowed = False
+                    raise SubscriptionOverflowError(self.size)
+                raise StopAsyncIteration
+            if self._waiter is not None and not self._waiter.done():
+                raise StreamStateError("a subscription has one reader; subscribe once for each")
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
+            if self._items or self.closed:  # an event from another thread came meanwhile
+                continue
+            await waiter
+        return self._items.popleft()
+
+    async def aclose(self) -> None:
+        """The same as close(), for `aclosing`."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return (
+            f"<Subscription {state}, {len(self._items)}/{self.size} held, {self.dropped} dropped>"
+        )
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

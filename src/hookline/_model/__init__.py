@@ -1,0 +1,4 @@
+"""The model's side: the Model protocol, tools and their schemas, scopes, typed answers.
+
+Imports `_base` only. Knows nothing of hooks, conversations or chats.
+"""

@@ -1,0 +1,218 @@
+"""What Python knows of a callable: its parameters, their hints as types, and its docstring.
+
+Rules. What could not be called with keyword arguments alone, or leaves a type unsaid, is a
+ToolDefinitionError that says what to do. Hints written as text are read where the function was
+defined: its globals, its closure, and the enclosing functions that still run. Docstrings are read
+in the styles of Google, NumPy and Sphinx, and what is in no style is description.
+Knows nothing of JSON Schema.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from hookline._base.errors import ToolDefinitionError
+
+__all__ = ["Callee", "parse_docstring", "read_callable"]
+
+_NO_KEYWORD: Final[dict[object, str]] = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the '/' from the signature",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; make it one list parameter",
+    inspect.Parameter.VAR_KEYWORD: "takes any name; name the parameters, or make it one dict",
+}
+
+
+class Callee(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters that a call can give, in order, with their types and the docstring."""
+
+    parameters: dict[str, inspect.Parameter]
+    hints: dict[str, Any]
+    doc: str
+
+
+def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
+    """Reads a function, method, partial or callable object; ToolDefinitionError if it cannot be."""
+    if inspect.isclass(fn) or not callable(fn):
+        raise ToolDefinitionError(tool, "a tool is made from a function; wrap this in one")
+    function, fixed, doc = _unwrap(fn)
+    try:
+        found = inspect.signature(fn).parameters
+    except (ValueError, TypeError, NameError) as error:
+        raise ToolDefinitionError(
+            tool, f"its signature cannot be read ({error}); wrap it in a function with type hints"
+        ) from error
+    # What a partial has bound by keyword is decided, and may be a secret: no model sees it.
+    parameters = {name: parameter for name, parameter in found.items() if name not in fixed}
+    for name, parameter in parameters.items():
+        problem = _NO_KEYWORD.get(parameter.kind)
+        if problem is None and parameter.annotation is parameter.empty:
+            problem = "has no type hint; write one, for example 'str' or 'Any'"
+            if name in ("self", "cls"):
+                problem = "belongs to a method; make the tool from an instance's method"
+        if problem is not None:
+            raise ToolDefinitionError(tool, f"parameter {name!r} {problem}")
+    return Callee(parameters=parameters, hints=_resolve(function, parameters, tool), doc=doc)
+
+
+def _unwrap(fn: Any) -> tuple[Any, frozenset[str], str]:
+    """The function inside, the names that partials bound, and the docstring."""
+    fixed: frozenset[str] = frozenset()
+    while True:
+        fn = inspect.unwrap(fn)
+        if isinstance(fn, functools.partial):
+            fixed |= fn.keywords.keys()
+            fn = fn.func
+        elif inspect.ismethod(fn):
+            fn = fn.__func__
+        elif inspect.isfunction(fn) or not inspect.isfunction(type(fn).__call__):
+            return fn, fixed, inspect.getdoc(fn) or ""
+        else:
+            function = type(fn).__call__
+            doc = function.__doc__ or type(fn).__doc__ or ""
+            if doc.startswith(f"{type(fn).__name__}("):
+                doc = ""  # a dataclass without a docstring gets its signature as one
+            return inspect.unwrap(function), fixed, inspect.cleandoc(doc)
+
+
+# ── hints ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _resolve(
+    function: Any, parameters: Mapping[str, inspect.Parameter], tool: str
+) -> dict[str, Any]:
+    """The hints as types; only those of the parameters, for the return type does not matter."""
+
+    def holder() -> None: ...
+
+    names = getattr(function, "__globals__", {})
+    local = _local_names(function)
+    hints: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        holder.__annotations__ = {name: parameter.annotation}
+        try:
+            hints |= get_type_hints(holder, names, local, include_extras=True)
+        except NameError as error:
+            raise ToolDefinitionError(
+                tool,
+                f"the type hint of parameter {name!r} uses {error.name!r}, which is not known "
+                "where the tool is made; define or import it at the top of the module, before "
+                "the tool and not only under TYPE_CHECKING",
+            ) from error
+        except Exception as error:
+            raise ToolDefinitionError(
+                tool,
+                f"the type hint of parameter {name!r} cannot be read ({error}); write one that "
+                "names a type",
+            ) from error
+    return hints
+
+
+def _local_names(function: Any) -> dict[str, Any]:
+    """What a hint may name beside the globals; the innermost of several wins."""
+    if not inspect.isfunction(function):
+        return {}
+    local = {parameter.__name__: parameter for parameter in _type_parameters(function)}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            local.setdefault(name, cell.cell_contents)
+        except ValueError:
+            continue  # a variable of the enclosing function that has no value yet
+    for frame in _frames():
+        # Not any caller: only the functions and class bodies that the function stands in.
+        encloses = function.__qualname__.startswith(frame.f_code.co_qualname + ".")
+        if encloses and frame.f_globals is function.__globals__:
+            for name, value in frame.f_locals.items():
+                local.setdefault(name, value)
+    return local
+
+
+def _type_parameters(function: object) -> tuple[Any, ...]:
+    return getattr(function, "__type_params__", ())  # Python 3.12
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+# ── docstrings ──────────────────────────────────────────────────────────────────────────────
+
+_PARAMETERS: Final = {"args", "arguments", "parameters", "params", "other parameters"} | {
+    "keyword args",
+    "keyword arguments",
+}
+# Of no use to a model, which sees results and errors as they come.
+_LEFT_OUT: Final = {"returns", "return", "yields", "yield", "raises", "raise", "receives", "warns"}
+_FIELD = re.compile(r":(\w+)(?:[ \t]+([^:]*))?:[ \t]*(.*)")
+_PARAMETER_FIELDS: Final = {"param", "parameter", "arg", "argument", "key", "keyword"}
+_LEFT_OUT_FIELDS: Final = {"type", "rtype", "ytype", "except", "exception"} | _LEFT_OUT
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+|$)(.*)")
+_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+
+
+def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
+    """The description without the sections on parameters, results and errors; and what the
+    docstring says of each parameter."""
+    lines = doc.expandtabs().splitlines()
+    kept: list[str] = []
+    texts: dict[str, str] = {}
+    while lines:
+        line = lines.pop(0)
+        title = line.rstrip().lower()
+        underlined = bool(lines) and re.fullmatch(r"-{3,}\s*", lines[0]) is not None
+        if underlined and title in _PARAMETERS | _LEFT_OUT:
+            lines.pop(0)
+            block = _take_numpy(lines)
+            if title in _PARAMETERS:
+                _read_entries(block, _NUMPY_ENTRY, texts)
+        elif title.endswith(":") and title[:-1] in _PARAMETERS | _LEFT_OUT:
+            block = inspect.cleandoc("\n" + "\n".join(_take_indented(lines))).splitlines()
+            if title[:-1] in _PARAMETERS:
+                _read_entries(block, _GOOGLE_ENTRY, texts)
+        elif (field := _FIELD.fullmatch(line)) and field[1] in _PARAMETER_FIELDS:
+            text = " ".join([field[3], *(part.strip() for part in _take_indented(lines))]).strip()
+            texts[(field[2] or "").split(" ")[-1].lstrip("*")] = text
+        elif field and field[1] in _LEFT_OUT_FIELDS:
+            _take_indented(lines)
+        else:
+            kept.append(line.rstrip())
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    return description, {name: text for name, text in texts.items() if text}
+
+
+def _take_indented(lines: list[str]) -> list[str]:
+    """Takes the block that belongs to the line before: all that is indented, or blank."""
+    taken: list[str] = []
+    while lines and (not lines[0].strip() or lines[0].startswith(" ")):
+        taken.append(lines.pop(0))
+    return taken
+
+
+def _take_numpy(lines: list[str]) -> list[str]:
+    """Takes a NumPy section, which ends where the next title is underlined."""
+    taken: list[str] = []
+    while lines and not (len(lines) > 1 and re.fullmatch(r"-{3,}\s*", lines[1])):
+        taken.append(lines.pop(0))
+    return taken
+
+
+def _read_entries(block: list[str], entry: re.Pattern[str], texts: dict[str, str]) -> None:
+    names: list[str] = []
+    for line in block:
+        found = None if line.startswith(" ") else entry.fullmatch(line.rstrip())
+        if found:
+            names = [name.strip(" *") for name in found[1].split(",")]
+            first = found[2] if found.re.groups > 1 else ""
+            texts.update(dict.fromkeys(names, first))
+        elif line.strip():
+            texts.update({name: f"{texts[name]} {line.strip()}".strip() for name in names})

@@ -1,0 +1,230 @@
+"""A JSON value as a Python type, and every reason why it does not fit, for the model to read.
+
+msgspec converts and stops at its first error. So a value that failed is asked again, one level
+deeper each time, along its type: each list item and each field by itself. What has no fault
+inside has its own (a length, a `__post_init__`). Only failures come here: it may be slow.
+
+Strict: nothing is coerced but what JSON has no word for (ISO times, UUID, base64, …), also in
+pydantic models. An issue names path and rule; the value may be long or secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from itertools import repeat
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    TypeGuard,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import msgspec
+
+from hookline._base.json import clean_text, json_text, shown
+
+__all__ = ["decode_foreign", "find_issues", "is_model", "is_record", "missing_and_unknown"]
+
+_AT_PATH: Final = re.compile(r"(?s)(.*) - at `(?:key` in `)?\$(.*)`")
+
+
+def is_model(kind: object) -> bool:
+    """Whether it is a pydantic model class; looks only, so that pydantic is never imported."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json")
+
+
+def is_record(kind: object) -> bool:
+    """Whether it is a Struct, dataclass, attrs class or TypedDict: an object of known fields."""
+    marks = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__total__")
+    return any(hasattr(kind, mark) for mark in marks)
+
+
+def decode_foreign(kind: Any, value: object) -> object:
+    """msgspec's `dec_hook`: pydantic models, in their strict JSON mode."""
+    if isinstance(value, kind):
+        return value
+    if not is_model(kind):
+        raise TypeError(f"{kind!r} is not a type that JSON can be converted to")
+    return kind.model_validate_json(msgspec.json.encode(value), strict=True)
+
+
+def find_issues(value: Any, hint: Any, path: str) -> list[str]:
+    """Every reason why `value` does not fit the type `hint`; empty when it fits."""
+    try:
+        msgspec.convert(value, hint, str_keys=True, dec_hook=decode_foreign)
+    except Exception as error:
+        return _inside(value, hint, path) or _own(error, hint, path)
+    return []
+
+
+# ── inside: one level deeper ────────────────────────────────────────────────────────────────
+
+
+def _inside(value: Any, hint: Any, path: str) -> list[str]:
+    hint = _arm_for(value, hint)
+    kind, args = get_origin(hint) or hint, get_args(hint)
+    if not isinstance(kind, type):
+        return []
+    if _is_object(value):
+        if is_typeddict(kind) or not issubclass(kind, Mapping):
+            return missing_and_unknown(value, kind, path)
+        return _inside_mapping(value, args, path) if len(args) == 2 else []
+    if _is_array(value) and issubclass(kind, Collection) and args:
+        fixed = kind is tuple and args[-1] is not Ellipsis
+        if fixed and len(args) != len(value):
+            return []
+        hints: Iterable[Any] = args if fixed else repeat(args[0])
+        return [
+            issue
+            for index, (item, item_hint) in enumerate(zip(value, hints, strict=False))
+            for issue in find_issues(item, item_hint, f"{path}[{index}]")
+        ]
+    return []
+
+
+def _inside_mapping(value: dict[Any, Any], args: tuple[Any, ...], path: str) -> list[str]:
+    issues: list[str] = []
+    keys: Any = dict.__class_getitem__((args[0], Any))
+    for key, item in value.items():
+        try:
+            msgspec.convert({key: None}, keys, str_keys=True)
+        except Exception:
+            issues.append(f"{_join(path, key)}: not a key that is allowed here")
+        issues += find_issues(item, args[1], _join(path, key))
+    return issues
+
+
+def missing_and_unknown(value: dict[Any, Any], kind: type, path: str) -> list[str]:
+    """Every issue of an object with the fields of `kind`, a class that msgspec can look into."""
+    try:
+        info: Any = msgspec.inspect.type_info(kind)
+        fields = {field.encode_name: field for field in info.fields}
+        hints = get_type_hints(kind, include_extras=True)
+    except Exception:
+        return []  # a class that keeps its fields to itself: its own error is reported
+    if getattr(info, "array_like", False):
+        return []
+    issues: list[str] = []
+    for name, field in fields.items():
+        if name in value:
+            hint = _unqualified(hints.get(field.name, Any))
+            issues += find_issues(value[name], hint, _join(path, name))
+        elif field.required:
+            issues.append(f"{_join(path, name)}: missing, but required")
+    if getattr(info, "forbid_unknown_fields", False):
+        known = ", ".join(map(shown, fields)) or "none"
+        issues += [
+            f"{_join(path, key)}: unknown; the known names are: {known}"
+            for key in value
+            if key not in fields and key != info.tag_field
+        ]
+    return issues
+
+
+# ── types, without their wrapping ───────────────────────────────────────────────────────────
+
+
+def _arm_for(value: object, hint: Any) -> Any:
+    """The hint without Annotated, NewType and alias; of a union the one arm that fits the shape."""
+    hint = _unqualified(hint)
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif hasattr(hint, "__value__") and not isinstance(hint, type):
+            hint = hint.__value__
+        elif get_origin(hint) in (Union, UnionType):
+            arms = [_arm_for(value, arm) for arm in get_args(hint) if arm is not NoneType]
+            if len(arms) > 1:
+                arms = [arm for arm in arms if _takes(arm, value)]
+            return arms[0] if len(arms) == 1 else hint
+        else:
+            return hint
+
+
+def _takes(hint: Any, value: object) -> bool:
+    kind: Any = get_origin(hint) or hint
+    if not isinstance(kind, type):
+        return False
+    if _is_object(value):
+        config: Any = getattr(kind, "__struct_config__", None)
+        if config is not None and config.tag is not None:
+            return bool(value.get(config.tag_field) == config.tag)
+        return issubclass(kind, Mapping) or is_record(hint)
+    if _is_array(value):
+        return issubclass(kind, Collection) and not issubclass(kind, (str, bytes, Mapping))
+    return False
+
+
+def _is_object(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_array(value: object) -> TypeGuard[Collection[Any]]:
+    return isinstance(value, (list, tuple, set, frozenset))
+
+
+def _unqualified(hint: Any) -> Any:
+    while get_origin(hint) in (Required, NotRequired):
+        hint = get_args(hint)[0]
+    return hint
+
+
+# ── words for the model ─────────────────────────────────────────────────────────────────────
+
+
+def _own(error: Exception, hint: Any, path: str) -> list[str]:
+    errors: Any = getattr(error.__cause__, "errors", None)
+    if callable(errors):  # pydantic's own list, one issue each
+        found: Any = errors(include_url=False, include_context=False, include_input=False)
+        at = _AT_PATH.fullmatch(str(error))
+        return [_pydantic(issue, path + (at[2] if at else "")) for issue in found]
+    allowed = _allowed(hint)
+    if allowed:
+        return [f"{path}: must be one of {allowed}"]
+    if not isinstance(error, msgspec.ValidationError):
+        return [f"{path}: cannot be read as the type it needs ({type(error).__qualname__})"]
+    text = str(error)
+    if at := _AT_PATH.fullmatch(text):
+        text, path = at[1], path + at[2]
+    text = _short(text).replace("`", "")
+    return [f"{path}: {text[:1].lower()}{text[1:]}"]
+
+
+def _pydantic(issue: Any, path: str) -> str:
+    for part in issue["loc"]:
+        path = f"{path}[{part}]" if isinstance(part, int) else _join(path, part)
+    return f"{path}: {_short(issue['msg'])}"
+
+
+def _short(text: str) -> str:
+    """Few words repeat the value, but those that do may be long and broken with it."""
+    return clean_text(text if len(text) <= 300 else text[:299] + "…")
+
+
+def _allowed(hint: Any) -> str:
+    hint = _arm_for(None, hint)
+    values: Iterable[Any] = ()
+    if get_origin(hint) is Literal:
+        values = get_args(hint)
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        values = (member.value for member in hint)
+    return ", ".join(map(json_text, values))
+
+
+def _join(path: str, key: object) -> str:
+    if isinstance(key, str) and key.isidentifier() and len(key) <= 60:
+        return f"{path}.{key}" if path else key
+    return f"{path}[{shown(key)}]" if path else shown(key)

@@ -1,0 +1,257 @@
+"""Scopes: named bundles of tools and context that come and go as a unit.
+
+Registering is all or nothing, and tool names are unique within and across the scopes of an agent.
+A predicate or context function of the user's that raises switches its scope or section off and is
+logged; it never breaks a chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
+from inspect import isawaitable
+from typing import Any, Literal
+
+import msgspec
+
+from hookline._base.errors import ScopeError
+from hookline._base.json import json_text, to_json_data
+from hookline._base.log import log_throw
+from hookline._model.tool import AnyTool, ToolLike, as_tool, is_async_callable
+
+
+class Scope:
+    """A named bundle: tools, a context section, a switch.
+
+    `context()` is asked at each step; what it returns (text, or JSON data) is injected under
+    `title` as a section of the system text, or into the last user message of the request
+    (`inject="user"`); it is never stored. `enabled()` switches all of it. Raises ScopeError for an
+    empty label, two tools of one name, or an async function.
+    """
+
+    __slots__ = ("__weakref__", "context", "enabled", "inject", "label", "title", "tools")
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        tools: Iterable[ToolLike] = (),
+        context: Callable[[], Any] | None = None,
+        enabled: Callable[[], bool] | None = None,
+        inject: Literal["system", "user"] = "system",
+        title: str | None = None,
+    ) -> None:
+        if not label:
+            raise ScopeError(f"label={label!r}: a scope needs a name that is not empty")
+        for name, asked in (("context", context), ("enabled", enabled)):
+            if asked is not None and is_async_callable(asked):
+                raise ScopeError(
+                    f"scope {label!r}: {name}= is asked in the middle of a step and "
+                    "cannot be async; let something else fetch what it tells"
+                )
+        self.label = label
+        """The name that no other scope of the agent has."""
+        self.title = title or label
+        self.tools: tuple[AnyTool, ...] = tuple(as_tool(each) for each in tools)
+        """Offered to the model while the scope is on."""
+        self.context = context
+        self.enabled = enabled
+        self.inject = inject
+        names = [each.name for each in self.tools]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ScopeError(
+                f"scope {label!r} has two tools named "
+                f"{', '.join(map(repr, doubled))}; give one of them another name"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Scope {self.label!r}: {', '.join(each.name for each in self.tools) or 'no tools'}>"
+        )
+
+
+def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
+    """Ask a predicate; one that raises counts as False and is logged."""
+    if enabled is None:
+        return True
+    try:
+        answer: object = enabled()
+        if isawaitable(answer):  # it would count as True, whatever it comes to
+            raise TypeError("enabled() gave an awaitable; make it a function that returns a bool")
+        return bool(answer)
+    except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
+        log_throw(f"{what}.enabled() raised and counts as off", exc)
+        return False
+
+
+class Sections(msgspec.Struct, frozen=True):
+    """The context sections of one request."""
+
+    system: str
+    user: str
+
+
+NO_SECTIONS = Sections("", "")
+
+
+Observer = Callable[[str, Scope], Iterable[Callable[[], Awaitable[None]]]]
+
+
+_telling: ContextVar[Scopes | None] = ContextVar("hookline_telling", default=None)
+
+
+class Scopes:
+    """The scopes of one agent. `observer` is told of what was registered and removed."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._lock = threading.RLock()
+        self._entries: tuple[tuple[object, Scope], ...] = ()  # with a token per registration
+        self._scopes: tuple[Scope, ...] = ()
+        self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
+        self._told_by: asyncio.Future[None] | None = None  # a chat is telling them
+        self.tools: dict[str, tuple[AnyTool, Scope]] = {}
+        self._offered: tuple[AnyTool, ...] = ()
+        self._observer = observer
+        self._set(())
+
+    def __iter__(self) -> Iterator[Scope]:
+        return iter(self._scopes)
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    def get(self, label: str) -> Scope | None:
+        """The scope of that label, or None."""
+        return next((scope for scope in self._scopes if scope.label == label), None)
+
+    def register(self, scope: Scope) -> Callable[[], object]:
+        """Add a scope; returns a disposer that removes this scope and never a later one.
+
+        Raises ScopeError, with nothing changed, when its label or one of its tools' names is
+        taken.
+        """
+        with self._lock:
+            if self.get(scope.label) is not None:
+                raise ScopeError(f"there is a scope {scope.label!r} already; remove it first")
+            for each in scope.tools:
+                if each.name in self.tools:
+                    owner = self.tools[each.name][1].label
+                    raise ScopeError(
+                        f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
+                        f"is taken by scope {owner!r}; give one of them another name"
+                    )
+            token = object()
+            self._set((*self._entries, (token, scope)))
+        self._tell("onScopeRegister", scope)
+        return lambda: self._remove(token)
+
+    def unregister(self, label: str) -> bool:
+        """Remove the scope of that label; False when there is none."""
+        found = [token for token, scope in self._entries if scope.label == label]
+        return bool(found) and self._remove(found[0])
+
+    def _remove(self, token: object) -> bool:
+        with self._lock:
+            gone = [scope for each, scope in self._entries if each is token]
+            if not gone:
+                return False
+            self._set(tuple(entry for entry in self._entries if entry[0] is not token))
+        self._tell("onScopeUnregister", gone[0])
+        return True
+
+    def _set(self, entries: tuple[tuple[object, Scope], ...]) -> None:
+        self._entries = entries
+        self._scopes = scopes = tuple(scope for _, scope in entries)
+        self.tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
+        self._offered = tuple(each for each, _ in self.tools.values())
+        always = self._offered, NO_SECTIONS
+        # Most agents have no predicate and no context: then a request costs nothing here.
+        self._plain = all(
+            scope.enabled is None
+            and scope.context is None
+            and all(each.enabled is None for each in scope.tools)
+            for scope in scopes
+        )
+        self.always = always if self._plain else None
+        # What stands as long as nothing is registered or removed, where nothing can be off.
+        self.fixed = self._entries if self._plain else None
+
+    def _tell(self, point: str, scope: Scope) -> None:
+        if self._observer is not None:
+            late = self._observer(point, scope)
+            if late:
+                self.told = (*self.told, *late)
+
+    async def tell(self) -> None:
+        """Let the async observers of registrations run: before the next chat or step.
+
+        Where another chat is telling them, it is waited for; not by an observer that chats itself.
+        """
+        if _telling.get() is self:
+            return
+        loop = asyncio.get_running_loop()
+        while self.told:
+            if self._told_by is not None:
+                if self._told_by.get_loop() is not loop:
+                    return  # in another thread: there is no waiting for it here
+                await asyncio.wait([self._told_by])
+                continue
+            ended = self._told_by = loop.create_future()
+            token = _telling.set(self)
+            try:
+                await self.told[0]()
+            finally:
+                _telling.reset(token)
+                self.told = self.told[1:]
+                self._told_by = None
+                ended.set_result(None)
+
+    # ── what the loop asks ──────────────────────────────────────────────────────────────────
+
+    def offered(self) -> tuple[AnyTool, ...]:
+        """The tools that are on now, in order of registration."""
+        if self._plain:
+            return self._offered
+        return tuple(
+            each
+            for scope in self._scopes
+            if holds(scope.enabled, f"scope {scope.label!r}")
+            for each in scope.tools
+            if holds(each.enabled, f"tool {each.name!r}")
+        )
+
+    def find(self, name: str) -> tuple[AnyTool, Scope] | None:
+        """The tool of that name, on or off, and its scope."""
+        return self.tools.get(name)
+
+    def allows(self, tool: AnyTool, scope: Scope) -> bool:
+        """Whether the tool is on at this moment and its scope still there."""
+        if self._plain and scope.enabled is None and tool.enabled is None:
+            return True
+        return holds(scope.enabled, f"scope {scope.label!r}") and holds(
+            tool.enabled, f"tool {tool.name!r}"
+        )
+
+    def on(self) -> tuple[tuple[AnyTool, ...], Sections]:
+        """What a request gets: the tools and the context sections that are on now."""
+        return self.always or (self.offered(), self.sections())
+
+    def sections(self) -> Sections:
+        """The context sections of the scopes that are on now."""
+        texts: dict[str, list[str]] = {"system": [], "user": []}
+        for scope in self._scopes:
+            if scope.context is None or not holds(scope.enabled, f"scope {scope.label!r}"):
+                continue
+            try:
+                value = scope.context()
+                text = value if isinstance(value, str) else json_text(to_json_data(value))
+            except (Exception, CancelledError) as exc:
+                log_throw(f"scope {scope.label!r}.context() raised and was left out", exc)
+                continue
+            if value is not None and text:
+                texts[scope.inject].append(f"## {scope.title}\n{text}")
+        return Sections("\n\n".join(texts["system"]), "\n\n".join(texts["user"]))

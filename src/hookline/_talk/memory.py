@@ -1,0 +1,160 @@
+"""A store in this process: for tests, for programs that need no other, and as the example of one.
+
+It keeps what a database would, by the same rules, for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from hookline._base.errors import ConversationBusyError, ConversationConflictError
+from hookline._base.messages import Message
+from hookline._base.returns import ApprovalRequest
+from hookline._talk.conversation import Conversation
+from hookline._talk.store import Change, ConversationInfo, PendingStep, Stored, check_id
+
+
+class _Entry:
+    __slots__ = ("created", "messages", "meta", "owner", "pending", "updated", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.messages: list[Message] = []
+        self.meta = b"{}"
+        self.pending: PendingStep | None = None
+        self.owner: str | None = None
+        self.created = self.updated = time.time()
+
+
+class MemoryStore:
+    """Conversations in this process, for as long as the store lives."""
+
+    lease: float | None = None
+    """None: who dies here takes the store along."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
+
+    async def open(self, conversation_id: str) -> Conversation:
+        """The conversation of that id, a new one if there is none."""
+        return await Conversation.open(self, conversation_id)
+
+    async def load(self, conversation_id: str) -> Stored | None:
+        """What stands there."""
+        with self._lock:
+            entry = self._entries.get(conversation_id)
+            if entry is None:
+                return None
+            meta: dict[str, Any] = msgspec.json.decode(entry.meta)
+            return Stored(
+                id=conversation_id,
+                version=entry.version,
+                messages=tuple(entry.messages),
+                meta=meta,
+                pending=entry.pending,
+                owner=entry.owner,
+            )
+
+    async def acquire(self, conversation_id: str, owner: str) -> int:
+        """Give the lease to this chat, and tell the version.
+
+        Raises ConversationBusyError while another chat has it.
+        """
+        check_id(conversation_id)
+        with self._lock:
+            entry = self._entries.get(conversation_id)
+            if entry is None:
+                entry = self._entries[conversation_id] = _Entry()
+            if entry.owner not in (None, owner):
+                raise ConversationBusyError(conversation_id, entry.owner)
+            entry.owner = owner
+            return entry.version
+
+    async def renew(self, conversation_id: str, owner: str) -> bool:
+        """Whether the lease is still this chat's."""
+        entry = self._entries.get(conversation_id)
+        return entry is not None and entry.owner == owner
+
+    async def release(self, conversation_id: str, owner: str) -> None:
+        """Free it, if that chat has it."""
+        with self._lock:
+            entry = self._entries.get(conversation_id)
+            if entry is not None and entry.owner == owner:
+                entry.owner = None
+                entry.updated = time.time()
+
+    async def append(self, conversation_id: str, change: Change) -> int:
+        """Write this, all or nothing, and tell the new version."""
+        with self._lock:
+            entry = self._mine(conversation_id, change.owner, change.expected)
+            if change.meta is not msgspec.UNSET:
+                entry.meta = msgspec.json.encode(change.meta)
+            if change.pending is not msgspec.UNSET:
+                entry.pending = change.pending
+            if change.fresh:
+                entry.messages = []
+            entry.messages.extend(change.messages)
+            entry.version += 1
+            return entry.version
+
+    async def update(
+        self, conversation_id: str, message: Message, *, owner: str, expected: int
+    ) -> int:
+        """Put this message in the place of the one with its id, and tell the new version."""
+        with self._lock:
+            entry = self._mine(conversation_id, owner, expected)
+            place = next(i for i, each in enumerate(entry.messages) if each.id == message.id)
+            entry.messages[place] = message
+            entry.version += 1
+            return entry.version
+
+    def _mine(self, conversation_id: str, owner: str, expected: int) -> _Entry:
+        entry = self._entries.get(conversation_id)
+        if entry is None or entry.version != expected or entry.owner != owner:
+            found = None if entry is None else entry.version
+            raise ConversationConflictError(conversation_id, expected, found)
+        return entry
+
+    async def delete(self, conversation_id: str) -> bool:
+        """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        with self._lock:
+            entry = self._entries.get(conversation_id)
+            if entry is None:
+                return False
+            if entry.owner is not None:
+                raise ConversationBusyError(conversation_id, entry.owner)
+            del self._entries[conversation_id]
+            return True
+
+    async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
+        """The conversations, the last changed first."""
+        with self._lock:
+            found = [
+                ConversationInfo(
+                    id=id,
+                    messages=len(entry.messages),
+                    meta=msgspec.json.decode(entry.meta),
+                    created=entry.created,
+                    updated=entry.updated,
+                    waits=entry.pending is not None and bool(entry.pending.waiting),
+                )
+                for id, entry in self._entries.items()
+                if entry.version  # a chat that wrote nothing leaves nothing to list
+            ]
+        found.sort(key=lambda info: (-info.updated, info.id))
+        return tuple(found[offset : offset + limit])
+
+    async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
+        """What waits for an approval, in one conversation or in all."""
+        with self._lock:
+            steps = [
+                entry.pending
+                for id, entry in sorted(self._entries.items())
+                if entry.pending is not None and conversation_id in (None, id)
+            ]
+        return tuple([each for step in steps for each in step.waiting])
