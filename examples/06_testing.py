@@ -8,20 +8,22 @@ import json
 import subprocess
 import sys
 
-from hookline import Agent, Proceed, ToolCall, ToolError, ToolResult, define_hook
+from hookline import Agent, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
 from hookline.points import AroundToolCall, PreToolCall
 from hookline.testing import ScriptedModel, call, record
 
 
 @define_hook("preToolCall", priority=200, on_error="deny")  # first of all; its errors are a no
-def inside_only(ctx: PreToolCall) -> ToolError | None:
-    return None if ctx.call.arguments["url"].startswith("https://intra/") else ToolError("outside")
+def inside_only(ctx: PreToolCall) -> ToolFailure | None:
+    return (
+        None if ctx.call.arguments["url"].startswith("https://intra/") else ToolFailure("outside")
+    )
 
 
 @define_hook("aroundToolCall")
 async def once_a_chat(
-    ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolError]
-) -> ToolResult | ToolError:
+    ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+) -> ToolResult | ToolFailure:
     key, seen = json.dumps(ctx.call.arguments), ctx.run.state  # no other chat sees this dict
     if key in seen:
         return ToolResult(seen[key])

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from time import perf_counter
 
-from hookline import Agent, Approve, Ask, ModelRequest, Proceed, ToolCall, ToolError, ToolResult
+from hookline import Agent, Approve, Ask, ModelRequest, Proceed, ToolCall, ToolFailure, ToolResult
 from hookline.events import ApprovalRequested, ChatEvent, TextDelta, ToolCallFinished
 from hookline.points import AroundToolCall, OnHook, OnToolCallResult, PreRequest, PreToolCall
 from hookline.testing import ScriptedModel, call
@@ -64,8 +64,8 @@ def add_hooks(agent: Agent) -> None:
     def be_brief(ctx: PreRequest) -> ModelRequest:
         return ctx.request.replace(system="You release software. Be brief.")
 
-    def frozen(ctx: PreToolCall) -> ToolError:
-        return ToolError("not before the tests have passed", type="Frozen")
+    def frozen(ctx: PreToolCall) -> ToolFailure:
+        return ToolFailure("not before the tests have passed", type="Frozen")
 
     unfreeze = agent.add_hook("preToolCall", frozen, tools=["deploy"], priority=200)
 
@@ -75,8 +75,8 @@ def add_hooks(agent: Agent) -> None:
 
     @agent.hook("aroundToolCall")
     async def timed(
-        ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolError]
-    ) -> ToolResult | ToolError:
+        ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
         start = perf_counter()
         result = await proceed()
         seen["ms"] += round(1000 * (perf_counter() - start))

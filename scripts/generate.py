@@ -50,7 +50,7 @@ from hookline._base.returns import (
     MessageChanges,
     Response,
     Stop,
-    ToolError,
+    ToolFailure,
     ToolResult,
 )
 from hookline._hooks.registration import Disposer, HookDef

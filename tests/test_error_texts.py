@@ -134,5 +134,5 @@ def test_an_error_class_tells_what_to_do(name: str) -> None:
 
 @KINDS
 def test_the_list_of_errors_has_each_of_them(name: str) -> None:
-    """tests/test_table.py checks that docs/errors.md is what scripts/generate.py writes."""
+    """tests/hooks/test_table.py checks that docs/errors.md is what scripts/generate.py writes."""
     assert f"\n### {name}\n" in (ROOT / "docs" / "errors.md").read_text()

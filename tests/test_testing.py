@@ -28,7 +28,7 @@ from hookline import (
     Stop,
     Text,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     Usage,
     UserMessage,
@@ -1163,7 +1163,11 @@ ASKED = ApprovalRequest(
         (ApprovalRequested(**HEAD, request=ASKED), "ApprovalRequested f {}"),
         (
             ToolCallFinished(
-                **STEP, call_id="a", name="f", outcome="error", result=ToolError("no", type="Boom")
+                **STEP,
+                call_id="a",
+                name="f",
+                outcome="error",
+                result=ToolFailure("no", type="Boom"),
             ),
             "ToolCallFinished f error Boom: no",
         ),

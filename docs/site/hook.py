@@ -2,7 +2,7 @@
 
 - README.md is the home page and CHANGELOG.md a page: each is written once, at the root.
 - A file outside docs/ that a page links to (an example, a test, the licence) becomes a page of its
-  own under source/. So a link such as `../tests/test_stream.py` works on a code host, where it is
+  own under source/. So a link such as `../tests/test_house.py` works on a code host, where it is
   the file, and on the site, which needs no code host. One that leads to no file fails the build.
 - reference/<module>.md is made for each public module, from its docstrings.
 

@@ -30,7 +30,7 @@ from hookline._base.returns import (
     MessageChanges,
     Response,
     Stop,
-    ToolError,
+    ToolFailure,
     ToolResult,
 )
 from hookline._base.run import Run
@@ -96,7 +96,7 @@ __all__ = [
     "Text",
     "Tool",
     "ToolCall",
-    "ToolError",
+    "ToolFailure",
     "ToolMessage",
     "ToolResult",
     "Uninstall",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests import _t1 as t1
+from tests import _every_point as t1
 from tests._checkpoints import Scene, answer, goes_on, left_running, wish
 
 from hookline import Conversation, MemoryStore, Scope, tool

@@ -15,7 +15,7 @@ from hookline import (
     Run,
     Scope,
     Tool,
-    ToolError,
+    ToolFailure,
     ToolResult,
     tool,
 )
@@ -261,7 +261,7 @@ async def test_033_a_throw_after_a_tool_ends_the_chat_and_history_stays_valid(po
 
 async def test_034_a_throw_in_preToolCall_ends_the_chat_an_error_value_does_not():
     agent = agent_of(sums, "fine", sums)
-    dispose = agent.add_hook("preToolCall", lambda ctx: ToolError("not permitted"))
+    dispose = agent.add_hook("preToolCall", lambda ctx: ToolFailure("not permitted"))
     response = await agent.chat("hi")
     assert (response.text, results(response)[0][0]) == ("fine", "denied")
     dispose()
@@ -494,7 +494,7 @@ async def test_071_a_result_skips_handler_and_validation_also_of_a_disabled_tool
 async def test_072_an_error_value_rejects_and_passes_onToolCallError():
     out = []
     agent = agent_of(sums, "done")
-    agent.add_hook("preToolCall", lambda ctx: ToolError("not permitted"))
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("not permitted"))
     agent.add_hook("onToolCallError", lambda ctx: out.append(ctx.error.message))
     assert results(await agent.chat("hi"))[0][0] == "denied"
     assert out == ["not permitted"]
@@ -524,7 +524,7 @@ async def test_074_five_causes_are_five_tool_errors():
         call("refused"),
     ]
     agent = agent_of(calls, "done", tools=[add, broken, off, refused])
-    agent.add_hook("preToolCall", lambda ctx: ToolError("no"), tools=["refused"])
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("no"), tools=["refused"])
 
     @agent.hook("onToolCallError")
     def note(ctx):
@@ -537,7 +537,7 @@ async def test_074_five_causes_are_five_tool_errors():
         ("broken", "Boom", True),
         ("nope", "UnknownToolError", False),
         ("off", "DisabledToolError", True),
-        ("refused", "ToolError", True),
+        ("refused", "ToolFailure", True),
     ]
 
 
@@ -718,7 +718,7 @@ async def test_118_reasoning_ends_once_just_before_what_follows():
 
 async def test_119_unknown_disabled_and_denied_calls_are_started_and_finished():
     agent = agent_of([call("nope"), sums], "done")
-    agent.add_hook("preToolCall", lambda ctx: ToolError("no"))
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("no"))
     events = await collect(agent.chat_stream("hi"))
     started = [each.call.name for each in only(events, ToolCallStarted)]
     finished = {each.name: each.outcome for each in only(events, ToolCallFinished)}
@@ -1100,7 +1100,7 @@ async def test_155_a_hook_may_wait_for_a_person():
     @agent.hook("preToolCall")
     async def ask(ctx):
         asked.set()
-        return None if await answer else ToolError("the user said no")
+        return None if await answer else ToolFailure("the user said no")
 
     chat = asyncio.create_task(agent.chat("hi"))
     await asked.wait()
@@ -1235,7 +1235,7 @@ async def test_recipe_permission_by_a_typed_error():
     @agent.hook("preToolCall")
     def permission(ctx):
         if ctx.tool.name not in allowed.get(ctx.run.deps, ()):
-            return ToolError("Not permitted")
+            return ToolFailure("Not permitted")
         return None
 
     assert results(await agent.chat("hi", deps="ann")) == [("ok", "3")]
@@ -1261,7 +1261,7 @@ async def test_recipe_reword_validation_errors():
     @agent.hook("onToolCallError")
     def reword(ctx):
         if isinstance(ctx.error.exception, ToolArgumentsError):
-            return ToolError(f"Bad arguments for {ctx.call.name}")
+            return ToolFailure(f"Bad arguments for {ctx.call.name}")
         return None
 
     assert "Bad arguments for add" in results(await agent.chat("hi"))[0][1]

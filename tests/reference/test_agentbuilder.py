@@ -12,7 +12,7 @@ from hookline import (
     MemoryStore,
     ModelResponse,
     Stop,
-    ToolError,
+    ToolFailure,
     ToolResult,
     define_hook,
     tool,
@@ -246,7 +246,7 @@ async def test_090_a_call_is_seen_while_it_is_written_when_it_starts_and_when_it
 
 async def test_091_success_may_become_failure_and_failure_success():
     agent = agent_of([sums, call("broken")], "done")
-    agent.add_hook("onToolCallResult", lambda ctx: ToolError("too small"), tools=["add"])
+    agent.add_hook("onToolCallResult", lambda ctx: ToolFailure("too small"), tools=["add"])
     agent.add_hook("onToolCallError", lambda ctx: ToolResult("recovered"), tools=["broken"])
     response = await agent.chat("hi")
     assert [outcome for outcome, _ in results(response)] == ["error", "ok"]

@@ -15,7 +15,7 @@ from hookline import (
     NullBus,
     Run,
     Stop,
-    ToolError,
+    ToolFailure,
     ToolResult,
     define_hook,
     tool,
@@ -268,7 +268,7 @@ async def test_081_before_each_call_it_may_be_replaced_or_blocked():
     agent.add_hook(
         "preToolCall", lambda ctx: ctx.call.replace(arguments={"a": 5, "b": 5}), tools=["add"]
     )
-    agent.add_hook("preToolCall", lambda ctx: ToolError("blocked"), tools=["broken"])
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("blocked"), tools=["broken"])
     response = await agent.chat("hi")
     assert [outcome for outcome, _ in results(response)] == ["ok", "denied"]
     assert results(response)[0][1] == "10"
@@ -277,7 +277,7 @@ async def test_081_before_each_call_it_may_be_replaced_or_blocked():
 async def test_082_a_block_ends_the_chain_and_a_softer_one_does_not():
     out = []
     agent = agent_of(sums, "done")
-    agent.add_hook("preToolCall", lambda ctx: ToolError("blocked"))
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("blocked"))
     agent.add_hook("preToolCall", noting(out, "never"))
     await agent.chat("hi")
     assert out == []
@@ -290,7 +290,7 @@ async def test_082_a_block_ends_the_chain_and_a_softer_one_does_not():
 async def test_083_a_blocked_call_is_seen_as_started_and_as_denied():
     out = []
     agent = agent_of(sums, "done")
-    agent.add_hook("preToolCall", lambda ctx: ToolError("blocked"))
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("blocked"))
     agent.add_hook("onToolCallError", lambda ctx: out.append(ctx.error.message))
     events = await collect(agent.chat_stream("hi"))
     assert [each.outcome for each in only(events, ToolCallFinished)] == ["denied"]

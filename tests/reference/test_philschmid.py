@@ -18,7 +18,7 @@ from hookline import (
     ModelRequest,
     Observer,
     Run,
-    ToolError,
+    ToolFailure,
     ToolResult,
     tool,
 )
@@ -95,9 +95,9 @@ async def test_025_one_can_ask_which_handlers_there_are():
 
 
 async def test_027_the_bus_works_without_an_agent():
-    class BeforeTool(Interceptor[ToolError | dict], frozen=True):
+    class BeforeTool(Interceptor[ToolFailure | dict], frozen=True):
         arguments: dict
-        ends = (ToolError,)
+        ends = (ToolFailure,)
 
     class Ended(Observer, frozen=True):
         tool: str
@@ -106,10 +106,10 @@ async def test_027_the_bus_works_without_an_agent():
     assert await bus.intercept(BeforeTool({"command": "ls"})) == {"command": "ls"}
     bus.add_hook(BeforeTool, lambda ctx: {**ctx.arguments, "cwd": "/"})
     bus.add_hook(
-        BeforeTool, lambda ctx: ToolError("no") if "rm" in ctx.arguments["command"] else None
+        BeforeTool, lambda ctx: ToolFailure("no") if "rm" in ctx.arguments["command"] else None
     )
     assert await bus.intercept(BeforeTool({"command": "ls"})) == {"command": "ls", "cwd": "/"}
-    assert await bus.intercept(BeforeTool({"command": "rm"})) == ToolError("no")
+    assert await bus.intercept(BeforeTool({"command": "rm"})) == ToolFailure("no")
     seen = []
     bus.add_hook(Ended, lambda ctx: seen.append(ctx.tool))
     await bus.notify(Ended("bash"))
@@ -239,7 +239,7 @@ async def test_076_the_first_refusal_wins_and_nothing_allows():
     out = []
     agent = shell("ls")
     agent.add_hook("preToolCall", lambda ctx: None)
-    agent.add_hook("preToolCall", lambda ctx: ToolError("Blocked"))
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("Blocked"))
     agent.add_hook("preToolCall", lambda ctx: out.append("never"))
     assert results(await agent.chat("go"))[0][0] == "denied"
     assert out == []
@@ -259,7 +259,7 @@ async def test_077_changed_arguments_are_whole_and_each_handler_sees_the_last():
 async def test_078_a_blocked_call_is_told_and_shown_as_denied():
     out = []
     agent = shell("ls")
-    agent.add_hook("preToolCall", lambda ctx: ToolError("Blocked: no shell"))
+    agent.add_hook("preToolCall", lambda ctx: ToolFailure("Blocked: no shell"))
     agent.add_hook("onToolCallResult", lambda ctx: out.append("after"))
     events = await collect(agent.chat_stream("go"))
     assert "ToolCallStarted" in names(events)
@@ -288,7 +288,7 @@ async def test_079_a_wrapper_sees_both():
         return result
 
     await agent.chat("go")
-    assert out == ["ToolResult", "ToolError"]
+    assert out == ["ToolResult", "ToolFailure"]
 
 
 async def test_080_an_unknown_tool_is_an_error_to_the_model():
@@ -459,7 +459,7 @@ async def test_recipe_block_rm_rf():
     @agent.hook("preToolCall", tools=["bash"])
     def block(ctx):
         if "rm -rf" in ctx.call.arguments["command"]:
-            return ToolError("Destructive command blocked")
+            return ToolFailure("Destructive command blocked")
         return None
 
     assert [outcome for outcome, _ in results(await agent.chat("go"))] == ["denied", "ok"]
@@ -472,7 +472,7 @@ async def test_recipe_allow_list():
     @agent.hook("preToolCall", tools=["bash"], priority=200)
     def allow(ctx):
         first = ctx.call.arguments["command"].split(" ")[0]
-        return None if first in allowed else ToolError(f"Command {first!r} not in allowlist")
+        return None if first in allowed else ToolFailure(f"Command {first!r} not in allowlist")
 
     assert [outcome for outcome, _ in results(await agent.chat("go"))] == ["ok", "denied"]
 

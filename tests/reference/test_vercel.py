@@ -15,7 +15,7 @@ from hookline import (
     Run,
     Scope,
     Settings,
-    ToolError,
+    ToolFailure,
     ToolResult,
     tool,
 )
@@ -65,7 +65,7 @@ async def test_041_a_block_is_a_value_the_tool_never_runs_and_the_model_is_told(
     @agent.hook("preToolCall", tools=["bash"])
     def before(ctx):
         if "rm -rf" in ctx.call.arguments["command"]:
-            return ToolError("Destructive commands are not allowed")
+            return ToolFailure("Destructive commands are not allowed")
         return ctx.call.replace(
             arguments={"command": f"cd /safe && {ctx.call.arguments['command']}"}
         )

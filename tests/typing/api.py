@@ -35,7 +35,7 @@ from hookline import (
     Store,
     Subscription,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolResult,
     Uninstall,
     UserMessage,
@@ -111,8 +111,8 @@ def any_model() -> Model:
     raise NotImplementedError
 
 
-CallResult: TypeAlias = ToolResult | ToolError
-Verdict: TypeAlias = ToolCall | Ask | ToolResult | ToolError | Stop | None
+CallResult: TypeAlias = ToolResult | ToolFailure
+Verdict: TypeAlias = ToolCall | Ask | ToolResult | ToolFailure | Stop | None
 ChatProceed: TypeAlias = Proceed[UserMessage, Response]
 RequestProceed: TypeAlias = Proceed[ModelRequest, ModelResponse]
 CallProceed: TypeAlias = Proceed[ToolCall, CallResult]
@@ -405,7 +405,7 @@ def pre_tool_call(ctx: PreToolCall[Deps]) -> Verdict:
     if ctx.run.deps.number == 1:
         return ToolResult(1)
     if ctx.run.deps.number == 2:
-        return ToolError("no")
+        return ToolFailure("no")
     if ctx.run.deps.number == 3:
         return Stop("enough")
     return ctx.call.replace(arguments={}) if ctx.run.deps.name else None
@@ -465,7 +465,7 @@ async def around_tool_call_by_class(ctx: AroundToolCall[Deps], proceed: CallProc
 
 def on_tool_call_result(ctx: OnToolCallResult[Deps]) -> CallResult | None:
     if ctx.run.deps.number == 0:
-        return ToolError("no")
+        return ToolFailure("no")
     return ctx.result.replace(value=1) if ctx.run.deps.name else None
 
 
@@ -487,12 +487,12 @@ agent.add_hook(OnToolCallResult, on_tool_call_result_later)
 
 @agent.hook("onToolCallResult", tools=["add"])
 def on_tool_call_result_by_name(ctx: OnToolCallResult[Deps]) -> CallResult | None:
-    return ToolError("no")
+    return ToolFailure("no")
 
 
 @agent.hook(OnToolCallResult, priority=1, on_error="log")
 async def on_tool_call_result_by_class(ctx: OnToolCallResult[Deps]) -> CallResult | None:
-    return ToolError("no")
+    return ToolFailure("no")
 
 
 # onToolCallError
@@ -1775,8 +1775,8 @@ Agent(any_model(), hooks=3)  # type: ignore[arg-type]  # pyright: ignore[reportA
 
 
 @define_hook("preToolCall", id="deny_all", required=True, on_error="deny", tools=["add"])
-def declared(ctx: PreToolCall[Deps]) -> ToolError:
-    return ToolError("no")
+def declared(ctx: PreToolCall[Deps]) -> ToolFailure:
+    return ToolFailure("no")
 
 
 @define_hook(OnMessage, id="later")

@@ -22,7 +22,7 @@ from hookline import (
     Run,
     Stop,
     ToolCall,
-    ToolError,
+    ToolFailure,
 )
 from hookline.events import ChatEvent
 from hookline.models import TextChunk
@@ -162,8 +162,8 @@ async def a_denied_call() -> Played:
     made = agent([call("weather", city="Rome")], "I may not.")
 
     @made.hook("preToolCall")
-    def deny(ctx: PreToolCall) -> ToolError:
-        return ToolError("not there")
+    def deny(ctx: PreToolCall) -> ToolFailure:
+        return ToolFailure("not there")
 
     return await play(made)
 

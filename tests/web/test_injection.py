@@ -18,7 +18,7 @@ from hookline import (
     Response,
     Text,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     ToolResult,
     Usage,
@@ -86,11 +86,11 @@ def events(x: str) -> list[ChatEvent]:
         MessageAdded(**at, message=ToolMessage(id=x, call_id=x, name=x, text=x)),
         ToolCallStarted(**step, call=ToolCall(id=x + "2", name=x, raw=x)),
         ToolCallFinished(
-            **step, call_id=x + "2", name=x, outcome="denied", result=ToolError(x, type=x)
+            **step, call_id=x + "2", name=x, outcome="denied", result=ToolFailure(x, type=x)
         ),
         ToolCallStarted(**step, call=ToolCall(id=x + "3", name=x)),
         ToolCallFinished(
-            **step, call_id=x + "3", name=x, outcome="error", result=ToolError(x, issues=(x,))
+            **step, call_id=x + "3", name=x, outcome="error", result=ToolFailure(x, issues=(x,))
         ),
         ApprovalRequested(**at, request=request),
         StepFinished(**step),

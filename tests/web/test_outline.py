@@ -14,7 +14,7 @@ from hookline import (
     Response,
     Text,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -68,7 +68,7 @@ for id in IDS:
         ToolCallStarted(**STEP, call=call(id)),
         ToolCallStarted(**STEP, call=call(id, raw="{")),
         ToolCallFinished(**STEP, call_id=id, name="t", outcome="ok", result=ToolResult(value=None)),
-        ToolCallFinished(**STEP, call_id=id, name="t", outcome="denied", result=ToolError("no")),
+        ToolCallFinished(**STEP, call_id=id, name="t", outcome="denied", result=ToolFailure("no")),
         MessageAdded(**AT, message=ToolMessage(id="r" + id, call_id=id, name="t", text="1")),
     ]
 ENDS: list[ChatEvent | None] = [

@@ -116,7 +116,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True, tag="tool_call_finished
     outcome: CallOutcome
     """How the call went."""
     result: CallResult
-    """A ToolResult or a ToolError."""
+    """A ToolResult or a ToolFailure."""
 
 
 class Status(Event, frozen=True, kw_only=True, tag="status"):

@@ -60,7 +60,7 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
     """The value was cut to `Limits.output_bytes`."""
 
 
-class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
+class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
     """What a tool failed with, as the model reads it.
 
     `exception` is the exception behind it, where there is one in this process: it is never
@@ -69,7 +69,7 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
 
     message: str
     """What went wrong, in words for the model."""
-    type: str = "ToolError"
+    type: str = "ToolFailure"
     """The name of an error, such as "Denied"."""
     issues: tuple[str, ...] = ()
     """Each thing that is wrong with the arguments."""
@@ -81,7 +81,7 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         return found
 
     @classmethod
-    def of(cls, exc: BaseException) -> ToolError:
+    def of(cls, exc: BaseException) -> ToolFailure:
         """The error as the model is told it: the exception's type name and text."""
         try:
             message = str(exc)
@@ -95,9 +95,9 @@ class ToolError(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         _attributes(error)["exception"] = exc
         return error
 
-    def told(self) -> ToolError:
+    def told(self) -> ToolFailure:
         """The error without its exception."""
-        return ToolError(self.message, type=self.type, issues=self.issues)
+        return ToolFailure(self.message, type=self.type, issues=self.issues)
 
     def replace(self, **changes: Any) -> Self:
         """A changed copy that still knows its exception."""
@@ -141,12 +141,12 @@ def forget_our_locals(exc: BaseException) -> None:
         frame = frame.f_back
 
 
-def _attributes(error: ToolError) -> dict[str, Any]:
+def _attributes(error: ToolFailure) -> dict[str, Any]:
     attributes: Any = error.__dict__  # frozen are the fields alone
     return attributes  # type: ignore[no-any-return]
 
 
-CallResult: TypeAlias = ToolResult | ToolError
+CallResult: TypeAlias = ToolResult | ToolFailure
 
 
 class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="changes"):
@@ -245,7 +245,7 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
     @classmethod
     def of(cls, exc: BaseException) -> ErrorInfo:
         """The exception's type name and text; what it holds besides is left out."""
-        error = ToolError.of(exc)
+        error = ToolFailure.of(exc)
         return cls(type=error.type, message=error.message)
 
 

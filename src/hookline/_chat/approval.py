@@ -20,7 +20,7 @@ from hookline._base.cancel import Expired, being_cancelled
 from hookline._base.errors import ApprovalError, DisabledToolError, UnknownToolError
 from hookline._base.events import ApprovalRequested
 from hookline._base.messages import ToolCall
-from hookline._base.returns import ApprovalRequest, Approve, Ask, Decision, Deny, ToolError
+from hookline._base.returns import ApprovalRequest, Approve, Ask, Decision, Deny, ToolFailure
 from hookline._base.runtime import ANSWER, ANSWERED, ASKED, NOTHING
 from hookline._chat.call import Call
 from hookline._chat.run_tool import bind_again
@@ -43,7 +43,7 @@ def prepare(chat: Chat, iteration: int, call: Call, asks: Sequence[Ask]) -> None
     call.runs = False
     if chat.task.approver is None and not chat.keeps:
         reason = "this call needs an approval, and nobody is there to give it"
-        call.set(ToolError(reason, type="Denied"), "denied")
+        call.set(ToolFailure(reason, type="Denied"), "denied")
         return
     call.bound = None
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
@@ -134,11 +134,11 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
         key = (ANSWERED, iteration, call.id)
         await chat.runtime.step(key, _tell, NOTHING, chat, request, decision)
     if isinstance(decision, Deny):
-        call.set(ToolError(decision.reason, type="Denied"), "denied")
+        call.set(ToolFailure(decision.reason, type="Denied"), "denied")
     elif call.tool is None:
-        call.set(ToolError.of(UnknownToolError(call.call.name, ())), "error")
+        call.set(ToolFailure.of(UnknownToolError(call.call.name, ())), "error")
     elif not call.offered:
-        call.set(ToolError.of(DisabledToolError(call.call.name)), "error")
+        call.set(ToolFailure.of(DisabledToolError(call.call.name)), "error")
     else:
         edited = decision.arguments
         bind_again(call, request.call.arguments if edited is None else edited)

@@ -20,7 +20,7 @@ from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToo
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
 from hookline._base.messages import ToolCall, ToolMessage
-from hookline._base.returns import Ask, Stop, ToolError, ToolResult
+from hookline._base.returns import Ask, Stop, ToolFailure, ToolResult
 from hookline._base.run import Run
 from hookline._base.runtime import CALL, LOCAL, RUN, Json
 from hookline._chat.approval import decide, prepare, put
@@ -39,9 +39,11 @@ from hookline._talk.store import PendingStep
 
 _VERDICT: Json[Verdict] = Json(Verdict)
 NOT_FOUND: Final = (None, None, False)
-STOPPED: Final = ToolError("not run: the chat was stopped", type="Stopped")
-ABORTED: Final = ToolError("not finished: the chat ended", type="Aborted")
-UNSEEN: Final = ToolError("the call ran; the chat ended before its result was kept", type="Aborted")
+STOPPED: Final = ToolFailure("not run: the chat was stopped", type="Stopped")
+ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
+UNSEEN: Final = ToolFailure(
+    "the call ran; the chat ended before its result was kept", type="Aborted"
+)
 
 
 class Step(msgspec.Struct, kw_only=True, eq=False):
@@ -187,10 +189,10 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         """There is no such tool, or the step may have no more calls."""
         limit = self.chat.config.limits.tool_calls
         if call.place >= limit:
-            call.set(ToolError.of(ToolLimitError(call.call.name, limit)), "error")
+            call.set(ToolFailure.of(ToolLimitError(call.call.name, limit)), "error")
         else:
             names = [tool.name for tool in self.request.tools] if self.request else []
-            call.set(ToolError.of(UnknownToolError(call.call.name, names)), "error")
+            call.set(ToolFailure.of(UnknownToolError(call.call.name, names)), "error")
 
     def _accept(self, call: Call, verdict: Verdict) -> None:
         """What preToolCall came to, where the call does not just run: an answer, or questions."""
@@ -238,7 +240,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
                 arguments = to_json_data(changed.arguments)
             except NotJson as exc:
                 bad = ToolArgumentsError(call.call.name, (f"a hook's arguments: {exc}",))
-                return Verdict(call=call.call, answer=ToolError.of(bad), failed=True)
+                return Verdict(call=call.call, answer=ToolFailure.of(bad), failed=True)
             # the hook has mended what was no object
             changed = changed.replace(arguments=arguments, raw=None)
         if end is None:
@@ -249,8 +251,8 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
             return Verdict(call=changed, answer=error, failed=error is not None, asks=tuple(asks))
         if isinstance(end, ToolResult):
             data = as_data(end)
-            return Verdict(call=changed, answer=data, failed=isinstance(data, ToolError))
-        return Verdict(call=changed, answer=worded(end) if isinstance(end, ToolError) else end)
+            return Verdict(call=changed, answer=data, failed=isinstance(data, ToolFailure))
+        return Verdict(call=changed, answer=worded(end) if isinstance(end, ToolFailure) else end)
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
@@ -280,7 +282,7 @@ class Step(msgspec.Struct, kw_only=True, eq=False):
         except CancelledError as exc:
             if self.chat.broken or self.chat.cancelled or call.result is not None:
                 raise
-            call.set(ToolError.of(exc), None)  # the tool cancelled its own task
+            call.set(ToolFailure.of(exc), None)  # the tool cancelled its own task
             await self._run(call)
 
     async def _run(self, call: Call, asks: Sequence[Hook] = ()) -> bool:

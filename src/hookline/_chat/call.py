@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hookline._base.messages import CallOutcome, ToolCall, ToolMessage
-from hookline._base.returns import ApprovalRequest, Ask, CallResult, Stop, ToolError, ToolResult
+from hookline._base.returns import ApprovalRequest, Ask, CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.run import ChatPort, Run
 from hookline._model.scopes import Scope
 from hookline._model.tool import AnyTool
@@ -17,7 +17,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What preToolCall came to: the call as it stands, an answer in its place, a question."""
 
     call: ToolCall
-    answer: ToolResult | ToolError | Stop | None = None
+    answer: ToolResult | ToolFailure | Stop | None = None
     asks: tuple[Ask, ...] = ()
     failed: bool = False  # the answer is a failure of the call, not a hook's
 
@@ -58,7 +58,7 @@ class Call(msgspec.Struct, eq=False):
         else:
             self.outcome = "ok" if isinstance(result, ToolResult) else "error"
 
-    def withhold(self, result: ToolError) -> None:
+    def withhold(self, result: ToolFailure) -> None:
         """A hook that failed may have had to change the result: this stands in its place."""
         self.set(result, "error" if self.outcome in ("ok", "answered") else self.outcome)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hookline._base.messages import CallOutcome
-from hookline._base.returns import CallResult, Stop, ToolError, ToolResult
+from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import RESULT, Json
 from hookline._chat.call import Call
 from hookline._chat.state import Chat
@@ -22,14 +22,14 @@ from hookline._model.scopes import Scope
 from hookline._model.tool import unknown_tool
 
 NOWHERE: Final = Scope("unknown")  # where a tool stands that does not exist
-_RAN: Final = ToolError("the call ran; its result is withheld", type="Withheld")
-_NOT_RUN: Final = ToolError("not run; what was said of it is withheld", type="Withheld")
+_RAN: Final = ToolFailure("the call ran; its result is withheld", type="Withheld")
+_NOT_RUN: Final = ToolFailure("not run; what was said of it is withheld", type="Withheld")
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What a call's result is once its hooks have seen it."""
 
-    result: ToolResult | ToolError
+    result: ToolResult | ToolFailure
     outcome: CallOutcome
     stop: Stop | None = None
 
@@ -37,7 +37,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 _SETTLED: Json[Settled] = Json(Settled)
 
 
-def withheld(call: Call) -> ToolError:
+def withheld(call: Call) -> ToolFailure:
     """What stands for a result that a failed hook may have had to change."""
     return _RAN if call.ran else _NOT_RUN
 
@@ -62,7 +62,7 @@ async def _chains(chat: Chat, call: Call) -> Settled:
     converted = False
     while True:
         assert result is not None
-        if isinstance(result, ToolError):
+        if isinstance(result, ToolFailure):
             result, end, stops = await _errors(chat, call, result, converted)
             stop = stop or (stops[0] if stops else None)
         else:
@@ -71,13 +71,13 @@ async def _chains(chat: Chat, call: Call) -> Settled:
             return Settled(result=result, outcome=outcome, stop=stop)
         result = as_data(end) if isinstance(end, ToolResult) else end
         outcome = "ok" if isinstance(result, ToolResult) else "error"
-        if converted or (isinstance(end, ToolResult) and isinstance(result, ToolError)):
+        if converted or (isinstance(end, ToolResult) and isinstance(result, ToolFailure)):
             return Settled(result=result, outcome=outcome, stop=stop)
         converted = True
 
 
 async def _errors(
-    chat: Chat, call: Call, error: ToolError, converted: bool
+    chat: Chat, call: Call, error: ToolFailure, converted: bool
 ) -> tuple[CallResult, Any, list[Any]]:
     ctx: OnToolCallError[Any] = OnToolCallError(
         run=call.run_of(chat), call=call.call, tool=call.tool, scope=call.scope, error=error
@@ -98,13 +98,13 @@ async def _goods(
     ctx: OnToolCallResult[Any] = OnToolCallResult(
         run=call.run_of(chat), call=call.call, tool=tool, scope=scope, result=result
     )
-    refused = ToolError if converted else None
+    refused = ToolFailure if converted else None
     last, end, _ = await intercept(
         chat.view.onToolCallResult, ctx, chat, tool=call.call.name, refused=refused
     )
     if end is not None or last.result is result:
         return last.result, end
     data = as_data(last.result)
-    if isinstance(data, ToolError):
+    if isinstance(data, ToolFailure):
         return result, data  # a hook's value that is no JSON is a tool error
     return data, None

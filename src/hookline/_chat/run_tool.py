@@ -1,6 +1,6 @@
 """A tool's handler: run inside its wrappers and its time limit, its value made JSON data.
 
-Whatever a tool raises becomes a ToolError for the model; what a wrapper raises is the wrapper's.
+Whatever a tool raises becomes a ToolFailure for the model; what a wrapper raises is the wrapper's.
 A cancellation is passed on when it is the chat's, and is a tool error when nobody cancelled.
 """
 
@@ -29,7 +29,7 @@ from hookline._base.errors import (
 )
 from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.messages import ToolCall
-from hookline._base.returns import CallResult, Stop, ToolError, ToolResult
+from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import Json
 from hookline._chat.call import Call
 from hookline._chat.request import FROM_HOOK
@@ -43,13 +43,13 @@ from hookline._model.tool import AnyTool
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """What a handler came to, and the Stop that it asked for."""
 
-    result: ToolResult | ToolError
+    result: ToolResult | ToolFailure
     stop: Stop | None = None
     began: bool = True  # the tool's function was called
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
-INTERRUPTED: Final = ToolError("interrupted: the call may have run", type="Interrupted")
+INTERRUPTED: Final = ToolFailure("interrupted: the call may have run", type="Interrupted")
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
 
@@ -88,7 +88,7 @@ async def wrapped(chat: Chat, call: Call) -> CallResult:
     return as_data(result)  # the wrapper's own
 
 
-def _refused(chat: Chat, call: Call) -> ToolError | None:
+def _refused(chat: Chat, call: Call) -> ToolFailure | None:
     """Why the call must not run, where nobody has looked yet."""
     assert call.tool is not None
     error = admit(chat, call) if call.bound is None else None
@@ -102,12 +102,12 @@ def _may_have_run(chat: Chat, tool: AnyTool) -> bool:
     return chat.attempt > 1 and not tool.idempotent
 
 
-def admit(chat: Chat, call: Call) -> ToolError | None:
+def admit(chat: Chat, call: Call) -> ToolFailure | None:
     """Whether the call may run: its tool offered and on, its arguments bound; every issue told."""
     tool = call.tool
     assert tool is not None
     if not call.offered:
-        return ToolError.of(DisabledToolError(call.call.name))
+        return ToolFailure.of(DisabledToolError(call.call.name))
     if call.fixed is None or call.fixed is not chat.config.scopes.fixed:
         gone = _gone(chat, call, tool)
         if gone is not None:
@@ -119,7 +119,7 @@ def admit(chat: Chat, call: Call) -> ToolError | None:
             raise BadArguments(("the arguments were cut off",))
         call.bound = tool.signature.bind(call.call.arguments)
     except BadArguments as bad:
-        return ToolError.of(ToolArgumentsError(call.call.name, bad.issues, raw))
+        return ToolFailure.of(ToolArgumentsError(call.call.name, bad.issues, raw))
     return None
 
 
@@ -129,7 +129,7 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     try:
-        error: ToolError | None = None
+        error: ToolFailure | None = None
         if wanted is not None:
             error = _take_changed(chat, call, wanted)
         elif call.bound is None:
@@ -168,11 +168,11 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         return ToolResult(reason)
     except Expired:
         assert seconds is not None
-        return ToolError.of(ToolTimeoutError(tool.name, seconds))
+        return ToolFailure.of(ToolTimeoutError(tool.name, seconds))
     except asyncio.CancelledError as exc:
         if chat.broken or being_cancelled():
             raise
-        return ToolError.of(exc)  # the tool's own: nobody cancelled it
+        return ToolFailure.of(exc)  # the tool's own: nobody cancelled it
     except _Changed:
         raise
     except Exception as exc:
@@ -183,7 +183,7 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
     return result
 
 
-def _take_changed(chat: Chat, call: Call, wanted: ToolCall) -> ToolError | None:
+def _take_changed(chat: Chat, call: Call, wanted: ToolCall) -> ToolFailure | None:
     """The call as wrappers changed it; one that was approved stays as it is."""
     tool = call.tool
     assert tool is not None
@@ -200,17 +200,17 @@ def _take_changed(chat: Chat, call: Call, wanted: ToolCall) -> ToolError | None:
     return None
 
 
-def _raised(chat: Chat, exc: Exception) -> ToolError:
+def _raised(chat: Chat, exc: Exception) -> ToolFailure:
     if FRAMES_KNOW_WHO_AWAITED:
         chat.raised = [*(chat.raised or ()), exc]
-    return ToolError.of(exc)
+    return ToolFailure.of(exc)
 
 
 class _Changed(HookError):
     """A wrapper's fault, not the tool's."""
 
 
-def _gone(chat: Chat, call: Call, tool: AnyTool) -> ToolError | None:
+def _gone(chat: Chat, call: Call, tool: AnyTool) -> ToolFailure | None:
     """Why a tool that was there when it was looked up may not run: it was removed, or is off.
 
     It is not asked where nothing was registered or removed since, and nothing can be off (`fixed`).
@@ -219,8 +219,8 @@ def _gone(chat: Chat, call: Call, tool: AnyTool) -> ToolError | None:
     assert scope is not None
     found = scopes.tools.get(tool.name)
     if scope is not FROM_HOOK and (found is None or found[0] is not tool):
-        return ToolError.of(UnknownToolError(tool.name, ()))
-    return None if scopes.allows(tool, scope) else ToolError.of(DisabledToolError(tool.name))
+        return ToolFailure.of(UnknownToolError(tool.name, ()))
+    return None if scopes.allows(tool, scope) else ToolFailure.of(DisabledToolError(tool.name))
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:
@@ -251,4 +251,4 @@ def bind_again(call: Call, arguments: dict[str, Any]) -> None:
         call.bound = call.tool.bind(arguments)
         call.runs = True
     except ToolArgumentsError as bad:
-        call.set(ToolError.of(bad), "error")
+        call.set(ToolFailure.of(bad), "error")

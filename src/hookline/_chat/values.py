@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline._base.json import NotJson, clean_text, json_text, to_json_data
 from hookline._base.messages import MediaPart, ToolMessage
-from hookline._base.returns import CallResult, ToolError, ToolResult
+from hookline._base.returns import CallResult, ToolFailure, ToolResult
 from hookline._chat.call import Call
 
 _SMALL = frozenset([type(None), bool, int, float])
@@ -14,7 +14,7 @@ _PLAIN = frozenset([str, dict, list, tuple]) | _SMALL
 def outcome_of(value: object) -> CallResult:
     """What a tool's function returned, as a result."""
     if value.__class__ not in _PLAIN:  # such a value is asked what it is, which is dear
-        if isinstance(value, ToolError):
+        if isinstance(value, ToolFailure):
             return worded(value)
         if isinstance(value, ToolResult):
             return as_data(value)
@@ -34,18 +34,18 @@ def as_data(result: ToolResult) -> CallResult:
     return result if data is value else result.replace(value=data)
 
 
-def _no_json(exc: NotJson) -> ToolError:
-    return ToolError(f"the tool's result is not JSON: {exc}", type="NotJson")
+def _no_json(exc: NotJson) -> ToolFailure:
+    return ToolFailure(f"the tool's result is not JSON: {exc}", type="NotJson")
 
 
-def worded(error: ToolError) -> ToolError:
+def worded(error: ToolFailure) -> ToolFailure:
     """The error with a text, where somebody gave it something else, such as an exception."""
     message, kind = error.message, error.type
     if isinstance(message, str) and isinstance(kind, str):  # pyright: ignore
         return error
     if isinstance(message, BaseException):
-        return ToolError.of(message)
-    return ToolError(f"a {type(message).__name__}", type=str(kind))
+        return ToolFailure.of(message)
+    return ToolFailure(f"a {type(message).__name__}", type=str(kind))
 
 
 def bounded(result: CallResult | None, limit: int) -> CallResult:

@@ -22,7 +22,7 @@ import msgspec
 from hookline._base.cancel import Deadlines, Expired
 from hookline._base.errors import HookError, HookReturnError, HookTimeoutError, ToolDenied
 from hookline._base.log import log_throw
-from hookline._base.returns import ToolError
+from hookline._base.returns import ToolFailure
 from hookline._hooks.points import DECIDED, END, KEEP, HookOutcome, head_of
 from hookline._hooks.registration import Hook
 from hookline._model.model import PartEndChunk, ToolCallChunk
@@ -117,17 +117,17 @@ def fault(hook: Hook, exc: BaseException) -> Exception:
     return error
 
 
-def excuse(hook: Hook, exc: BaseException) -> ToolError | None:
+def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
     """Apply the hook's failure rule: raise, or return what stands for the hook's answer."""
     exc = fault(hook, exc)
     if _denies(hook, exc):
-        return ToolError.of(exc)
+        return ToolFailure.of(exc)
     if hook.on_error == "log":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
         return None
     if hook.on_error == "deny":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised and denies the call", exc)
-        return ToolError("the call was denied: its check failed", type="Denied")
+        return ToolFailure("the call was denied: its check failed", type="Denied")
     note = f"raised by hook {hook.name!r} at {hook.head.name}"
     if note not in getattr(exc, "__notes__", ()):
         exc.add_note(note)

@@ -47,7 +47,7 @@ from hookline._base.returns import (
     Outcome,
     Response,
     Stop,
-    ToolError,
+    ToolFailure,
     ToolResult,
 )
 from hookline._base.run import D, Run
@@ -423,7 +423,7 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
 @row(
     "preToolCall",
     "interceptor",
-    {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolError: END, Stop: END},
+    {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolFailure: END, Stop: END},
     check=_same_call,
     at_tool=True,
     throws=f"{ENDS_CHAT}; with `on_error='deny'` this call alone is refused",
@@ -445,7 +445,7 @@ class PreToolCall(Context[D], frozen=True, kw_only=True):
 @row(
     "aroundToolCall",
     "wrapper",
-    {ToolResult: END, ToolError: END},
+    {ToolResult: END, ToolFailure: END},
     payload="call",
     takes=(ToolCall,),
     check=_same_call,
@@ -466,10 +466,10 @@ class AroundToolCall(Context[D], frozen=True, kw_only=True):
 @row(
     "onToolCallResult",
     "interceptor",
-    {ToolResult: "result", ToolError: END},
+    {ToolResult: "result", ToolFailure: END},
     at_tool=True,
     throws=f"{ENDS_CHAT}; history keeps 'ran; result withheld'",
-    note="`ToolError` converts: it goes through `onToolCallError` once",
+    note="`ToolFailure` converts: it goes through `onToolCallError` once",
 )
 class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     """After a call has a result, before it is written to history."""
@@ -487,7 +487,7 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
 @row(
     "onToolCallError",
     "interceptor",
-    {ToolError: "error", ToolResult: END, Stop: KEEP},
+    {ToolFailure: "error", ToolResult: END, Stop: KEEP},
     at_tool=True,
     throws=f"{ENDS_CHAT}; history keeps 'ran; result withheld'",
     note="`ToolResult` recovers: it goes through `onToolCallResult` once; `Stop` after the step",
@@ -500,7 +500,7 @@ class OnToolCallError(Context[D], frozen=True, kw_only=True):
     tool: AnyTool | None
     scope: Scope | None
     """Where the tool comes from, None where there is none."""
-    error: ToolError
+    error: ToolFailure
     """What the model is to be told."""
 
 
@@ -667,7 +667,7 @@ class OnHook(Data, Generic[D], frozen=True, kw_only=True):
 DECIDED: Final[dict[type, HookOutcome]] = {
     Stop: "stopped",
     Ask: "asked",
-    ToolError: "blocked",
+    ToolFailure: "blocked",
     ToolResult: "answered",
     ModelResponse: "answered",
 }

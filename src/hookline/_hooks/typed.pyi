@@ -15,7 +15,7 @@ from hookline._base.returns import (
     MessageChanges,
     Response,
     Stop,
-    ToolError,
+    ToolFailure,
     ToolResult,
 )
 from hookline._base.run import D, DepsT
@@ -180,7 +180,7 @@ class AddHook(Protocol[D]):
     def __call__(
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
-        hook: Callable[[p.PreToolCall[D]], Maybe[ToolCall | Ask | ToolResult | ToolError | Stop]],
+        hook: Callable[[p.PreToolCall[D]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -194,8 +194,8 @@ class AddHook(Protocol[D]):
         self,
         point: Literal["aroundToolCall"] | type[p.AroundToolCall[Any]],
         hook: Callable[
-            [p.AroundToolCall[D], Proceed[ToolCall, ToolResult | ToolError]],
-            Awaitable[ToolResult | ToolError],
+            [p.AroundToolCall[D], Proceed[ToolCall, ToolResult | ToolFailure]],
+            Awaitable[ToolResult | ToolFailure],
         ],
         *,
         priority: int = 0,
@@ -209,7 +209,7 @@ class AddHook(Protocol[D]):
     def __call__(
         self,
         point: Literal["onToolCallResult"] | type[p.OnToolCallResult[Any]],
-        hook: Callable[[p.OnToolCallResult[D]], Maybe[ToolResult | ToolError]],
+        hook: Callable[[p.OnToolCallResult[D]], Maybe[ToolResult | ToolFailure]],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -222,7 +222,7 @@ class AddHook(Protocol[D]):
     def __call__(
         self,
         point: Literal["onToolCallError"] | type[p.OnToolCallError[Any]],
-        hook: Callable[[p.OnToolCallError[D]], Maybe[ToolError | ToolResult | Stop]],
+        hook: Callable[[p.OnToolCallError[D]], Maybe[ToolFailure | ToolResult | Stop]],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -545,7 +545,7 @@ class HookDecorator(Protocol[DepsT]):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> InterceptorDecorator[
-        p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolError | Stop
+        p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolFailure | Stop
     ]: ...
     @overload
     def __call__(
@@ -558,7 +558,7 @@ class HookDecorator(Protocol[DepsT]):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
-    ) -> WrapperDecorator[p.AroundToolCall[DepsT], ToolCall, ToolResult | ToolError]: ...
+    ) -> WrapperDecorator[p.AroundToolCall[DepsT], ToolCall, ToolResult | ToolFailure]: ...
     @overload
     def __call__(
         self,
@@ -570,7 +570,7 @@ class HookDecorator(Protocol[DepsT]):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
-    ) -> InterceptorDecorator[p.OnToolCallResult[DepsT], ToolResult | ToolError]: ...
+    ) -> InterceptorDecorator[p.OnToolCallResult[DepsT], ToolResult | ToolFailure]: ...
     @overload
     def __call__(
         self,
@@ -582,7 +582,7 @@ class HookDecorator(Protocol[DepsT]):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
-    ) -> InterceptorDecorator[p.OnToolCallError[DepsT], ToolError | ToolResult | Stop]: ...
+    ) -> InterceptorDecorator[p.OnToolCallError[DepsT], ToolFailure | ToolResult | Stop]: ...
     @overload
     def __call__(
         self,
@@ -902,7 +902,9 @@ class DefineHook(Protocol):
     def __call__(
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
-        hook: Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolError | Stop]],
+        hook: Callable[
+            [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]
+        ],
         *,
         id: str | None = None,
         required: bool = False,
@@ -918,8 +920,8 @@ class DefineHook(Protocol):
         self,
         point: Literal["aroundToolCall"] | type[p.AroundToolCall[Any]],
         hook: Callable[
-            [p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolError]],
-            Awaitable[ToolResult | ToolError],
+            [p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolFailure]],
+            Awaitable[ToolResult | ToolFailure],
         ],
         *,
         id: str | None = None,
@@ -935,7 +937,7 @@ class DefineHook(Protocol):
     def __call__(
         self,
         point: Literal["onToolCallResult"] | type[p.OnToolCallResult[Any]],
-        hook: Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolError]],
+        hook: Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolFailure]],
         *,
         id: str | None = None,
         required: bool = False,
@@ -950,7 +952,7 @@ class DefineHook(Protocol):
     def __call__(
         self,
         point: Literal["onToolCallError"] | type[p.OnToolCallError[Any]],
-        hook: Callable[[p.OnToolCallError[Any]], Maybe[ToolError | ToolResult | Stop]],
+        hook: Callable[[p.OnToolCallError[Any]], Maybe[ToolFailure | ToolResult | Stop]],
         *,
         id: str | None = None,
         required: bool = False,
@@ -1348,7 +1350,7 @@ class DefineHook(Protocol):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolError | Stop]]],
+        [Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]]],
         HookDef,
     ]: ...
     @overload
@@ -1367,8 +1369,8 @@ class DefineHook(Protocol):
     ) -> Callable[
         [
             Callable[
-                [p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolError]],
-                Awaitable[ToolResult | ToolError],
+                [p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolFailure]],
+                Awaitable[ToolResult | ToolFailure],
             ]
         ],
         HookDef,
@@ -1387,7 +1389,7 @@ class DefineHook(Protocol):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolError]]], HookDef
+        [Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolFailure]]], HookDef
     ]: ...
     @overload
     def __call__(
@@ -1403,7 +1405,7 @@ class DefineHook(Protocol):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.OnToolCallError[Any]], Maybe[ToolError | ToolResult | Stop]]], HookDef
+        [Callable[[p.OnToolCallError[Any]], Maybe[ToolFailure | ToolResult | Stop]]], HookDef
     ]: ...
     @overload
     def __call__(

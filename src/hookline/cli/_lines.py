@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from rich.cells import cell_len
 
-from hookline import ApprovalRequest, ToolCall, ToolError, ToolResult
+from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolResult
 from hookline.cli._clean import strict
 from hookline.cli._flow import fit, fold, pad
 from hookline.events import Status, ToolCallFinished
@@ -79,10 +79,10 @@ def result_line(label: str, event: ToolCallFinished, depth: int, width: int) -> 
     return cut([*line, ("dim", f" {result_text(event.result)}")], width)
 
 
-def result_text(result: ToolResult | ToolError) -> str:
+def result_text(result: ToolResult | ToolFailure) -> str:
     """What a call came to, on one line."""
-    if isinstance(result, ToolError):
-        kind = "" if result.type in ("Denied", "ToolError") else f"{result.type}: "
+    if isinstance(result, ToolFailure):
+        kind = "" if result.type in ("Denied", "ToolFailure") else f"{result.type}: "
         return strict(f"{kind}{result.message}")
     media = f" and {len(result.media)} file(s)" if result.media else ""
     return compact(result.value) + media

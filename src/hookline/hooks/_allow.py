@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline import ModelRequest, ToolError, define_hook
+from hookline import ModelRequest, ToolFailure, define_hook
 from hookline.hooks._common import GUARD, LAST, Hooks, named
 from hookline.points import PreRequest, PreToolCall
 
@@ -22,10 +22,10 @@ def allow_tools(*names: str, hide: bool = True, inherit: bool = False) -> Hooks:
         left = tuple(tool for tool in ctx.request.tools if named(tool.name, names))
         return ctx.request.replace(tools=left) if len(left) < len(ctx.request.tools) else None
 
-    def check(ctx: PreToolCall[Any]) -> ToolError | None:
+    def check(ctx: PreToolCall[Any]) -> ToolFailure | None:
         if named(ctx.call.name, names):
             return None
-        return ToolError(f"tool {ctx.call.name!r} is not allowed here", type="Denied")
+        return ToolFailure(f"tool {ctx.call.name!r} is not allowed here", type="Denied")
 
     guard = define_hook(
         "preToolCall", check, name="allow_tools", priority=GUARD, on_error="deny", inherit=inherit

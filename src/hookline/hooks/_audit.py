@@ -14,7 +14,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from hookline import HookDef, Proceed, ToolCall, ToolError, ToolResult, define_hook
+from hookline import HookDef, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
 from hookline.hooks._common import LAST, Hooks
 from hookline.hooks._lines import Lines
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
@@ -51,13 +51,13 @@ def audit(
         )  # fmt: skip
 
     async def tool_call(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolError]
-    ) -> ToolResult | ToolError:
+        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
         call = ctx.call
         shown = told(call.arguments)
         await lines.add(ctx.run, "tool started", call=call.id, tool=call.name, arguments=shown)
         result = await proceed()
-        failed = result.type if isinstance(result, ToolError) else None
+        failed = result.type if isinstance(result, ToolFailure) else None
         await lines.add(ctx.run, "tool finished", call=call.id, tool=call.name, error=failed)
         return result
 

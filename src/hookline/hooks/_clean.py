@@ -11,7 +11,7 @@ from hookline import (
     Reasoning,
     Text,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -60,10 +60,10 @@ class Clean:
         value = self._redactor.data(result.value)
         return result if value == result.value else result.replace(value=value)
 
-    def error(self, error: ToolError) -> ToolError:
+    def error(self, error: ToolFailure) -> ToolFailure:
         """What it failed with; one that was changed has no exception behind it any more."""
         message = self._redactor.text(error.message)
         issues = tuple(map(self._redactor.text, error.issues))
         if (message, issues) == (error.message, error.issues):
             return error
-        return ToolError(message, type=error.type, issues=issues)
+        return ToolFailure(message, type=error.type, issues=issues)

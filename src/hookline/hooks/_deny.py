@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hookline import Proceed, ToolCall, ToolError, ToolResult, define_hook
+from hookline import Proceed, ToolCall, ToolFailure, ToolResult, define_hook
 from hookline.errors import UsageError
 from hookline.hooks._commands import command_of, runs, texts_in
 from hookline.hooks._common import GUARD, LAST, Hooks
@@ -35,21 +35,21 @@ def deny_commands(
     denied = [(each, command_of(each) if isinstance(each, str) else each) for each in commands]
     only = None if tools is None else tuple(tools)
 
-    def refusal(call: ToolCall) -> ToolError | None:
+    def refusal(call: ToolCall) -> ToolFailure | None:
         where = call.arguments if argument is None else call.arguments.get(argument)
         for text in texts_in(where):
             for each, pattern in denied:
                 if pattern.search(text) if isinstance(pattern, re.Pattern) else runs(text, pattern):
                     shown = each if isinstance(each, str) else each.pattern
-                    return ToolError(f"a command like {shown!r} is not allowed", type="Denied")
+                    return ToolFailure(f"a command like {shown!r} is not allowed", type="Denied")
         return None
 
-    def check(ctx: PreToolCall[Any]) -> ToolError | None:
+    def check(ctx: PreToolCall[Any]) -> ToolFailure | None:
         return refusal(ctx.call)
 
     async def check_again(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolError]
-    ) -> ToolResult | ToolError:
+        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
         return refusal(ctx.call) or await proceed()
 
     name = "deny_commands"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from hookline import HookDef, Proceed, ToolCall, ToolError, ToolResult, define_hook
+from hookline import HookDef, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
 from hookline.hooks._common import INFRASTRUCTURE, Hooks
 from hookline.points import (
     AroundToolCall,
@@ -51,13 +51,13 @@ def log(
         tell(ctx, "step %d: %s, %d calls", ctx.iteration, ctx.response.finish_reason, calls)
 
     async def tool_call(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolError]
-    ) -> ToolResult | ToolError:
+        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
         shown = cut(ctx.call.arguments) if content else ctx.call.id
         tell(ctx, "tool %s(%s) started", ctx.call.name, shown)
         begun = perf_counter()
         result = await proceed()
-        outcome = result.type if isinstance(result, ToolError) else "ok"
+        outcome = result.type if isinstance(result, ToolFailure) else "ok"
         spent = perf_counter() - begun
         tell(ctx, "tool %s(%s): %s in %.3f s", ctx.call.name, shown, outcome, spent)
         return result

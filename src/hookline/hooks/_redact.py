@@ -19,7 +19,7 @@ from hookline import (
     Reasoning,
     Response,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolResult,
     UserMessage,
     define_hook,
@@ -132,17 +132,17 @@ class _Hooks:
         return response.replace(parts=tuple(parts))
 
     async def tool_call(
-        self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolError]
-    ) -> ToolResult | ToolError:
+        self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
         result = await proceed()
-        if isinstance(result, ToolError):
+        if isinstance(result, ToolFailure):
             return self._clean.error(result)
         return self._clean.result(result)
 
     def result(self, ctx: OnToolCallResult[Any]) -> ToolResult:
         return self._clean.result(ctx.result)
 
-    def error(self, ctx: OnToolCallError[Any]) -> ToolError:
+    def error(self, ctx: OnToolCallError[Any]) -> ToolFailure:
         return self._clean.error(ctx.error)
 
     def message(self, ctx: PreMessage[Any]) -> Message:

@@ -15,7 +15,7 @@ import msgspec
 from hookline import (
     Message,
     ModelRequest,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -106,7 +106,7 @@ def truncate(
             return None
         return ctx.result.replace(value=cut(text), truncated=True)
 
-    def error(ctx: OnToolCallError[Any]) -> ToolError:
+    def error(ctx: OnToolCallError[Any]) -> ToolFailure:
         return ctx.error.replace(message=cut(ctx.error.message))
 
     name = "truncate"

@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.trace import NonRecordingSpan, SpanKind
 
-from hookline import Message, ModelRequest, ModelResponse, Run, ToolError, ToolResult
+from hookline import Message, ModelRequest, ModelResponse, Run, ToolFailure, ToolResult
 from hookline.models import Timing
 from hookline.otel import _names as names
 from hookline.otel._content import as_json
@@ -219,7 +219,7 @@ class ToolCallSpan(Operation):
             report("a tool call could not be traced", exc)
             return None
 
-    def finished(self, result: ToolResult | ToolError) -> None:
+    def finished(self, result: ToolResult | ToolFailure) -> None:
         """The tool has a result, or failed with an error that the model is told."""
         try:
             kit = self.kit

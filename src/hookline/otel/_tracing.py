@@ -20,7 +20,7 @@ from hookline import (
     Proceed,
     Response,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolResult,
     UserMessage,
 )
@@ -208,8 +208,8 @@ class Tracing:
     # ── a tool call ─────────────────────────────────────────────────────────────────────────
 
     async def _around_tool(
-        self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolError]
-    ) -> ToolResult | ToolError:
+        self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
         trace = self._chats.get(ctx.run.chat_id)
         work = None if trace is None else ToolCallSpan.begin(self._kit, trace, ctx)
         if trace is None or work is None:

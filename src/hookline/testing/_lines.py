@@ -11,7 +11,7 @@ from hookline import (
     Message,
     ModelResponse,
     ToolCall,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -82,7 +82,7 @@ def call_line(call: ToolCall) -> str:
     return f"{call.name} {show(call.arguments if call.raw is None else call.raw)}"
 
 
-def result_line(result: ToolResult | ToolError) -> str:
+def result_line(result: ToolResult | ToolFailure) -> str:
     """`'sunny'`, or `ValueError: why`."""
     if isinstance(result, ToolResult):
         return show(result.value)

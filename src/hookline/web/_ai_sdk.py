@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from hookline import ToolCall, ToolError, Usage
+from hookline import ToolCall, ToolFailure, Usage
 from hookline.events import ChatEvent, ErrorInfo, ToolCallFinished
 from hookline.web._acts import (
     Aborted,
@@ -191,7 +191,7 @@ class AiSdkEncoder:
     def _done(self, event: ToolCallFinished) -> bytes:
         call = self._raw.pop(event.call_id, None)
         result = event.result
-        if not isinstance(result, ToolError):
+        if not isinstance(result, ToolFailure):
             if call is not None:
                 data = _chunk(
                     "tool-input-available", toolCallId=call.id, toolName=call.name, input={}

@@ -20,7 +20,7 @@ from hookline import (
     File,
     Image,
     Message,
-    ToolError,
+    ToolFailure,
     ToolMessage,
     UserMessage,
 )
@@ -216,6 +216,6 @@ def failed_message(
     id: str, call_id: str, name: str, error: str, outcome: Literal["error", "denied", "aborted"]
 ) -> ToolMessage:
     """The same for a call that came to nothing."""
-    data: Mapping[str, Any] = {"error": {"type": ToolError.__name__, "message": error}}
+    data: Mapping[str, Any] = {"error": {"type": ToolFailure.__name__, "message": error}}
     text = json_text(data)
     return ToolMessage(id=id, call_id=call_id, name=name, text=text, outcome=outcome)

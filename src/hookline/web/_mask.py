@@ -1,7 +1,7 @@
 """What a browser is told of errors: a short sentence and an id, which the log has too.
 
 The text of an exception may hold a password, a path or a query, so it stays here. What an
-application says on purpose is shown: a `ToolError` made by hand, a refusal, hookline's own words
+application says on purpose is shown: a `ToolFailure` made by hand, a refusal, hookline's own words
 about a call. `errors=` of the encoders and apps is a mapper that decides otherwise.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from hookline import Message, ToolError, ToolMessage
+from hookline import Message, ToolFailure, ToolMessage
 from hookline.events import (
     ChatAborted,
     ChatDone,
@@ -32,7 +32,7 @@ ErrorText: TypeAlias = Callable[[ErrorInfo], str | None]
 
 # Errors that were meant for a reader: made by hand, or worded by hookline about a call.
 _SAID: Final = frozenset(
-    {"ToolError", "Denied", "Stopped", "Aborted", "ToolDenied", "UnknownToolError"}
+    {"ToolFailure", "Denied", "Stopped", "Aborted", "ToolDenied", "UnknownToolError"}
     | {"DisabledToolError", "ToolArgumentsError", "ToolTimeoutError", "ToolLimitError"}
 )
 _CHAT: Final = {
@@ -55,7 +55,7 @@ class Mask:
         """The event as a browser may see it."""
         match event:
             case ToolCallFinished(outcome="error"):
-                assert isinstance(event.result, ToolError)
+                assert isinstance(event.result, ToolFailure)
                 shown = self._tool(event.call_id, event.name, event.result)
                 return event if shown is event.result else event.replace(result=shown)
             case MessageAdded():
@@ -90,15 +90,15 @@ class Mask:
         logger.error("error %s: a chat ended with %s", id, error.type)
         return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id})."
 
-    def _tool(self, call_id: str, name: str, error: ToolError) -> ToolError:
+    def _tool(self, call_id: str, name: str, error: ToolFailure) -> ToolFailure:
         if error.type in _SAID and self._errors is None:
             return error
         told = self._told.get(call_id)
         if told is None:
             told = self._told[call_id] = self._tool_text(name, error)
-        return ToolError(told, type="ToolError")
+        return ToolFailure(told, type="ToolFailure")
 
-    def _tool_text(self, name: str, error: ToolError) -> str:
+    def _tool_text(self, name: str, error: ToolFailure) -> str:
         if self._errors is not None:
             said = self._errors(ErrorInfo(type=error.type, message=error.message))
             if said is not None:
@@ -110,10 +110,10 @@ class Mask:
         return f"The tool failed (error {id})."
 
 
-def _read(text: str) -> ToolError:
+def _read(text: str) -> ToolFailure:
     """The error in a tool message; where it is none, one that is not shown."""
     try:
         error = msgspec.json.decode(text)["error"]
-        return ToolError(str(error["message"]), type=str(error["type"]))
+        return ToolFailure(str(error["message"]), type=str(error["type"]))
     except Exception:
-        return ToolError(text, type="Unknown")
+        return ToolFailure(text, type="Unknown")

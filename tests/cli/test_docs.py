@@ -1,0 +1,82 @@
+"""docs/cli.md says what the program does: its agent, its tables, its pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests._terminal import Terminal, program
+
+from hookline.cli import _faults
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cli.md").read_text()
+PARTS = dict(re.findall(r"^## (hookline \w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "app.py").write_text(block)
+    return tmp_path
+
+
+def test_the_agent_of_the_page_talks_as_in_its_picture(folder: Path) -> None:
+    with Terminal(program("chat", "app:agent", "--hooks"), folder) as terminal:
+        terminal.expect("› ")
+        terminal.say("Do I need a hat?")
+        terminal.expect("· preRequest        be_brief                    changed")
+        terminal.expect('→ weather(city="Paris")')
+        terminal.expect("sunglasses.")
+        terminal.expect("› ")
+        terminal.say("Tidy up.")
+        terminal.expect("✗ shell#2 denied: a command like 'sudo' is not allowed")
+        terminal.expect("Run shell? [y/n/e] ")
+        terminal.say("y")
+        terminal.expect('✓ shell "done"')
+        terminal.expect("› ")
+
+
+def test_the_hooks_of_the_page_are_those_of_its_picture(folder: Path) -> None:
+    with Terminal(program("hooks", "app:agent"), folder) as terminal:
+        assert terminal.end() == 0
+        titles = [line for line in terminal.lines if not line.startswith(" ")]
+        assert titles == [
+            "preRequest · interceptor",
+            "onDelta · interceptor",
+            "preToolCall · interceptor",
+            "aroundToolCall · wrapper",
+        ]
+        assert "add_hook · async · tools shell · on_error deny · timeout 5 s" in terminal.lines[8]
+
+
+@pytest.mark.parametrize("command", ["chat", "hooks", "serve"])
+def test_every_option_stands_on_the_page(command: str) -> None:
+    """In a process of its own: the help of a command keeps the width that it was first shown in."""
+    line = [sys.executable, "-m", "hookline", command, "--help"]
+    wide = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+    shown = subprocess.run(line, env=wide, capture_output=True, check=True, encoding="utf-8").stdout
+    options = set(re.findall(r"^│ (--[\w-]+)", shown, re.MULTILINE))
+    assert len(options) >= 3
+    told = set(re.findall(r"--[\w-]+", PARTS[f"hookline {command}"])) | {"--debug"}
+    assert options <= told
+
+
+def test_every_exit_status_stands_on_the_page() -> None:
+    names = ("OK", "FAILED", "USAGE", "WAITS", "INTERRUPTED")
+    rows = {int(each) for each in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
+    assert rows == {getattr(_faults, name) for name in names}
+
+
+@pytest.mark.parametrize("name", ["cli-chat", "cli-hooks"])
+def test_a_picture_is_there(name: str) -> None:
+    data = (ROOT / "docs" / "images" / f"{name}.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    assert width > 1000
+    assert height > 300
