@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from hookline import MemoryStore
 from hookline.stores import SQLStore
@@ -34,10 +34,15 @@ async def no_leaks() -> AsyncIterator[None]:
     assert not left, f"tasks are left: {left}"
 
 
-# A run that decides about a change must not depend on luck; at home the examples are random.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# One profile for the whole suite: no test fails because the machine is slow. A run that decides
+# about a change must not depend on luck either; at home the examples are random.
+settings.register_profile(
+    "hookline",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
+)
+settings.load_profile("hookline")
 
 
 # ── event loops ─────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import hookline
 import hookline.errors
@@ -370,6 +371,21 @@ def test_the_tree_in_the_head_of_errors_draws_every_exception() -> None:
     assert _errors.__doc__ is not None
     for name in hookline.errors.__all__:
         assert name in _errors.__doc__
+
+
+def test_no_test_of_the_suite_has_a_deadline() -> None:
+    """One Hypothesis profile, in conftest.py, decides: no test may fail for being slow."""
+    assert settings().deadline is None
+    set_elsewhere = [
+        str(path)
+        for path in Path(__file__).parent.rglob("*.py")
+        if path.name != "conftest.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
+        for keyword in node.keywords
+        if keyword.arg == "deadline"
+    ]
+    assert set_elsewhere == []
 
 
 # ── heads and sizes ─────────────────────────────────────────────────────────────────────────

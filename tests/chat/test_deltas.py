@@ -943,7 +943,7 @@ async def again(ctx: Any, proceed: Any) -> Any:
         return await proceed()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     first=CHUNKS,
     second=CHUNKS,
@@ -997,7 +997,7 @@ def test_the_text_shown_is_the_text_stored(
     asyncio.run(chat())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     chunks=CHUNKS,
     hooks=DELTA_HOOKS,
@@ -1043,7 +1043,7 @@ def test_the_text_shown_is_the_text_stored_of_an_answer_that_breaks_off(
     asyncio.run(chat())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=30), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_the_chunking_of_an_answer_does_not_matter(text: str, sizes: list[int]) -> None:
     async def chat() -> None:

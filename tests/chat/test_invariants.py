@@ -760,7 +760,6 @@ class Chats(RuleBasedStateMachine):
 Chats.TestCase.settings = settings(
     max_examples=200,
     stateful_step_count=12,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

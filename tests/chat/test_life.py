@@ -722,7 +722,7 @@ def texts_shown(events: list[Any]) -> list[str]:
     return shown[:-1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     script=st.lists(
         st.lists(st.sampled_from(["text", " ", "look", "fails", "nobody"]), max_size=3), max_size=3

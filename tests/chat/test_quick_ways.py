@@ -137,14 +137,14 @@ async def played(point: Any, hooks: list[Plan], way: dict[str, Any]) -> list[Any
     return seen
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(hooks=plans("stops", "answers", "changes", "lies"))
 def test_at_pre_request(hooks: list[Plan]) -> None:
     quick, long = (asyncio.run(played("preRequest", hooks, way)) for way in (QUICK, LONG))
     assert quick == long
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(hooks=plans("stops", "answers", "refuses", "denies", "asks", "changes", "lies"))
 def test_at_pre_tool_call(hooks: list[Plan]) -> None:
     quick, long = (asyncio.run(played("preToolCall", hooks, way)) for way in (QUICK, LONG))

@@ -144,7 +144,7 @@ def observer(real: Real, number: int, plan: Plan) -> Any:
 
 
 @given(plans("pass", "raise", "log"))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_notify_calls_in_order_what_stands_until_one_throws(hooks: list[Plan]) -> None:
     model, real = Model(hooks), Real(Heard, hooks, observer)
 
@@ -176,7 +176,7 @@ def interceptor(real: Real, number: int, plan: Plan) -> Any:
 
 
 @given(plans("pass", "change", "change", "end", "raise", "log", "log wrong"))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_intercept_hands_on_each_value_until_one_ends_the_chain_or_throws(
     hooks: list[Plan],
 ) -> None:
@@ -224,7 +224,7 @@ def wrapper(real: Real, number: int, plan: Plan) -> Any:
     plans("pass", "change", "end", "again", "raise", "log", "raise after", "log after"),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_wrap_is_an_onion_of_what_stands(hooks: list[Plan], fails: bool) -> None:
     model, real = Model(hooks), Real(Job, hooks, wrapper)
 
@@ -265,7 +265,7 @@ def test_wrap_is_an_onion_of_what_stands(hooks: list[Plan], fails: bool) -> None
     st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 2)), max_size=8),
     st.lists(st.integers(0, 7), max_size=12),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_disposers_take_back_their_own_registration_whatever_is_registered_twice(
     added: list[tuple[int, int]], disposed: list[int]
 ) -> None:

@@ -187,7 +187,7 @@ def recorded(names):
     return [made(name) for name in sorted(set(names))], ran
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(WORDS, min_size=1, max_size=5), PATTERNS, st.booleans())
 def test_no_tool_runs_but_those_that_are_allowed(asked, patterns, hide):
 
@@ -200,7 +200,7 @@ def test_no_tool_runs_but_those_that_are_allowed(asked, patterns, hide):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(WORDS, min_size=1, max_size=5), PATTERNS.filter(bool), st.booleans())
 def test_what_asks_never_runs_unapproved_and_runs_once_when_it_is(asked, patterns, later):
 
@@ -222,7 +222,7 @@ def test_what_asks_never_runs_unapproved_and_runs_once_when_it_is(asked, pattern
     asyncio.run(run())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.sampled_from(["down", "half", "ok", "mine"]),

@@ -193,7 +193,7 @@ class Clock:
         return self.now
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     size=st.integers(1, 4),
     acts=st.lists(st.tuples(st.sampled_from("gs"), st.sampled_from("abcdef"), st.integers(0, 3))),

@@ -274,7 +274,7 @@ async def test_a_childs_own_usage_is_not_its_siblings():
 # ── a law ───────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.integers(0, 6),
     tokens=st.integers(1, 700),

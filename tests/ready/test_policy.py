@@ -221,13 +221,13 @@ def disguises(draw):
     return command
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(disguises())
 def test_no_disguise_of_quotes_order_and_place_gets_through(command):
     assert runs(command, RM)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from("rm -f/'\"\\$(){}`;&|\n ax"), max_size=60))
 @example("rm" * 10_000 + " -rf")
 @example("rm " * 20_000)

@@ -187,7 +187,7 @@ def test_threads_never_exceed_it_either():
     assert len(taken) == 50
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     calls=st.integers(0, 4),
     per=st.integers(1, 20),

@@ -76,7 +76,7 @@ def cut(draw, texts):
     return text, pieces
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cut(TEXTS))
 @example(("a@b.c.d", ["a@b.c", ".d"]))
 @example(("x sk-aaaaaaaa", ["x sk-", "aaaa", "aaaa"]))
@@ -89,7 +89,7 @@ def test_a_stream_gives_what_the_whole_text_gives_however_it_is_cut(made):
         assert both.text(text) == whole(text, *patterns)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cut(TEXTS))
 def test_words_are_the_same_and_are_let_go_sooner(made):
     text, pieces = made
@@ -97,7 +97,7 @@ def test_words_are_the_same_and_are_let_go_sooner(made):
     assert "".join(streamed(fast, pieces)) == "".join(streamed(slow, pieces)) == fast.text(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cut(st.text("abc ", max_size=60)), st.lists(st.text("abc ", min_size=1, max_size=6)))
 def test_values_are_found_whatever_they_are(made, values):
     text, pieces = made
@@ -109,7 +109,7 @@ def test_values_are_found_whatever_they_are(made, values):
     assert not any(value in shown for value in values if "x" not in value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cut(TEXTS), st.sampled_from([8, 32, 128]))
 def test_what_is_held_back_is_bounded(made, hold):
     """No more than `hold`, but for a match that may still grow."""
@@ -125,7 +125,7 @@ def test_what_is_held_back_is_bounded(made, hold):
         assert len(stream._raw) <= 2 * hold + 4 + len(piece)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cut(st.text("ab1 ", max_size=80)))
 def test_patterns_that_match_nothing_in_places_look_at_neighbours_and_overlap(made):
     text, pieces = made
@@ -204,7 +204,7 @@ def assert_clean(text):
     assert "s3cr" not in text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS, st.integers(1, 9))
 def test_shown_is_stored_is_traced(text, chunk):
     async def run():

@@ -116,7 +116,7 @@ async def test_a_wait_that_is_too_long_is_not_waited():
     assert waits.seconds == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.floats(0, 1), st.integers(1, 40), st.one_of(st.none(), st.floats(0, 60)))
 def test_a_wait_is_within_its_bounds(drawn, attempts, asked):
     async def run():
@@ -296,7 +296,7 @@ def test_a_fallback_needs_a_model():
         fallback()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(

@@ -53,7 +53,7 @@ def last_group(messages):
     return messages[len(messages) - count :]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     histories(), st.one_of(st.none(), st.integers(0, 20)), st.one_of(st.none(), st.integers(0, 400))
 )
@@ -208,7 +208,7 @@ def test_sizes_that_cannot_be_are_refused(wrong):
         truncate(limit, tail=tail)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=300), st.integers(0, 60), st.integers(0, 60))
 def test_so_many_characters_are_kept_and_no_more(text, head, tail):
     hook = truncate(head + tail, tail=tail)[0]

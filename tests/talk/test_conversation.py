@@ -730,7 +730,7 @@ def is_valid(messages: list[Message]) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MESSAGES)
 def test_whatever_was_broken_repair_makes_it_valid(messages: list[Message]) -> None:
     repaired = repair_history(messages)
@@ -738,7 +738,7 @@ def test_whatever_was_broken_repair_makes_it_valid(messages: list[Message]) -> N
     assert Conversation(repaired.messages).messages == repaired.messages
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MESSAGES)
 def test_repair_is_deterministic_and_leaves_its_input_alone(messages: list[Message]) -> None:
     before = list(messages)
@@ -749,27 +749,27 @@ def test_repair_is_deterministic_and_leaves_its_input_alone(messages: list[Messa
     assert messages == before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MESSAGES)
 def test_repair_is_idempotent(messages: list[Message]) -> None:
     repaired = repair_history(messages)
     assert repair_history(repaired.messages) == Repair(messages=repaired.messages, actions=())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MESSAGES)
 def test_repair_reports_exactly_when_it_changed_something(messages: list[Message]) -> None:
     repaired = repair_history(messages)
     assert (repaired.messages == tuple(messages)) == (repaired.actions == ())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MESSAGES)
 def test_repair_touches_nothing_exactly_when_the_history_was_valid(messages: list[Message]) -> None:
     assert (repair_history(messages).actions == ()) == is_valid(messages)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MESSAGES)
 def test_repair_loses_no_message_of_user_or_assistant_but_repeated_ones(
     messages: list[Message],
@@ -788,7 +788,7 @@ def test_repair_loses_no_message_of_user_or_assistant_but_repeated_ones(
     assert said(repair_history(messages).messages) == said(messages)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(MESSAGES)
 def test_a_chat_goes_on_from_what_repair_made(messages: list[Message]) -> None:
     async def chat() -> None:
@@ -809,7 +809,7 @@ POINTS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     point=st.sampled_from(POINTS),
     at=st.integers(0, 5),
