@@ -278,7 +278,7 @@ class Scene:
         messages = self.conversation.messages
         check_history(messages)
         results = [m for m in messages if isinstance(m, ToolMessage)]
-        asked = [c for m in messages if isinstance(m, AssistantMessage) for c in m.calls]
+        asked = [c for m in messages if isinstance(m, AssistantMessage) for c in m.tool_calls]
         assert [m.call_id for m in results] == [c.id for c in asked]
         for request in self.model.requests:
             validate_request(request)

@@ -17,6 +17,7 @@ import httpx2
 from hookline import (
     Agent,
     Conversation,
+    Limits,
     Model,
     ModelRequest,
     Reasoning,
@@ -41,7 +42,7 @@ TURNS = [
     Turn("Hello, ", "Ada", ". 世界 👩‍👩‍👧", usage=USAGE),
     Turn(Reasoning("Hm.", META), "Yes. ", "No."),
     Turn("Let me see.", call("weather", city="Köln")),
-    Turn(calls=[call("weather", city="Oslo"), call("weather", city="東京"), call("nobody")]),
+    Turn(tool_calls=[call("weather", city="Oslo"), call("weather", city="東京"), call("nobody")]),
     Turn(Reasoning("", META), call("weather", {"city": 'a\u2028b\\"\n', "days": [1, 2.5, None]})),
     Turn("Once upon", finish_reason="length"),
     Turn("I would rather not.", finish_reason="refusal"),
@@ -243,7 +244,7 @@ class Fuzz:
         self.kind: WireFormat = kind
         self._transport = Memory(kind)
         self._model, self._http = adapter(kind, self._transport)
-        self._agent: Agent[Any] = Agent(Valid(self._model), tools=[weather], max_steps=3)
+        self._agent: Agent[Any] = Agent(Valid(self._model), tools=[weather], limits=Limits(steps=3))
 
     async def once(self, number: int) -> str:
         """What came of this mutant: "answered" or the name of an error of ours.

@@ -26,7 +26,7 @@ def written(holder):
         each.id: each.arguments
         for message in holder.messages
         if isinstance(message, AssistantMessage)
-        for each in message.calls
+        for each in message.tool_calls
     }
 
 

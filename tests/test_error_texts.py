@@ -107,7 +107,7 @@ def test_no_exception_to_the_rule_is_left_over() -> None:
 @pytest.mark.parametrize(
     ("text", "good"),
     [
-        ("max_steps=⟨max_steps⟩ must be at least 1", True),
+        ("Limits(steps=⟨self.steps⟩) must be at least 1", True),
         ("there is no scope ⟨label⟩; use one of: ⟨known⟩", True),
         ("⟨module⟩ is not installed: pip install ⟨extra⟩", True),
         ("something went wrong with ⟨value⟩", False),

@@ -206,7 +206,7 @@ def nothing(request: ModelRequest) -> None:
             id="whole parts",
         ),
         pytest.param(
-            Turn("b", reasoning="why", text="a", calls=[call("weather", city="Paris")]),
+            Turn("b", reasoning="why", text="a", tool_calls=[call("weather", city="Paris")]),
             [
                 ReasoningChunk("why"),
                 TextChunk("a"),
@@ -341,7 +341,7 @@ async def test_clean_up_raises_while_a_stream_is_left() -> None:
         pytest.param({"fail_after": 1}, "needs fail=", id="fail_after alone"),
         pytest.param({"fail": Boom(), "fail_after": -1}, "at least 0", id="fail_after"),
         pytest.param({"chunk": -1}, "at least 0", id="chunk"),
-        pytest.param({"calls": [3]}, "3 is no part of a turn", id="part"),
+        pytest.param({"tool_calls": [3]}, "3 is no part of a turn", id="part"),
     ],
 )
 def test_a_turn_that_contradicts_itself_is_refused(options: dict[str, Any], problem: str) -> None:
@@ -886,7 +886,9 @@ def prolonging(ctx: Any) -> Continue | None:
 def answering(ctx: Any) -> ModelResponse | None:
     if ctx.iteration:
         return None
-    return ModelResponse.of("By hand.", calls=[call("weather", city="x", id="a")], reasoning="hm")
+    return ModelResponse.of(
+        "By hand.", tool_calls=[call("weather", city="x", id="a")], reasoning="hm"
+    )
 
 
 async def retrying(ctx: Any, proceed: Any) -> Any:

@@ -104,9 +104,7 @@ class Agent(Generic[DepsT]):
             here; a chat's own `hooks=` replaces them for that chat.
         known_hooks: Definitions that may be named by their id and are not registered.
         settings: How the model is to answer.
-        limits: Bounds of tool calls, arguments, results and times.
-        max_steps: Model calls of a chat, after which it is a MaxStepsError.
-        max_continuations: How often hooks at preStop may prolong a chat.
+        limits: Bounds of steps, tool calls, bytes and times; what it does not name is the default.
         parallel_tools: Whether the calls of an answer run side by side.
         approver: Who is asked where a hook returns Ask; without one the question waits in the
             conversation.
@@ -130,8 +128,6 @@ class Agent(Generic[DepsT]):
         known_hooks: Iterable[HookDef] = (),
         settings: Settings = DEFAULT_SETTINGS,
         limits: Limits = DEFAULT_LIMITS,
-        max_steps: int = 20,
-        max_continuations: int = 3,
         parallel_tools: bool = True,
         approver: Approver | None = None,
         store: Store | str | None = None,
@@ -146,8 +142,6 @@ class Agent(Generic[DepsT]):
                 f"model={model!r} is no Model: it needs a method stream(request) that gives an "
                 "async iterator of chunks; or pass a name such as 'openai:gpt-…'"
             )
-        if max_steps < 1:
-            raise UsageError(f"max_steps={max_steps!r} must be at least 1")
         self.name = name
         """The name in traces, logs and `run.agent`."""
         self.bus: HookBus[DepsT] = bus if bus is not None else HookBus()
@@ -166,9 +160,7 @@ class Agent(Generic[DepsT]):
             scopes=self.scopes,
             system=system,
             settings=settings,
-            limits=limits,
-            max_steps=max_steps,
-            max_continuations=max_continuations,
+            limits=limits.over(DEFAULT_LIMITS),
             parallel_tools=parallel_tools,
             runtime=runtime,
         )

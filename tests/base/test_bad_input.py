@@ -197,7 +197,9 @@ async def test_call_ids_are_unique_before_anything_is_published_or_hooked():
     seen = []
     agent = Agent(ScriptedModel(chunks("a", "a"), "done"), tools=[act])
     agent.add_hook("onDelta", lambda ctx: seen.append(getattr(ctx.delta, "id", None)))
-    agent.add_hook("onResponse", lambda ctx: seen.extend(each.id for each in ctx.response.calls))
+    agent.add_hook(
+        "onResponse", lambda ctx: seen.extend(each.id for each in ctx.response.tool_calls)
+    )
     agent.add_hook("preToolCall", lambda ctx: seen.append(ctx.call.id))
     events = await collect(agent.chat_stream("go"))
     first, second = [event.call_id for event in only(events, ToolCallDelta)]
@@ -219,7 +221,7 @@ async def test_ids_that_onResponse_writes_twice_are_made_unique():
     def calls(ctx):
         if ctx.iteration == 0:
             two = [ToolCall(id="a", name="act"), ToolCall(id="a", name="act")]
-            return ModelResponse.of(calls=two)
+            return ModelResponse.of(tool_calls=two)
         return None
 
     response = await agent.chat("go")
@@ -233,7 +235,7 @@ async def test_ids_of_a_response_given_by_a_hook_are_made_unique():
     def answer(ctx):
         if ctx.iteration == 0:
             two = [ToolCall(id="a", name="act"), ToolCall(id="", name="act")]
-            return ModelResponse.of(calls=[*two, two[0]])
+            return ModelResponse.of(tool_calls=[*two, two[0]])
         return None
 
     response = await agent.chat("go")

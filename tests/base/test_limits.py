@@ -1,13 +1,13 @@
 """The bounds of a chat's tool calls: how many, how large, how long."""
 
 import asyncio
-import inspect
 import math
 import sys
 import threading
 import traceback
 from contextlib import suppress
 
+import msgspec
 import pytest
 from tests._tool_chats import Clock, goes_on, only, outcomes, results, settle
 
@@ -24,6 +24,7 @@ from hookline import (
     ToolResult,
     tool,
 )
+from hookline._chat.config import DEFAULT_LIMITS
 from hookline.errors import (
     HookTimeoutError,
     StopChat,
@@ -35,18 +36,24 @@ from hookline.events import ChatAborted, Status, ToolCallFinished
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 
-def test_every_limit_has_a_finite_default():
-    limits = Limits()
-    values = [getattr(limits, name) for name in limits.__struct_fields__]
-    assert all(value is not None and 0 < value < math.inf for value in values)
+def test_the_defaults_are_finite_and_those_that_are_promised():
+    assert msgspec.structs.asdict(Limits().over(DEFAULT_LIMITS)) == {
+        "steps": 20,
+        "continuations": 3,
+        "tool_calls": 64,
+        "argument_bytes": 1_048_576,
+        "output_bytes": 262_144,
+        "answer_bytes": 8_388_608,
+        "tool_timeout": 120.0,
+        "grace": 5.0,
+    }
 
 
-def test_the_defaults_are_those_that_are_promised():
-    """The grace period is 5 s; a chat ends after 20 model calls, and is continued 3 times."""
-    assert Limits().grace == 5.0
-    options = inspect.signature(Agent).parameters
-    assert options["max_steps"].default == 20
-    assert options["max_continuations"].default == 3
+def test_limits_change_only_the_fields_that_they_name():
+    limits = Limits(steps=7, tool_timeout=None).over(Limits(steps=9, grace=1.0))
+    assert (limits.steps, limits.tool_timeout, limits.grace) == (7, None, 1.0)
+    assert limits == Limits(steps=7, tool_timeout=None, grace=1.0)
+    assert repr(limits) == "Limits(steps=7, tool_timeout=None, grace=1.0)"
 
 
 # ── tool calls a step ───────────────────────────────────────────────────────────────────────

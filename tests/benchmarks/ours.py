@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from hookline import Agent, Conversation
+from hookline import Agent, Conversation, Limits
 from hookline.events import TextDelta, ToolCallFinished
 from hookline.models import Chunk, Finish, ModelRequest, TextChunk, ToolCallChunk
 
@@ -65,7 +65,7 @@ class Scripted:
 
 def tool_agent(tool: byhand.Counter, calls: int, before: int = 1) -> Agent[Any]:
     """An agent whose chats make so many tool calls, one after the other."""
-    return Agent(Scripted(calls, before), tools=[tool.add], max_steps=calls + 1)
+    return Agent(Scripted(calls, before), tools=[tool.add], limits=Limits(steps=calls + 1))
 
 
 async def read_text(agent: Agent[Any]) -> int:

@@ -16,7 +16,7 @@ from opentelemetry.context import attach, detach, get_current
 from opentelemetry.metrics import Histogram, Meter
 from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 
-from hookline import Agent
+from hookline import Agent, Limits
 from hookline.models import Chunk, ModelRequest
 
 from . import byhand, ours
@@ -203,6 +203,6 @@ def inside(tracer: Tracer, calls: int) -> Work:
     """A chat of hookline's that is not traced, with this model and this tool."""
     tool = TracedCounter(tracer)
     agent: Agent[Any] = Agent(
-        TracedModel(tracer, calls), tools=[tool.add], max_steps=calls + 1, telemetry=None
+        TracedModel(tracer, calls), tools=[tool.add], limits=Limits(steps=calls + 1), telemetry=None
     )
     return lambda: ours.read_calls(agent)

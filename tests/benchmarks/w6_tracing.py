@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from hookline import Agent
+from hookline import Agent, Limits
 from hookline.otel import Telemetry
 
 from . import byhand, ours
@@ -60,7 +60,9 @@ def provider(exporter: SpanExporter) -> TracerProvider:
 
 
 def agent_of(tool: byhand.Counter, telemetry: Telemetry | None, calls: int = CALLS) -> Agent[Any]:
-    return Agent(ours.Scripted(calls), tools=[tool.add], max_steps=calls + 1, telemetry=telemetry)
+    return Agent(
+        ours.Scripted(calls), tools=[tool.add], limits=Limits(steps=calls + 1), telemetry=telemetry
+    )
 
 
 def written(spans: Sequence[ReadableSpan], reader: InMemoryMetricReader) -> tuple[Any, Any]:

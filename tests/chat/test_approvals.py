@@ -25,6 +25,7 @@ from hookline import (
     Continue,
     Conversation,
     Deny,
+    Limits,
     LocalRuntime,
     MemoryStore,
     Run,
@@ -846,8 +847,8 @@ async def test_a_resumed_chat_that_ends_with_its_step_has_counted_it():
     assert (await agent.resume(conversation, yes(response))).steps == 2
 
 
-async def test_max_steps_counts_on_after_resume():
-    agent, conversation, response = await pend(call("look"), delete(), max_steps=2)
+async def test_the_limit_of_steps_counts_on_after_resume():
+    agent, conversation, response = await pend(call("look"), delete(), limits=Limits(steps=2))
     with pytest.raises(MaxStepsError):
         await agent.resume(conversation, yes(response))
     check_history(conversation.messages)
@@ -855,7 +856,10 @@ async def test_max_steps_counts_on_after_resume():
 
 async def test_what_preStop_has_continued_counts_on_after_resume():
     """The bound is one of what the user asked for, and not of each part of it."""
-    agent, conversation = agent_of("one", delete(), "two", max_continuations=1), Conversation()
+    agent, conversation = (
+        agent_of("one", delete(), "two", limits=Limits(continuations=1)),
+        Conversation(),
+    )
     asked = []
 
     def go_on(ctx):

@@ -431,10 +431,10 @@ def test_what_is_no_model_is_refused_where_the_agent_is_made(model: Any) -> None
         Agent(model)
 
 
-@pytest.mark.parametrize("max_steps", [0, -1])
-def test_a_chat_of_no_step_is_refused_where_the_agent_is_made(max_steps: int) -> None:
-    with pytest.raises(UsageError, match="max_steps"):
-        Agent(ScriptedModel(), max_steps=max_steps)
+@pytest.mark.parametrize("steps", [0, -1])
+def test_a_chat_of_no_step_is_refused_where_the_limits_are_made(steps: int) -> None:
+    with pytest.raises(UsageError, match="steps"):
+        Limits(steps=steps)
 
 
 async def test_an_unknown_option_of_a_chat_is_refused() -> None:
@@ -637,7 +637,9 @@ async def test_calls_in_a_ModelResponse_from_preChat_are_run_and_step_1_asks_the
     out: list[str] = []
     model = ScriptedModel("ok")
     agent = Agent(model, tools=[look])
-    agent.add_hook("preChat", lambda ctx: ModelResponse.of(calls=[call("look", q="x", id="c")]))
+    agent.add_hook(
+        "preChat", lambda ctx: ModelResponse.of(tool_calls=[call("look", q="x", id="c")])
+    )
     agent.add_hook("preRequest", lambda ctx: out.append(f"preRequest {ctx.iteration}"))
     events = await collect(agent.chat_stream("hi"))
     assert out == ["preRequest 1"]
@@ -811,7 +813,7 @@ async def test_onChatEnd_after_an_abort_has_neither() -> None:
 
 
 async def test_onChatEnd_counts_as_error_when_the_steps_are_used_up() -> None:
-    agent = Agent(ScriptedModel([call("look")]), tools=[look], max_steps=1)
+    agent = Agent(ScriptedModel([call("look")]), tools=[look], limits=Limits(steps=1))
     ctx, error = await _end_of(agent)
     assert ctx.outcome == "error"
     assert isinstance(ctx.error, MaxStepsError)
@@ -824,7 +826,7 @@ async def test_the_response_has_all_of_the_chat() -> None:
     one, two = Usage(input_tokens=1, output_tokens=2), Usage(input_tokens=10, output_tokens=20)
     model = ScriptedModel(
         "before",
-        Turn("Let me see.", calls=[call("look", q="x")], usage=one),
+        Turn("Let me see.", tool_calls=[call("look", q="x")], usage=one),
         Turn(text="It is x.", reasoning="hm", usage=two, finish_reason="length"),
     )
     agent = Agent(model, tools=[look])

@@ -103,11 +103,11 @@ async def test_parallel_calls_keep_their_order_and_their_arguments(kind: str) ->
     async with backend(kind, calls, "All sunny.") as model:
         response = await Agent(model, tools=[weather]).chat("And there?")
     answer = response.messages[1]
-    assert [each.arguments["city"] for each in answer.calls] == cities
-    assert len({each.id for each in answer.calls}) == 3
+    assert [each.arguments["city"] for each in answer.tool_calls] == cities
+    assert len({each.id for each in answer.tool_calls}) == 3
     results = [message for message in response.messages if message.role == "tool"]
     assert [each.text for each in results] == [f"sunny in {city}" for city in cities]
-    assert [each.call_id for each in results] == [each.id for each in answer.calls]
+    assert [each.call_id for each in results] == [each.id for each in answer.tool_calls]
 
 
 async def test_a_call_without_arguments(kind: str) -> None:
@@ -116,7 +116,7 @@ async def test_a_call_without_arguments(kind: str) -> None:
 
     async with backend(kind, call("now"), "It is noon.") as model:
         response = await Agent(model, tools=[now]).chat("The time?")
-    assert response.messages[1].calls[0].arguments == {}
+    assert response.messages[1].tool_calls[0].arguments == {}
     assert response.messages[2].text == "noon"
 
 
@@ -154,7 +154,7 @@ async def test_usage_is_counted_with_what_was_cached_and_reasoned(kind: str) -> 
     one = Usage(input_tokens=100, output_tokens=40, cache_read_tokens=60, reasoning_tokens=25)
     two = Usage(input_tokens=7, output_tokens=3)
     turns = (
-        Turn(reasoning="Hm.", calls=[call("weather", city="Oslo")], usage=one),
+        Turn(reasoning="Hm.", tool_calls=[call("weather", city="Oslo")], usage=one),
         Turn(text="Sunny.", usage=two),
     )
     async with backend(kind, *turns) as model:
@@ -251,7 +251,7 @@ async def test_structured_output_and_its_one_correction(kind: str) -> None:
 
 
 async def test_reasoning_and_calls_are_parts_in_their_order(kind: str) -> None:
-    turn = Turn(reasoning="Look.", text="I look.", calls=[call("weather", city="Oslo")])
+    turn = Turn(reasoning="Look.", text="I look.", tool_calls=[call("weather", city="Oslo")])
     async with backend(kind, turn, "Sunny.") as model:
         response = await Agent(model, tools=[weather]).chat("Oslo?")
     kinds = [type(part) for part in response.messages[1].parts]

@@ -93,7 +93,9 @@ async def test_without_hooks_the_deltas_are_those_of_the_model() -> None:
 async def test_onDelta_sees_each_delta_of_the_model_and_the_ends_of_its_parts() -> None:
     seen: list[Any] = []
     agent = Agent(
-        ScriptedModel(Turn("a", "b", reasoning="hm", calls=[call("look", q="x", id="c")]), "ok"),
+        ScriptedModel(
+            Turn("a", "b", reasoning="hm", tool_calls=[call("look", q="x", id="c")]), "ok"
+        ),
         tools=[look],
     )
     agent.add_hook("onDelta", lambda ctx: seen.append((ctx.iteration, ctx.delta)))
@@ -459,7 +461,7 @@ async def test_arguments_that_come_in_pieces_are_shown_in_pieces() -> None:
 
 async def test_blank_text_is_neither_shown_nor_stored() -> None:
     """Models like to write an empty line before a call."""
-    model = ScriptedModel(Turn("\n", "\n", calls=[call("look")]), "ok")
+    model = ScriptedModel(Turn("\n", "\n", tool_calls=[call("look")]), "ok")
     agent = Agent(model, tools=[look])
     events = await collect(agent.chat_stream("hi"))
     assert shown(events) == ["look{}", "=", "ok", "|", "="]
@@ -642,7 +644,7 @@ async def test_released_by_response_a_call_comes_whole_as_onResponse_left_it() -
 
     def hook(ctx: Any) -> Any:
         parts = tuple(
-            p.replace(arguments={"q": "y"}) if p in ctx.response.calls else p
+            p.replace(arguments={"q": "y"}) if p in ctx.response.tool_calls else p
             for p in ctx.response.parts
         )
         return ctx.response.replace(parts=parts)
@@ -969,7 +971,10 @@ def test_the_text_shown_is_the_text_stored(
 
     async def chat() -> None:
         model = ScriptedModel(
-            Turn(*first, fail=Boom()), Turn(*second, calls=[call("look")]), Turn(*third), "more"
+            Turn(*first, fail=Boom()),
+            Turn(*second, tool_calls=[call("look")]),
+            Turn(*third),
+            "more",
         )
         conversation = Conversation()
         agent = Agent(model, tools=[look])

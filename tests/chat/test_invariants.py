@@ -254,8 +254,7 @@ class Chats(RuleBasedStateMachine):
             self.model,
             tools=self.tools(),
             approver=self.approver,
-            limits=Limits(grace=0.01),
-            max_steps=4,
+            limits=Limits(grace=0.01, steps=4),
         )
         self.heard = self.agent.subscribe(size=100_000)
         self.record()
@@ -736,7 +735,7 @@ class Chats(RuleBasedStateMachine):
                     call.id
                     for message in conversation.messages
                     if isinstance(message, AssistantMessage)
-                    for call in message.calls
+                    for call in message.tool_calls
                 ]
                 results = [m.call_id for m in conversation.messages if isinstance(m, ToolMessage)]
                 assert sorted(calls) == sorted(results)

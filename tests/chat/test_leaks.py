@@ -20,6 +20,7 @@ from hookline import (
     Ask,
     Conversation,
     HookBus,
+    Limits,
     MemoryStore,
     Run,
     ToolFailure,
@@ -172,7 +173,7 @@ async def hook_times_out(deps: Deps) -> None:
 
 
 async def too_many_steps(deps: Deps) -> None:
-    agent = Agent(ScriptedModel([call("add", a=1, b=2)]), tools=[add], max_steps=1)
+    agent = Agent(ScriptedModel([call("add", a=1, b=2)]), tools=[add], limits=Limits(steps=1))
     with suppress(MaxStepsError):
         await agent.chat("hi", deps=deps)
 

@@ -640,13 +640,13 @@ RETURNS: dict[str, list[Callable[[Any], Any]]] = {
     "onChatStart": [],
     "preChat": [
         lambda ctx: ctx.request.replace(system="mine"),
-        lambda ctx: ModelResponse.of("given", calls=[call("look", id="g")]),
+        lambda ctx: ModelResponse.of("given", tool_calls=[call("look", id="g")]),
         lambda ctx: Stop("closed", text="closed"),
     ],
     "preRequest": [
         lambda ctx: ctx.request.replace(tools=()),
         lambda ctx: ModelResponse.of("given"),
-        lambda ctx: ModelResponse.of("given", calls=[call("look"), call("fails")]),
+        lambda ctx: ModelResponse.of("given", tool_calls=[call("look"), call("fails")]),
         lambda ctx: Stop("enough"),
         lambda ctx: Stop("enough", text="bye"),
     ],
@@ -658,7 +658,7 @@ RETURNS: dict[str, list[Callable[[Any], Any]]] = {
     "onResponse": [
         lambda ctx: ctx.response.replace(text="changed"),
         lambda ctx: ctx.response.replace(text=""),
-        lambda ctx: ctx.response.replace(parts=ctx.response.calls[:1]),
+        lambda ctx: ctx.response.replace(parts=ctx.response.tool_calls[:1]),
         lambda ctx: ctx.response.replace(parts=(*ctx.response.parts, call("look", id="c"))),
     ],
     "preMessage": [lambda ctx: ctx.message.replace(text="changed")],
@@ -752,7 +752,7 @@ def test_whatever_the_hooks_do_the_laws_hold(
         if retried:
             turns.insert(0, Turn("broken", call("look"), fail=Boom()))
         model = ScriptedModel(*turns, *["ok"] * 9)  # it refuses a request that is not valid
-        agent = Agent(model, tools=[look, fails], parallel_tools=parallel, max_steps=6)
+        agent = Agent(model, tools=[look, fails], parallel_tools=parallel, limits=Limits(steps=6))
         add: Any = agent.add_hook
         if retried:
             add("aroundRequest", again)

@@ -175,7 +175,7 @@ async def test_the_text_of_an_answer_with_calls_can_be_removed() -> None:
     conversation = Conversation()
     agent = agent_of(["a", call("look", id="c")], "ok")
     agent.add_hook(
-        "preMessage", by_role("assistant", lambda m: m.replace(text="") if m.calls else None)
+        "preMessage", by_role("assistant", lambda m: m.replace(text="") if m.tool_calls else None)
     )
     await agent.chat("hi", conversation=conversation)
     message = conversation.messages[1]
@@ -199,7 +199,7 @@ WRONG: list[Any] = [
     ),
     pytest.param(
         "assistant",
-        lambda m: m.replace(parts=tuple(p.replace(arguments={"q": "y"}) for p in m.calls)),
+        lambda m: m.replace(parts=tuple(p.replace(arguments={"q": "y"}) for p in m.tool_calls)),
         id="arguments-changed",
     ),
     pytest.param("tool", lambda m: m.replace(call_id="other"), id="another-call"),
@@ -406,7 +406,7 @@ async def test_the_arguments_of_a_call_are_not_changed_behind_the_back(point: An
 
     def meddle(ctx: Any) -> None:
         holder = getattr(ctx, "message", None) or getattr(ctx, "response", None)
-        for made in [ctx.call] if holder is None else getattr(holder, "calls", ()):
+        for made in [ctx.call] if holder is None else getattr(holder, "tool_calls", ()):
             with contextlib.suppress(TypeError):
                 made.arguments["q"] = "evil"
 
@@ -414,7 +414,7 @@ async def test_the_arguments_of_a_call_are_not_changed_behind_the_back(point: An
     response = await agent.chat("hi")
     message = response.messages[1]
     assert isinstance(message, AssistantMessage)
-    assert [made.arguments for made in message.calls] == [{"q": "x"}]
+    assert [made.arguments for made in message.tool_calls] == [{"q": "x"}]
     assert response.messages[2].text == "found x"
 
 
@@ -422,7 +422,7 @@ async def test_a_copy_of_a_calls_arguments_is_a_plain_dict_of_the_copys_own() ->
     response = await agent_of([call("look", q="x", id="c")], "ok").chat("hi")
     message = response.messages[1]
     assert isinstance(message, AssistantMessage)
-    arguments = message.calls[0].arguments
+    arguments = message.tool_calls[0].arguments
     copies = [copy.copy(arguments), copy.deepcopy(arguments), pickle.loads(pickle.dumps(arguments))]
     for mine in copies:
         assert type(mine) is dict

@@ -119,7 +119,7 @@ def lines(conversation: Conversation) -> list[str]:
             out.append(f"tool {message.outcome}")
         elif isinstance(message, AssistantMessage):
             mark = "*" if message.partial else ""
-            calls = [f"{each.name}()" for each in message.calls]
+            calls = [f"{each.name}()" for each in message.tool_calls]
             said = [message.text] if message.text else []
             out.append(" ".join([f"assistant{mark}", *said, *calls]))
         else:
@@ -300,13 +300,13 @@ async def test_one_outcome_when_a_hook_cancels_its_own_task(point: str) -> None:
     assert not full.conversation.busy
 
 
-@pytest.mark.parametrize("what", ["model", "hook", "max_steps", "no finish", "tool wrapper"])
+@pytest.mark.parametrize("what", ["model", "hook", "steps", "no finish", "tool wrapper"])
 async def test_one_outcome_on_error(what: str) -> None:
     error = LookupError("mine")
     agents: dict[str, Agent[Any]] = {
         "model": Agent(ScriptedModel(Turn("he", fail=error))),
         "hook": Agent(ScriptedModel("hello"), hooks={"onResponse": throw}),
-        "max_steps": Agent(ScriptedModel([call("boom")]), tools=[boom], max_steps=1),
+        "steps": Agent(ScriptedModel([call("boom")]), tools=[boom], limits=Limits(steps=1)),
         "no finish": Agent(ScriptedModel(Turn("he", no_finish=True))),
         "tool wrapper": Agent(ScriptedModel([call("add", a=1, b=2)]), tools=[add]),
     }
@@ -780,7 +780,7 @@ async def test_a_chat_that_never_suspends_can_be_aborted_by_a_hook() -> None:
             yield Finish(finish_reason="tool_calls")
 
     model = Endless()
-    agent = Agent(model, tools=[add], max_steps=1000)
+    agent = Agent(model, tools=[add], limits=Limits(steps=1000))
     agent.add_hook("onStep", lambda ctx: None if ctx.iteration < 4 else ctx.run.abort() and None)
     with pytest.raises(ChatAbortedError):
         await agent.chat("hi")
@@ -822,7 +822,7 @@ async def test_a_chat_that_never_suspends_can_be_aborted_by_a_thread(place: str)
         runs[0].abort("by a thread")
         aborted.set()
 
-    agent = Agent(model, tools=[work], max_steps=1000)
+    agent = Agent(model, tools=[work], limits=Limits(steps=1000))
     agent.add_hook("onChatStart", lambda ctx: runs.append(ctx.run))
     thread = threading.Thread(target=abort)
     thread.start()
@@ -1678,9 +1678,9 @@ async def test_a_throw_in_on_tool_call_result_withholds_the_value() -> None:
     assert ran == ["ran"]
 
 
-async def test_max_steps_pairs_the_last_calls() -> None:
+async def test_the_limit_of_steps_pairs_the_last_calls() -> None:
     conversation = Conversation()
-    agent = Agent(ScriptedModel([call("add", a=1, b=2)]), tools=[add], max_steps=1)
+    agent = Agent(ScriptedModel([call("add", a=1, b=2)]), tools=[add], limits=Limits(steps=1))
     trace = outcomes(agent)
     with pytest.raises(MaxStepsError):
         await agent.chat("hi", conversation=conversation)

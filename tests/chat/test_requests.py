@@ -12,6 +12,7 @@ from hookline import (
     AssistantMessage,
     Conversation,
     History,
+    Limits,
     Message,
     ModelRequest,
     ModelResponse,
@@ -278,7 +279,7 @@ async def test_a_short_circuited_response_is_streamed_one_delta_per_part() -> No
     def hook(ctx: Any) -> Any:
         if ctx.iteration == 0:
             made = call("look", q="x", id="c")
-            return ModelResponse.of("a long answer", reasoning="hm", calls=[made])
+            return ModelResponse.of("a long answer", reasoning="hm", tool_calls=[made])
         return None
 
     agent.add_hook("preRequest", hook)
@@ -306,17 +307,17 @@ async def test_calls_of_a_short_circuited_response_are_run() -> None:
     agent = Agent(model, tools=[look])
 
     def hook(ctx: Any) -> Any:
-        return ModelResponse.of(calls=[call("look", q="x")]) if ctx.iteration == 0 else None
+        return ModelResponse.of(tool_calls=[call("look", q="x")]) if ctx.iteration == 0 else None
 
     agent.add_hook("preRequest", hook)
     await agent.chat("hi")
     assert texts(model.last_request.messages) == ["hi", "", "found x"]
-    (made,) = model.last_request.messages[1].calls  # type: ignore[union-attr]
+    (made,) = model.last_request.messages[1].tool_calls  # type: ignore[union-attr]
     assert made.id  # it came without one
 
 
 async def test_a_short_circuited_response_is_a_step_like_any_other() -> None:
-    """StepStarted, onStep, StepFinished; and it counts towards max_steps."""
+    """StepStarted, onStep, StepFinished; and it counts towards Limits.steps."""
     out: list[str] = []
     agent = Agent(ScriptedModel())
     agent.add_hook("preRequest", lambda ctx: ModelResponse.of("cached"))
@@ -887,7 +888,7 @@ async def test_the_messages_of_a_request_cost_the_same_however_many_there_are() 
     conversation = Conversation(said)
     kept: list[Sequence[Message]] = []
     model = ScriptedModel(*[[call("look")] for _ in range(steps)], "ok", strict=False)
-    agent = Agent(model, tools=[look], max_steps=steps + 1)
+    agent = Agent(model, tools=[look], limits=Limits(steps=steps + 1))
     agent.add_hook("preRequest", lambda ctx: kept.append(ctx.request.messages))
     agent.add_hook("onStep", lambda ctx: kept.append(ctx.run.history))
     tracemalloc.start()

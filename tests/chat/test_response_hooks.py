@@ -67,7 +67,7 @@ async def test_onResponse_sees_the_answer_and_the_request_of_each_step() -> None
     seen: list[Any] = []
 
     def hook(ctx: Any) -> None:
-        calls = [made.name for made in ctx.response.calls]
+        calls = [made.name for made in ctx.response.tool_calls]
         seen.append((ctx.iteration, ctx.response.text, calls, len(ctx.request.messages)))
 
     await chat([["Let me see.", call("look", q="x")], "It is x."], hook)
@@ -186,11 +186,11 @@ async def test_blank_text_that_onResponse_writes_is_not_kept() -> None:
 
 async def test_arguments_that_onResponse_has_from_the_model_are_kept_as_an_object() -> None:
     """They were no JSON object; the call is answered with an error, and history shows `{}`."""
-    turns = [Turn(calls=[raw_call("look", "[1")]), "sorry"]
+    turns = [Turn(tool_calls=[raw_call("look", "[1")]), "sorry"]
     response, ran, _ = await chat(turns, lambda ctx: ctx.response.replace(model="mine"))
     answer = response.messages[1]
     assert isinstance(answer, AssistantMessage)
-    assert [(each.arguments, each.raw) for each in answer.calls] == [({}, None)]
+    assert [(each.arguments, each.raw) for each in answer.tool_calls] == [({}, None)]
     assert ran == []
 
 
@@ -223,7 +223,7 @@ async def test_what_onResponse_writes_as_usage_does_not_change_what_was_spent() 
 
 async def test_replaced_text_stands_where_the_first_text_stood() -> None:
     response, _, _ = await chat(
-        [Turn(text="a", reasoning="hm", calls=[call("look", id="c")]), "ok"],
+        [Turn(text="a", reasoning="hm", tool_calls=[call("look", id="c")]), "ok"],
         first_step(lambda r: r.replace(text="b")),
     )
     message = response.messages[1]
@@ -246,7 +246,7 @@ async def test_one_of_two_calls_can_be_dropped() -> None:
     conversation = Conversation()
     response, ran, _ = await chat(
         [[call("look", q="x"), call("other")], "ok"],
-        first_step(lambda r: r.replace(parts=r.calls[1:])),
+        first_step(lambda r: r.replace(parts=r.tool_calls[1:])),
         conversation=conversation,
     )
     assert ran == [("other",)]
@@ -267,7 +267,7 @@ async def test_calls_can_be_added_to_an_answer_that_has_none() -> None:
 async def test_a_call_that_was_added_without_an_id_gets_one() -> None:
     response, ran, _ = await chat(
         ["a", "ok"],
-        first_step(lambda r: ModelResponse.of("a", calls=[call("look"), call("look")])),
+        first_step(lambda r: ModelResponse.of("a", tool_calls=[call("look"), call("look")])),
     )
     ids = [m.call_id for m in response.messages if m.role == "tool"]
     assert len(ran) == len(ids) == len(set(ids)) == 2
@@ -300,20 +300,20 @@ async def test_arguments_are_changed_in_onResponse_and_history_shows_it() -> Non
     """Unlike preToolCall's change, it is what the model is taken to have written."""
 
     def hook(response: Any) -> Any:
-        (made,) = response.calls
+        (made,) = response.tool_calls
         return response.replace(parts=(made.replace(arguments={"q": "y"}),))
 
     response, ran, _ = await chat([[call("look", q="x", id="c")], "ok"], first_step(hook))
     assert ran == [("look", "y")]
     message = response.messages[1]
     assert isinstance(message, AssistantMessage)
-    assert [made.arguments for made in message.calls] == [{"q": "y"}]
-    assert message.calls[0].id == "c"
+    assert [made.arguments for made in message.tool_calls] == [{"q": "y"}]
+    assert message.tool_calls[0].id == "c"
 
 
 async def test_a_call_can_be_turned_into_one_of_another_tool() -> None:
     def hook(response: Any) -> Any:
-        return response.replace(parts=(response.calls[0].replace(name="other", arguments={}),))
+        return response.replace(parts=(response.tool_calls[0].replace(name="other", arguments={}),))
 
     _, ran, _ = await chat([[call("look", q="x")], "ok"], first_step(hook))
     assert ran == [("other",)]
@@ -321,7 +321,7 @@ async def test_a_call_can_be_turned_into_one_of_another_tool() -> None:
 
 async def test_bad_arguments_can_be_mended() -> None:
     def hook(response: Any) -> Any:
-        (made,) = response.calls
+        (made,) = response.tool_calls
         assert made.raw == "{q: x}"
         return response.replace(parts=(made.replace(arguments={"q": "x"}, raw=None),))
 
@@ -336,7 +336,7 @@ async def test_the_order_of_calls_is_the_one_that_onResponse_left() -> None:
         tools=make_tools(ran),
         parallel_tools=False,
     )
-    agent.add_hook("onResponse", first_step(lambda r: r.replace(parts=r.calls[::-1])))
+    agent.add_hook("onResponse", first_step(lambda r: r.replace(parts=r.tool_calls[::-1])))
     events = await collect(agent.chat_stream("hi"))
     assert ran == [("other",), ("look", "")]
     assert [e.call_id for e in events if isinstance(e, ToolCallFinished)] == ["b", "a"]
@@ -344,7 +344,7 @@ async def test_the_order_of_calls_is_the_one_that_onResponse_left() -> None:
 
 async def test_an_added_call_of_an_unknown_tool_is_an_error_to_the_model() -> None:
     response, _, _ = await chat(
-        ["a", "ok"], first_step(lambda r: ModelResponse.of(calls=[call("nobody")]))
+        ["a", "ok"], first_step(lambda r: ModelResponse.of(tool_calls=[call("nobody")]))
     )
     assert [(m.outcome, m.name) for m in response.messages if m.role == "tool"] == [
         ("error", "nobody")
@@ -357,7 +357,7 @@ async def test_an_added_call_of_a_tool_that_was_not_offered_does_not_run() -> No
     look, other = make_tools(ran)
     agent = Agent(ScriptedModel("a", "ok"), tools=[look, other])
     agent.add_hook("preRequest", lambda ctx: ctx.request.replace(tools=(look,)))
-    agent.add_hook("onResponse", first_step(lambda r: ModelResponse.of(calls=[call("other")])))
+    agent.add_hook("onResponse", first_step(lambda r: ModelResponse.of(tool_calls=[call("other")])))
     response = await agent.chat("hi")
     assert ran == []
     assert [m.outcome for m in response.messages if m.role == "tool"] == ["error"]

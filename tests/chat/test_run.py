@@ -322,7 +322,8 @@ async def test_usage_is_what_the_chat_has_used_so_far() -> None:
     seen: list[Any] = []
     one, two = Usage(input_tokens=1, output_tokens=2), Usage(input_tokens=10, output_tokens=20)
     agent = Agent(
-        ScriptedModel(Turn(calls=[call("look")], usage=one), Turn("ok", usage=two)), tools=[look]
+        ScriptedModel(Turn(tool_calls=[call("look")], usage=one), Turn("ok", usage=two)),
+        tools=[look],
     )
     for point in ("preRequest", "onResponse", "onChatEnd"):
         agent.add_hook(point, lambda ctx: seen.append(ctx.run.usage))

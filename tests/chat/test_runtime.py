@@ -27,6 +27,7 @@ from hookline import (
     Conversation,
     Deny,
     Image,
+    Limits,
     LocalRuntime,
     MessageChanges,
     ModelResponse,
@@ -262,12 +263,12 @@ def answered_by_hooks(runtime, note):
     agent = Agent(Model(note), tools=tools_of(note), runtime=runtime)
     watch_all(agent, note)
     first = ToolCall(id="c1", name="add", arguments={"a": 1, "b": 1})
-    agent.add_hook("preChat", lambda ctx: ModelResponse.of("From preChat.", calls=[first]))
+    agent.add_hook("preChat", lambda ctx: ModelResponse.of("From preChat.", tool_calls=[first]))
     second = ToolCall(id="c2", name="add", arguments={"a": 2, "b": 2})
 
     def answers(ctx):
         if ctx.iteration == 1:
-            return ModelResponse.of("From preRequest.", calls=[second])
+            return ModelResponse.of("From preRequest.", tool_calls=[second])
         return None
 
     async def wraps(ctx, proceed):
@@ -444,9 +445,11 @@ def denied_by_the_approver(runtime, note):
 
 @scene
 def too_many_steps(runtime, note):
-    """max_steps is reached: the chat fails of itself."""
+    """Limits.steps is reached: the chat fails of itself."""
     turns = [[(f"c{i}", "add", {"a": i, "b": i})] for i in range(2)]
-    agent = Agent(Model(note, *turns), tools=tools_of(note), max_steps=2, runtime=runtime)
+    agent = Agent(
+        Model(note, *turns), tools=tools_of(note), limits=Limits(steps=2), runtime=runtime
+    )
     watch_all(agent, note)
     return agent, ask()
 
@@ -1126,7 +1129,7 @@ async def test_an_id_that_a_hook_gave_to_a_call_is_taken_too():
         calls = [ToolCall(id="c1", name="add", arguments={"a": 0, "b": 0})]
         agent.add_hook(
             "onResponse",
-            lambda ctx: ModelResponse.of("Mine.", calls=calls) if ctx.iteration == 0 else None,
+            lambda ctx: ModelResponse.of("Mine.", tool_calls=calls) if ctx.iteration == 0 else None,
         )
         return agent, ask()
 

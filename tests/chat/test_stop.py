@@ -9,6 +9,7 @@ from hookline import (
     Agent,
     Continue,
     Conversation,
+    Limits,
     ModelResponse,
     Response,
     Stop,
@@ -454,7 +455,7 @@ async def test_continuations_are_counted() -> None:
     assert seen == [(0, 1), (1, 2), (2, 3)]
 
 
-async def test_after_max_continuations_preStop_is_not_dispatched() -> None:
+async def test_after_the_last_continuation_preStop_is_not_dispatched() -> None:
     """At most 3 times."""
     played = Played("one", "two", "three", "four")
     played.agent.add_hook("preStop", lambda ctx: Continue("more"))
@@ -464,15 +465,15 @@ async def test_after_max_continuations_preStop_is_not_dispatched() -> None:
     assert played.model.calls == 4
 
 
-async def test_max_continuations_can_be_set() -> None:
-    played = Played("one", "two", max_continuations=1)
+async def test_the_number_of_continuations_can_be_set() -> None:
+    played = Played("one", "two", limits=Limits(continuations=1))
     played.agent.add_hook("preStop", lambda ctx: Continue("more"))
     assert (await played.chat()).text == "two"
     assert played.told == [None]
 
 
 async def test_continuations_are_counted_for_each_chat() -> None:
-    agent = Agent(ScriptedModel("one", "two", "three", "four"), max_continuations=1)
+    agent = Agent(ScriptedModel("one", "two", "three", "four"), limits=Limits(continuations=1))
     agent.add_hook("preStop", lambda ctx: Continue("more"))
     assert [(await agent.chat("hi")).text for _ in range(2)] == ["two", "four"]
 
@@ -493,7 +494,7 @@ async def test_a_Continue_does_not_count_where_the_chat_was_stopped(where: str) 
 
 async def test_a_Continue_does_not_count_when_no_step_is_left() -> None:
     """A natural end at the last step stays one; it is no MaxStepsError."""
-    played = Played("one", max_steps=1)
+    played = Played("one", limits=Limits(steps=1))
     played.agent.add_hook("preStop", lambda ctx: Continue("more"))
     response = await played.chat()
     assert (response.text, response.stop_reason) == ("one", None)
@@ -553,12 +554,12 @@ async def test_any_other_type_from_onStep_is_a_HookReturnError(value: Any) -> No
         await played.chat()
 
 
-# ── max_steps ───────────────────────────────────────────────────────────────────────────────
+# ── Limits.steps ────────────────────────────────────────────────────────────────────────────
 
 
-async def test_max_steps_is_the_hard_limit() -> None:
+async def test_Limits_steps_is_the_hard_limit() -> None:
     """That many model calls, the last one's tools, onStep, then MaxStepsError → onChatError."""
-    played = Played([call("look")], [call("look")], "never", max_steps=2)
+    played = Played([call("look")], [call("look")], "never", limits=Limits(steps=2))
     with pytest.raises(MaxStepsError) as caught:
         await played.chat()
     assert caught.value.limit == 2
@@ -572,7 +573,7 @@ async def test_max_steps_is_the_hard_limit() -> None:
     assert played.names(StepFinished) == ["StepFinished"] * 2
 
 
-async def test_max_steps_is_20_unless_it_is_set() -> None:
+async def test_Limits_steps_is_20_unless_it_is_set() -> None:
     played = Played(*[[call("look")] for _ in range(20)], "never")
     with pytest.raises(MaxStepsError):
         await played.chat()
@@ -580,19 +581,19 @@ async def test_max_steps_is_20_unless_it_is_set() -> None:
 
 
 async def test_a_natural_end_at_the_last_step_is_no_error() -> None:
-    played = Played([call("look")], "ok", max_steps=2)
+    played = Played([call("look")], "ok", limits=Limits(steps=2))
     assert (await played.chat()).text == "ok"
 
 
 async def test_a_Stop_at_the_last_step_is_no_error() -> None:
-    played = Played([call("look")], max_steps=1)
+    played = Played([call("look")], limits=Limits(steps=1))
     played.agent.add_hook("onStep", lambda ctx: Stop("enough"))
     assert (await played.chat()).stop_reason == "enough"
 
 
-async def test_preRequest_is_not_asked_beyond_max_steps() -> None:
+async def test_preRequest_is_not_asked_beyond_the_last_step() -> None:
     asked: list[int] = []
-    played = Played([call("look")], max_steps=1)
+    played = Played([call("look")], limits=Limits(steps=1))
     played.agent.add_hook("preRequest", lambda ctx: asked.append(ctx.iteration))
     with pytest.raises(MaxStepsError):
         await played.chat()
@@ -601,15 +602,15 @@ async def test_preRequest_is_not_asked_beyond_max_steps() -> None:
 
 async def test_steps_that_hooks_answer_count_too() -> None:
     """The limit holds for a hook that answers with calls for ever."""
-    played = Played(max_steps=3)
-    played.agent.add_hook("preRequest", lambda ctx: ModelResponse.of(calls=[call("look")]))
+    played = Played(limits=Limits(steps=3))
+    played.agent.add_hook("preRequest", lambda ctx: ModelResponse.of(tool_calls=[call("look")]))
     with pytest.raises(MaxStepsError):
         await played.chat()
     assert played.steps == [0, 1, 2]
 
 
 async def test_a_conversation_goes_on_after_MaxStepsError() -> None:
-    played = Played([call("look")], max_steps=1)
+    played = Played([call("look")], limits=Limits(steps=1))
     with pytest.raises(MaxStepsError):
         await played.chat()
     following = Agent(ScriptedModel("fine"))

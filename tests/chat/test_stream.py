@@ -600,7 +600,7 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, p
         ScriptedModel(*turns_),
         tools=[work, asked, lonely, child.as_tool()],
         approver=lambda request, run: Approve(),
-        max_steps=40,
+        limits=Limits(steps=40),
     )
 
     def guard(ctx: Any) -> Any:
@@ -610,7 +610,11 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, p
 
     def other(ctx: Any) -> Any:
         changes = ctx.response.text in (words, "to be changed") and ctx.iteration % 2 == 0
-        return ctx.response.replace(parts=(Text("other"), *ctx.response.calls)) if changes else None
+        return (
+            ctx.response.replace(parts=(Text("other"), *ctx.response.tool_calls))
+            if changes
+            else None
+        )
 
     async def again(ctx: Any, proceed: Any) -> Any:
         answer = await proceed()

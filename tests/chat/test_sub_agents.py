@@ -14,6 +14,7 @@ from hookline import (
     Conversation,
     Deny,
     HookDef,
+    Limits,
     Run,
     Scope,
     Stop,
@@ -395,7 +396,7 @@ async def test_a_throw_in_a_childs_own_hook_is_a_tool_error_to_the_parent():
 
 
 async def test_a_child_that_runs_out_of_steps_is_a_tool_error_to_the_parent():
-    mum, _ = family(call("nope"), child={"max_steps": 1})
+    mum, _ = family(call("nope"), child={"limits": Limits(steps=1)})
     response = await mum.chat("go")
     assert json.loads(results(response)[0][2])["error"]["type"] == "MaxStepsError"
 

@@ -587,7 +587,7 @@ async def test_history_keeps_the_arguments_that_the_model_wrote():
 async def test_the_next_request_has_the_arguments_that_the_model_wrote():
     model = ScriptedModel(call("double", n=1, id="a"), "done")
     await doubling(model=model).chat("go")
-    assert model.last_request.messages[1].calls[0].arguments == {"n": 1}
+    assert model.last_request.messages[1].tool_calls[0].arguments == {"n": 1}
 
 
 async def test_each_hook_of_preToolCall_sees_what_the_one_before_it_returned():

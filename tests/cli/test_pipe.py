@@ -20,7 +20,7 @@ from hookline.testing import Wire, WireServer
 MODULE = r'''
 import asyncio
 
-from hookline import Agent, Ask, Run
+from hookline import Agent, Ask, Run, Limits
 from hookline.errors import AuthenticationError, RateLimitError
 from hookline.testing import ScriptedModel, Turn, call
 
@@ -48,7 +48,7 @@ fails = agent_of(RuntimeError("the model\nbroke"))
 half = agent_of(Turn("Half an answer", fail=RuntimeError("cut")))
 key = agent_of(AuthenticationError("openai: 401, no such key", provider="openai"))
 limited = agent_of(RateLimitError("openai: 429", provider="openai", retry_after=7.0))
-endless = agent_of(*[[call("weather", city="Paris")]] * 9, max_steps=2)
+endless = agent_of(*[[call("weather", city="Paris")]] * 9, limits=Limits(steps=2))
 hooked = agent_of("never said")
 number = 3
 
@@ -346,7 +346,7 @@ WRONG = [
     pytest.param(["app:fails"], 1, "failed with RuntimeError: the model broke;", id="a model"),
     pytest.param(["app:key"], 1, "401, no such key; check the key", id="a wrong key"),
     pytest.param(["app:limited"], 1, "429; try again in 7 s", id="a limit"),
-    pytest.param(["app:endless"], 1, "raise max_steps", id="steps"),
+    pytest.param(["app:endless"], 1, "Limits.steps=2); raise it", id="steps"),
     pytest.param(["app:hooked"], 1, "ValueError: not today (raised by hook 'guard'", id="a hook"),
 ]
 

@@ -44,7 +44,7 @@ def orphans(messages: Sequence[Any]) -> int:
             continue
         if not isinstance(message, AssistantMessage):
             continue
-        waiting = [call.id for call in message.calls]
+        waiting = [call.id for call in message.tool_calls]
         while place < len(messages) and isinstance(messages[place], ToolMessage):
             id = messages[place].call_id
             if id in waiting:

@@ -20,6 +20,7 @@ from hookline import (
     Ask,
     Continue,
     Conversation,
+    Limits,
     ModelResponse,
     Stop,
     check_history,
@@ -211,9 +212,9 @@ async def test_the_error_ends_the_stream_with_chat_failed() -> None:
     assert events[-1].error.type == "OutputError"
 
 
-async def test_the_extra_step_counts_against_max_steps() -> None:
+async def test_the_extra_step_counts_against_the_limit_of_steps() -> None:
     with ScriptedModel(BAD) as model, pytest.raises(OutputError):
-        await Agent(model, max_steps=1).chat("Tell.", output=City)
+        await Agent(model, limits=Limits(steps=1)).chat("Tell.", output=City)
 
 
 async def test_tools_may_be_called_while_the_answer_is_corrected() -> None:

@@ -83,7 +83,7 @@ async def everywhere(pipeline: Pipeline, **options: Any) -> set[str]:
         Turn(
             reasoning=secret(7),
             text=secret(8),
-            calls=[
+            tool_calls=[
                 call("lookup", text=secret(9)),
                 call("broken"),
                 call("refused"),
@@ -217,7 +217,7 @@ async def test_spans_with_content(otlp: Pipeline) -> None:
 
     agent = Agent(
         ScriptedModel(
-            Turn(reasoning="Hm.", text="Let me see.", calls=[call("weather", city="Oslo")]),
+            Turn(reasoning="Hm.", text="Let me see.", tool_calls=[call("weather", city="Oslo")]),
             "Blue.",
         ),
         system="Be kind.",

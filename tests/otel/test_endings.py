@@ -199,7 +199,10 @@ async def test_calls_that_never_run_have_no_span(http: Pipeline) -> None:
 
 async def test_too_many_steps(http: Pipeline) -> None:
     agent = Agent(
-        ScriptedModel([call("add", a=1, b=1)]), tools=[add], max_steps=1, telemetry=http.telemetry()
+        ScriptedModel([call("add", a=1, b=1)]),
+        tools=[add],
+        limits=Limits(steps=1),
+        telemetry=http.telemetry(),
     )
     with pytest.raises(MaxStepsError):
         await agent.chat("hi")

@@ -83,7 +83,7 @@ def test_each_has_a_section_with_an_example_and_its_failure_rule(name):
 async def test_all_of_them_leave_a_chat_that_they_have_nothing_to_do_with_as_it_is(name, tmp_path):
     def chat(hooks):
         model = ScriptedModel(
-            Turn(reasoning="hm", text="I look", calls=[call("look")]), "It is so."
+            Turn(reasoning="hm", text="I look", tool_calls=[call("look")]), "It is so."
         )
         return Agent(model, tools=[look], hooks=hooks).chat_stream("Is it?")
 
@@ -115,7 +115,7 @@ async def test_all_of_them_together(tmp_path):
     events = await collect(agent.chat_stream("hi"))
     check_events(events)
     assert events[-1].response.text == "so be it"
-    assert events[-1].response.messages[1].calls[1].arguments == {"where": "[redacted]"}
+    assert events[-1].response.messages[1].tool_calls[1].arguments == {"where": "[redacted]"}
 
 
 # ── failure rules ───────────────────────────────────────────────────────────────────────────

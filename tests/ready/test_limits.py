@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookline import Agent, Conversation, Usage, check_history, tool
+from hookline import Agent, Conversation, Limits, Usage, check_history, tool
 from hookline.errors import UsageError
 from hookline.hooks import limits
 from hookline.testing import ScriptedModel, Turn, call, record
@@ -129,7 +129,7 @@ async def test_each_can_be_switched_off():
         ScriptedModel(*[heavy] * 30, "done"),
         tools=[slow],
         hooks=[limits(None, None, None, clock=clock)],
-        max_steps=50,
+        limits=Limits(steps=50),
     )
     response = await agent.chat("go")
     assert (response.stop_reason, response.steps, response.text) == (None, 31, "done")

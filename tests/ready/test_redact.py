@@ -239,7 +239,7 @@ async def test_nothing_of_it_is_anywhere_not_in_events_messages_hooks_or_request
         Turn(
             reasoning=f"ask a@b.org, {SECRET}",
             text="I ask a@b.org.",
-            calls=[call("look", where="c@d.org"), call("fail", where="c@d.org")],
+            tool_calls=[call("look", where="c@d.org"), call("fail", where="c@d.org")],
         ),
         f"They are me@home.org and {SECRET}",
     )
@@ -268,7 +268,7 @@ async def test_nothing_of_it_is_anywhere_not_in_events_messages_hooks_or_request
     assert text.count("[redacted]") > 10
     assert '"part":"file"' in text
     assert_clean("\n".join(seen))
-    assert conversation.messages[1].calls[0].arguments == {"where": "[redacted]"}
+    assert conversation.messages[1].tool_calls[0].arguments == {"where": "[redacted]"}
     assert not [each for each in events if isinstance(each, ToolCallDelta)]
 
 

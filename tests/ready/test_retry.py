@@ -176,7 +176,7 @@ async def test_calls_of_a_broken_answer_are_never_run():
         ran.append(n)
         return "paid"
 
-    broken = Turn(calls=[call("pay", n=1)], fail=down())
+    broken = Turn(tool_calls=[call("pay", n=1)], fail=down())
     model = ScriptedModel(broken, [call("pay", n=2)], "ok")
     agent = Agent(model, tools=[pay], hooks=[retry(sleep=Waits())])
     await agent.chat("go")

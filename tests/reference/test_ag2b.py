@@ -10,6 +10,7 @@ import pytest
 from hookline import (
     Agent,
     Conversation,
+    Limits,
     ModelResponse,
     Response,
     Run,
@@ -335,7 +336,7 @@ async def test_044_what_is_raised_after_an_abort_is_an_abort():
 async def test_045_onChatError_fires_once_for_each_cause(cause):
     out = []
     turns = {"limit": [sums, sums], "model": [Boom()], "hook": ["ok"]}[cause]
-    agent = agent_of(*turns, max_steps=2)
+    agent = agent_of(*turns, limits=Limits(steps=2))
     agent.add_hook("onChatError", lambda ctx: out.append(type(ctx.error)))
     if cause == "hook":
         agent.add_hook("onResponse", raising(Boom()))
@@ -423,7 +424,7 @@ async def test_058_a_short_circuited_answer_is_streamed_like_any():
 async def test_059_onResponse_drains_and_decides_which_calls_run():
     out = []
     agent = agent_of([sums, call("add", a=2, b=2)], "unasked")
-    agent.add_hook("onResponse", lambda ctx: ctx.response.replace(parts=ctx.response.calls[:0]))
+    agent.add_hook("onResponse", lambda ctx: ctx.response.replace(parts=()))
     agent.add_hook("onResponse", noting(out, "drained"))
     response = await agent.chat("hi")
     assert (len(requests(agent)), results(response), out) == (1, [], ["drained"])
@@ -470,7 +471,7 @@ async def test_070_changed_arguments_are_what_everybody_sees_but_history():
     assert only(events, ToolCallStarted)[0].call.arguments == {"a": 40, "b": 2}
     assert out == [{"a": 40, "b": 2}]
     assert results(conversation) == [("ok", "42")]
-    assert conversation.messages[1].calls[0].arguments == {"a": 1, "b": 2}
+    assert conversation.messages[1].tool_calls[0].arguments == {"a": 1, "b": 2}
     agent = agent_of(sums)
     agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(name="broken"))
     with pytest.raises(HookReturnError, match="arguments only"):
@@ -636,7 +637,7 @@ async def test_105_the_last_steps_tools_run_then_it_is_an_error_with_its_limit()
     async def work() -> None:
         ran.append(1)
 
-    agent = agent_of(*[call("work")] * 5, tools=[work], max_steps=2)
+    agent = agent_of(*[call("work")] * 5, tools=[work], limits=Limits(steps=2))
     with pytest.raises(MaxStepsError) as caught:
         await agent.chat("hi")
     assert (len(requests(agent)), len(ran), caught.value.limit) == (2, 2, 2)
@@ -662,7 +663,7 @@ PAIRS = {
 
 async def test_114_each_event_has_a_counterpart():
     seen = set()
-    turn = Turn(reasoning="hm", text="I add", calls=[sums, call("broken")])
+    turn = Turn(reasoning="hm", text="I add", tool_calls=[sums, call("broken")])
     for turns in ([turn, "done"], [Boom()], ["ok"]):
         agent = agent_of(*turns)
         if turns == ["ok"]:
@@ -839,7 +840,7 @@ async def test_128_a_streamed_call_is_put_together_and_bad_json_is_a_tool_error(
     response = await agent.chat("hi")
     assert (results(response)[0][0], response.text) == (outcome, "done")
     if text == "":
-        assert response.messages[1].calls[0].arguments == {}
+        assert response.messages[1].tool_calls[0].arguments == {}
 
 
 # ── aborting ────────────────────────────────────────────────────────────────────────────────

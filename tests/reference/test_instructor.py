@@ -10,6 +10,7 @@ from hookline import (
     Continue,
     Conversation,
     HookBus,
+    Limits,
     MemoryStore,
     ModelResponse,
     NullBus,
@@ -365,7 +366,7 @@ async def test_107_n_steps_are_n_model_calls_and_none_disables_a_guard():
         "steps_limit",
         "step limit reached: 2/2",
     )
-    agent = agent_of(*[sums] * 30, "done", hooks=[limits(steps=None)], max_steps=50)
+    agent = agent_of(*[sums] * 30, "done", hooks=[limits(steps=None)], limits=Limits(steps=50))
     assert (await agent.chat("hi")).text == "done"
 
 

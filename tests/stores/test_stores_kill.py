@@ -187,7 +187,7 @@ async def everything_said(database: str, prefix: str) -> list[str]:
             assert len(messages) % 4 == 0
             for place in range(0, len(messages), 4):
                 asked, called, result, answer = messages[place : place + 4]
-                assert called.calls[0].arguments == {"text": asked.text}
+                assert called.tool_calls[0].arguments == {"text": asked.text}
                 assert result.text == f"heard {asked.text}"
                 assert answer.text == f"answer to {asked.text}"
                 said.append(asked.text)

@@ -51,7 +51,7 @@ async def test_stored_and_live_message_are_the_same_afterwards(store: Any) -> No
         assert new == message.replace(text=text)
         assert talk.messages[place] == new
         assert (await store.open(talk.id)).messages == talk.messages
-    assert talk.messages[1].calls == before[1].calls  # type: ignore[union-attr]
+    assert talk.messages[1].tool_calls == before[1].tool_calls  # type: ignore[union-attr]
     assert tuple(view) == before  # what was handed out before stays what it was
     await agent.chat("on", conversation=talk)
     model: Any = agent._config.model
@@ -138,7 +138,7 @@ async def test_parts_are_changed_where_they_fit() -> None:
     await agent.update_message(talk, user.id, MessageChanges(parts=(Text("see"), picture)))
     assert talk.messages[0].parts == (Text("see"), picture)  # type: ignore[union-attr]
     assert isinstance(asked, AssistantMessage)
-    parts = (Reasoning("hm"), *asked.calls)
+    parts = (Reasoning("hm"), *asked.tool_calls)
     await agent.update_message(talk, asked.id, MessageChanges(parts=parts))
     assert talk.messages[1].parts == parts  # type: ignore[union-attr]
 

@@ -15,6 +15,7 @@ from hookline import (
     Continue,
     Conversation,
     Deny,
+    Limits,
     Message,
     ModelRequest,
     ModelResponse,
@@ -120,7 +121,9 @@ async def a_text() -> Played:
 
 @scene
 async def a_hostile_text() -> Played:
-    turn = Turn(reasoning=HOSTILE, text=HOSTILE, calls=[call("weather", city=HOSTILE, id=HOSTILE)])
+    turn = Turn(
+        reasoning=HOSTILE, text=HOSTILE, tool_calls=[call("weather", city=HOSTILE, id=HOSTILE)]
+    )
     return await play(agent(turn, HOSTILE, chunk=3), HOSTILE)
 
 
@@ -353,7 +356,7 @@ async def a_failing_model() -> Played:
 
 @scene
 async def too_many_steps() -> Played:
-    return await play(agent([call("weather", city="Oslo")], max_steps=1))
+    return await play(agent([call("weather", city="Oslo")], limits=Limits(steps=1)))
 
 
 @scene
@@ -369,7 +372,7 @@ async def a_continuation() -> Played:
 
 @scene
 async def released_by_response() -> Played:
-    turn = Turn(reasoning="Hm.", text="I look. ", calls=[call("weather", city="Oslo")])
+    turn = Turn(reasoning="Hm.", text="I look. ", tool_calls=[call("weather", city="Oslo")])
     return await play(agent(turn, "Sunny."), release="response")
 
 

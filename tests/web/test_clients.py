@@ -42,7 +42,7 @@ def text(message: dict[str, Any]) -> str:
 
 
 async def test_text_grows_and_tools_show() -> None:
-    turn = Turn(reasoning="Hm.", text="I look. ", calls=[call("weather", city="Oslo")])
+    turn = Turn(reasoning="Hm.", text="I look. ", tool_calls=[call("weather", city="Oslo")])
     agent = Agent(ScriptedModel(turn, "Sunny in Oslo.", chunk=2), tools=[weather])
     async with site_of(agent) as (site, url):
         seen = await ai(url, [{"send": "hi"}])
@@ -228,7 +228,7 @@ async def test_version_7_shows_an_answer_at_once_and_takes_it_back() -> None:
 
 
 async def test_ag_ui_text_grows_and_tools_show() -> None:
-    turn = Turn(reasoning="Hm.", text="I look. ", calls=[call("weather", city="Oslo")])
+    turn = Turn(reasoning="Hm.", text="I look. ", tool_calls=[call("weather", city="Oslo")])
     agent = Agent(ScriptedModel(turn, "Sunny in Oslo.", "Bye.", chunk=2), tools=[weather])
     async with site_of(agent) as (site, url):
         seen = await ag_ui(url, [{"send": "hi"}, {"send": "thanks"}])

@@ -26,14 +26,14 @@ def open_calls(played: Played) -> set[str]:
         return set()
     last = next(m for m in reversed(played.before) if isinstance(m, AssistantMessage))
     done = {m.call_id for m in played.before if isinstance(m, ToolMessage)}
-    return {call.id for call in last.calls} - done
+    return {call.id for call in last.tool_calls} - done
 
 
 def all_calls(played: Played) -> list[str]:
     if not played.resumed:
         return []
     last = next(m for m in reversed(played.before) if isinstance(m, AssistantMessage))
-    return [call.id for call in last.calls]
+    return [call.id for call in last.tool_calls]
 
 
 def ai_sdk_of(played: Played, upto: int | None = None, **options: Any) -> bytes:
@@ -148,7 +148,7 @@ async def test_an_ag_ui_run_shows_the_messages_that_are_stored(name: str) -> Non
     for message in answers:
         assert shown[message.id]["content"] == message.text
         calls = [call["id"] for call in shown[message.id].get("toolCalls", ())]
-        assert sorted(calls) == sorted(call.id for call in message.calls)
+        assert sorted(calls) == sorted(call.id for call in message.tool_calls)
     if name != "a_stop_before_anything":
         ids = {m["id"] for m in shown.values() if m["role"] == "assistant"}
         assert ids == {m.id for m in answers}

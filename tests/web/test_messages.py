@@ -41,7 +41,7 @@ def said(messages: Any) -> list[tuple[str, str, list[tuple[str, str]]]]:
     """What of a history both protocols can carry."""
     out = []
     for m in messages:
-        calls = [(c.name, json.dumps(c.arguments)) for c in getattr(m, "calls", ())]
+        calls = [(c.name, json.dumps(c.arguments)) for c in getattr(m, "tool_calls", ())]
         out.append((m.role, m.text, calls))
     return out
 

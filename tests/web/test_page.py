@@ -113,10 +113,12 @@ def travel() -> tuple[Agent[Any], list[str]]:
     first = Turn(
         reasoning="Two cities. I look at the weather in both, then I book.",
         text="Let me look at the weather first. ",
-        calls=[call("slow", city="Oslo"), call("weather", city="Rome")],
+        tool_calls=[call("slow", city="Oslo"), call("weather", city="Rome")],
         chunk=4,
     )
-    second = Turn(text="Both are sunny.", calls=[call("book", train="EN 40295", seats=2)], chunk=4)
+    second = Turn(
+        text="Both are sunny.", tool_calls=[call("book", train="EN 40295", seats=2)], chunk=4
+    )
     third = Turn(text="Done: two seats on EN 40295. Have a good journey!", chunk=4)
     model = ScriptedModel(first, second, third, "You are welcome.")
     agent = Agent(model, tools=[weather, slow, book], name="travel")
@@ -254,7 +256,7 @@ async def test_no_text_is_read_as_html(browser: Any, attack: str) -> None:
         return {text: text}
 
     echo_call = call("echo", text=attack)
-    turn = Turn(reasoning=attack, text=attack, calls=[echo_call, call("fails", city=attack)])
+    turn = Turn(reasoning=attack, text=attack, tool_calls=[echo_call, call("fails", city=attack)])
     agent = Agent(ScriptedModel(turn, attack), tools=[echo, fails])
 
     @agent.hook("preToolCall", tools=["echo"], name=attack)

@@ -477,15 +477,15 @@ class StoreError(HooklineError):
 class MaxStepsError(HooklineError):
     """The chat made its last allowed model call and still was not done.
 
-    What to do: raise `max_steps`, or end the chat gracefully with a hook that returns Stop
+    What to do: raise `Limits.steps`, or end the chat gracefully with a hook that returns Stop
     (`hookline.hooks.limits`). `limit` is how many calls were allowed.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(
-            f"the chat was not done after {limit} model calls (max_steps={limit}); "
-            "raise max_steps, or end it gracefully with a hook that returns Stop"
+            f"the chat was not done after {limit} model calls (Limits.steps={limit}); "
+            "raise it, or end it gracefully with a hook that returns Stop"
         )
 
 

@@ -229,7 +229,7 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
         return reasoning_of(self.parts)
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
+    def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in the order in which the model wrote them."""
         return calls_of(self.parts)
 

@@ -22,6 +22,7 @@ from hookline._base.messages import (
     Message,
     ModelPart,
     ToolCall,
+    ToolMessage,
     Usage,
     UserPart,
 )
@@ -107,7 +108,7 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         return copy
 
 
-_OURS = __file__.rpartition("_outcomes")[0]
+_OURS = __file__.rpartition("_base")[0]
 
 # The collector looks at a Struct when what it looks at stood in a field as the Struct was made. An
 # error's exception stands in no field, and leads by its frames to much that may lead back.
@@ -232,6 +233,11 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     output: OutT | None = None
     steps: int = 0
     """How many model calls were made."""
+
+    @property
+    def tool_results(self) -> tuple[ToolMessage, ...]:
+        """The results of this chat's tool calls, each with its tool's name and outcome."""
+        return tuple([each for each in self.messages if isinstance(each, ToolMessage)])
 
 
 class ErrorInfo(Data, frozen=True, kw_only=True):

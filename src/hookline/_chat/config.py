@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hookline._base.errors import UsageError
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
 from hookline._base.run import Run
@@ -22,24 +23,54 @@ Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
 SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
 
 
-class Limits(Data, frozen=True, kw_only=True):
-    """Bounds with finite defaults. Bytes of arguments and outputs are per call.
+_UNSET: Any = msgspec.UNSET
 
-    `grace`: how long what was aborted may take to end, in seconds.
+
+class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """Bounds of a chat. A chat's own change only the fields that they name.
+
+    A field that is not named is filled from the agent's limits, then from the default, which is
+    finite. Bytes of arguments and outputs are per call. Raises UsageError for a bound below its
+    least value.
     """
 
-    tool_calls: int = 64
-    """Calls of one step; each further one is a tool error."""
-    argument_bytes: int = 1_048_576
-    """Longer arguments are a tool error."""
-    output_bytes: int = 262_144
-    """A longer result is cut and marked."""
-    tool_timeout: float | None = 120.0
-    """Seconds of a call, None for no limit; a tool's own `timeout=` comes first."""
-    grace: float = 5.0
+    steps: int = _UNSET
+    """Model calls of a chat (20); one more would be a MaxStepsError."""
+    continuations: int = _UNSET
+    """How often hooks at preStop may prolong a chat (3)."""
+    tool_calls: int = _UNSET
+    """Calls of one step (64); each further one is a tool error."""
+    argument_bytes: int = _UNSET
+    """Longer arguments (1 MiB) are a tool error."""
+    output_bytes: int = _UNSET
+    """A longer result (256 KiB) is cut and marked."""
+    answer_bytes: int = _UNSET
+    """Text, reasoning and arguments of one answer (8 MiB); a longer one is a ModelError."""
+    tool_timeout: float | None = _UNSET
+    """Seconds of a call (120), None for no limit; a tool's own `timeout=` comes first."""
+    grace: float = _UNSET
+    """Seconds that an aborted chat has to end (5)."""
+
+    def __post_init__(self) -> None:
+        if self.steps is not _UNSET and self.steps < 1:
+            raise UsageError(f"Limits(steps={self.steps!r}) must be at least 1")
+
+    def over(self, other: Limits) -> Limits:
+        """These limits, with the fields that they do not name taken from `other`."""
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = Limits(
+    steps=20,
+    continuations=3,
+    tool_calls=64,
+    argument_bytes=1_048_576,
+    output_bytes=262_144,
+    answer_bytes=8_388_608,
+    tool_timeout=120.0,
+    grace=5.0,
+)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +83,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     system: SystemText = None
     settings: Settings = DEFAULT_SETTINGS
     limits: Limits = DEFAULT_LIMITS
-    max_steps: int = 20
-    max_continuations: int = 3
     parallel_tools: bool = True
     runtime: Runtime = LOCAL
 

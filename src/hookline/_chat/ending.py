@@ -104,11 +104,11 @@ def _open_step(chat: Chat) -> Step | None:
         found: Step = chat.open_step
         return found
     last = next((each for each in reversed(chat.messages) if each.role != "tool"), None)
-    if type(last) is not AssistantMessage or not last.calls:
+    if type(last) is not AssistantMessage or not last.tool_calls:
         return None
     if chat.conversation.pending_step is not None:
         return None
-    return open_step(chat, chat.iteration, last.calls, None)
+    return open_step(chat, chat.iteration, last.tool_calls, None)
 
 
 async def _observe(chat: Chat, hook: Hook, key: Key) -> None:

@@ -110,7 +110,7 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
     chat.check()
     chat.began = True
     chat.started = chat.runtime.now()
-    limit = chat.config.max_steps
+    limit = chat.config.limits.steps
     try:
         response, begin, step, answer, ended = await _begin(chat, message)
         while response is None:
@@ -242,7 +242,7 @@ async def _fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     """Ask preStop; the joined inputs of its Continues, None where there are none."""
-    if not chat.view.preStop or chat.continuations >= chat.config.max_continuations:
+    if not chat.view.preStop or chat.continuations >= chat.config.limits.continuations:
         return None
     key = (PRE_STOP, chat.continuations)
     inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)

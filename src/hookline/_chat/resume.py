@@ -76,7 +76,7 @@ def _reopen(chat: Chat, pending: PendingStep) -> Step:
     offered = [name for name in pending.offered if chat.config.scopes.find(name) is not None]
     tools = known_tools(chat, offered, ())
     request = ModelRequest(model=chat.config.model, messages=(), tools=tools)
-    step = open_step(chat, pending.iteration, _asked(chat).calls, request)
+    step = open_step(chat, pending.iteration, _asked(chat).tool_calls, request)
     step.stop = pending.stop
     step.reopened()
     results: dict[str, ToolMessage] = {}

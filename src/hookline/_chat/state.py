@@ -459,7 +459,7 @@ class Chat:
     def take_ids(self, message: Message) -> None:
         """The ids of its calls are taken: they are not the ones that the model gave here."""
         if type(message) is AssistantMessage:
-            self.conversation.call_ids.update({call.id: None for call in message.calls})
+            self.conversation.call_ids.update({call.id: None for call in message.tool_calls})
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
         """Make what is shown the same as what is stored."""

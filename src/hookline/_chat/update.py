@@ -105,7 +105,7 @@ def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Me
                 f"a {type(part).__name__} does not belong into the message of a "
                 f"{message.role}; leave it out"
             )
-    if isinstance(message, AssistantMessage) and calls_of(parts) != message.calls:
+    if isinstance(message, AssistantMessage) and calls_of(parts) != message.tool_calls:
         raise UsageError(
             f"the calls of message {message.id!r} must stay as they are: their results stand "
             "after it"

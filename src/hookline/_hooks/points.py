@@ -280,7 +280,7 @@ def _same_message(ctx: Any, message: Message) -> str | None:
     old: Message = ctx.message
     same = type(message) is type(old) and message.id == old.id
     if same and isinstance(old, AssistantMessage) and isinstance(message, AssistantMessage):
-        same = message.calls == old.calls
+        same = message.tool_calls == old.tool_calls
     if same and isinstance(old, ToolMessage) and isinstance(message, ToolMessage):
         same = (message.call_id, message.name) == (old.call_id, old.name)
     return None if same else "a message of the same role, id and calls"

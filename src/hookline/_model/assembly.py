@@ -125,7 +125,7 @@ class Assembly(msgspec.Struct, eq=False):
     def recall(self, response: ModelResponse) -> None:
         """Take an answer that was given in an earlier life of the chat."""
         self.parts = list(response.parts)
-        self.taken.update({call.id: None for call in response.calls})
+        self.taken.update({call.id: None for call in response.tool_calls})
 
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts, where no call is in the making."""
@@ -214,7 +214,7 @@ def unique_calls(
     iteration: int,
 ) -> ModelResponse:
     """A response that hooks changed, with call ids that this chat has not used otherwise."""
-    free = {call.id for call in before.calls}
+    free = {call.id for call in before.tool_calls}
     parts: list[ModelPart] = []
     for index, part in enumerate(response.parts):
         if type(part) is ToolCall:

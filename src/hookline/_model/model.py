@@ -189,15 +189,17 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     timing: Timing | None = None
 
     @classmethod
-    def of(cls, text: str = "", *, calls: Sequence[ToolCall] = (), reasoning: str = "") -> Self:
+    def of(
+        cls, text: str = "", *, tool_calls: Sequence[ToolCall] = (), reasoning: str = ""
+    ) -> Self:
         """A response made by hand: the usual way to answer from a hook."""
         parts: list[ModelPart] = []
         if reasoning:
             parts.append(Reasoning(reasoning))
         if text:
             parts.append(Text(text))
-        parts.extend(calls)
-        return cls(parts=tuple(parts), finish_reason="tool_calls" if calls else "stop")
+        parts.extend(tool_calls)
+        return cls(parts=tuple(parts), finish_reason="tool_calls" if tool_calls else "stop")
 
     @property
     def text(self) -> str:
@@ -210,7 +212,7 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
         return reasoning_of(self.parts)
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
+    def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in the order in which the model wrote them."""
         return calls_of(self.parts)
 

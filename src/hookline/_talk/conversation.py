@@ -80,7 +80,7 @@ class Conversation:
         self._pending = pending
         if items:
             made = [message for message in items if isinstance(message, AssistantMessage)]
-            self.call_ids.update({call.id: None for message in made for call in message.calls})
+            self.call_ids.update({call.id: None for message in made for call in message.tool_calls})
             self._disordered = in_call_order(items) != tuple(items)
 
     @property

@@ -45,7 +45,7 @@ def problems(messages: Iterable[Message], *, open_end: bool = False) -> list[str
         waiting = {}
         known = set()
         if isinstance(message, AssistantMessage):
-            for call in message.calls:
+            for call in message.tool_calls:
                 if call.id in known:
                     found.append(f"{where}: two calls have the id {call.id!r}")
                 known.add(call.id)
@@ -107,14 +107,14 @@ def repair_history(messages: Sequence[Message]) -> Repair:
         if isinstance(message, AssistantMessage):
             message = _single_calls(index, message, actions)
             results[index] = {}
-            home.update({call.id: index for call in message.calls})
+            home.update({call.id: index for call in message.tool_calls})
         kept.append((index, message))
     out: list[Message] = []
     for index, message in kept:
         out.append(message)
         if isinstance(message, AssistantMessage):
             out.extend(results[index].values())
-            for call in message.calls:
+            for call in message.tool_calls:
                 if call.id not in results[index]:
                     actions.append(f"call {call.id!r} of {call.name!r}: result written")
                     out.append(interrupted(call))
@@ -122,7 +122,7 @@ def repair_history(messages: Sequence[Message]) -> Repair:
 
 
 def _single_calls(index: int, message: AssistantMessage, actions: list[str]) -> AssistantMessage:
-    ids = [call.id for call in message.calls]
+    ids = [call.id for call in message.tool_calls]
     if len(set(ids)) == len(ids):
         return message
     seen: set[str] = set()
@@ -150,7 +150,7 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
         if isinstance(message, ToolMessage):
             answered.add(message.call_id)
         elif isinstance(message, AssistantMessage):
-            return [call for call in message.calls if call.id not in answered]
+            return [call for call in message.tool_calls if call.id not in answered]
         else:
             break
     return []
@@ -173,7 +173,7 @@ def in_call_order(messages: Iterable[Message]) -> tuple[Message, ...]:
         out.extend(batch)
         batch = []
         if isinstance(message, AssistantMessage):
-            order = {call.id: place for place, call in enumerate(message.calls)}
+            order = {call.id: place for place, call in enumerate(message.tool_calls)}
         out.append(message)
     batch.sort(key=place)
     out.extend(batch)

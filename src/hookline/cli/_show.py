@@ -167,7 +167,7 @@ class PlainView:
             match event:
                 case TextDelta():
                     return
-                case MessageAdded(message=AssistantMessage(calls=[_, *_]) as message):
+                case MessageAdded(message=AssistantMessage(tool_calls=[_, *_]) as message):
                     if message.text:
                         for line in prose(message.text).splitlines():
                             self._screen.note([("dim", f"  {line}")])

@@ -47,7 +47,7 @@ def from_anthropic(body: Mapping[str, Any]) -> Imported:
         parts = blocks(message.get("content"), where)
         if role == "assistant":
             answer = AssistantMessage(parts=tuple([_model_part(part, at) for at, part in parts]))
-            names.update({call.id: call.name for call in answer.calls})
+            names.update({call.id: call.name for call in answer.tool_calls})
             if answer.parts:
                 found.append(answer)
         elif role == "user":

@@ -47,7 +47,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
             found.append(UserMessage(parts=tuple(parts)))
         elif role == "assistant":
             answer = _assistant(message, where)
-            names.update({call.id: call.name for call in answer.calls})
+            names.update({call.id: call.name for call in answer.tool_calls})
             if answer.parts:
                 found.append(answer)
         elif role == "tool":
@@ -141,7 +141,7 @@ def _written(message: AssistantMessage) -> dict[str, Any]:
                 "arguments": msgspec.json.encode(call.arguments).decode(),
             },
         }
-        for call in message.calls
+        for call in message.tool_calls
     ]
     if calls:
         out["tool_calls"] = calls

@@ -26,7 +26,7 @@ def request_key(request: ModelRequest) -> str:
     ids: dict[str, int] = {}
     for message in request.messages:
         if isinstance(message, AssistantMessage):
-            for call in message.calls:
+            for call in message.tool_calls:
                 ids.setdefault(call.id, len(ids))
     given = (
         type(model).__qualname__,

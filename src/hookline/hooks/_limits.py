@@ -81,7 +81,7 @@ def limits(
         return stop
 
     def after(ctx: OnStep[Any]) -> Stop | None:
-        return reached(meters.of(ctx.run), ctx.iteration + 1) if ctx.response.calls else None
+        return reached(meters.of(ctx.run), ctx.iteration + 1) if ctx.response.tool_calls else None
 
     def end(ctx: OnChatEnd[Any]) -> None:
         meters.of(ctx.run).spend(price)

@@ -221,11 +221,11 @@ class ChatGrammar:
         self.parts.clear()
         if self.step is None:
             need(self.last_words, "an assistant message outside a step")
-            need(not message.calls, "calls outside a step")
+            need(not message.tool_calls, "calls outside a step")
             return
         need(not self.answered, "a second assistant message in one step")
         self.answered = True
-        for call in message.calls:
+        for call in message.tool_calls:
             need(call.id not in self.ids, f"the call id {call.id!r} appears twice")
             self.ids.add(call.id)
             self.calls[call.id] = call

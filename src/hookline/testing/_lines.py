@@ -97,7 +97,7 @@ def message_line(message: Message) -> str:
     if isinstance(message, AssistantMessage):
         text = show(message.text) if message.text else None
         partial = "(partial)" if message.partial else None
-        return words("assistant", partial, text, *map(call_line, message.calls))
+        return words("assistant", partial, text, *map(call_line, message.tool_calls))
     return words("user", show(message.text))
 
 
@@ -108,7 +108,7 @@ def _said(message: UserMessage | None) -> str | None:
 def _response(response: ModelResponse) -> str:
     text = f"text={show(response.text)}" if response.text else None
     thought = f"reasoning={show(response.reasoning)}" if response.reasoning else None
-    return words(thought, text, *map(call_line, response.calls))
+    return words(thought, text, *map(call_line, response.tool_calls))
 
 
 def _delta(delta: Delta) -> str:

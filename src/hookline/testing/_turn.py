@@ -61,12 +61,12 @@ class Turn:
 
     `parts` are played in order: a str is a piece of text as it is streamed, a Text, Reasoning or
     ToolCall is a whole part, a chunk is sent as it is. `reasoning=` and `text=` come before them,
-    `calls=` after. `chunk`: stream text, reasoning and arguments in pieces of so many characters
-    (0: whole). `delay`: seconds, or an async callable awaited, before each chunk. `fail`: raised
-    after `fail_after` chunks, by default after all but the Finish. `raw_chunks`: yield exactly
-    these, whatever they are. `cleanup`: raised while the stream is left. Raises ValueError for
-    options that contradict each other. `finish_reason` and `usage` are those of its Finish, by
-    default made from what was written; with `no_finish` there is none.
+    `tool_calls=` after. `chunk`: stream text, reasoning and arguments in pieces of so many
+    characters (0: whole). `delay`: seconds, or an async callable awaited, before each chunk.
+    `fail`: raised after `fail_after` chunks, by default after all but the Finish. `raw_chunks`:
+    yield exactly these, whatever they are. `cleanup`: raised while the stream is left. Raises
+    ValueError for options that contradict each other. `finish_reason` and `usage` are those of its
+    Finish, by default made from what was written; with `no_finish` there is none.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Turn:
         *parts: Part,
         text: str = "",
         reasoning: str = "",
-        calls: Sequence[ToolCall] = (),
+        tool_calls: Sequence[ToolCall] = (),
         finish_reason: FinishReason | None = None,
         usage: Usage | None = COUNTED,
         chunk: int | None = None,
@@ -95,7 +95,7 @@ class Turn:
             whole.append(Reasoning(reasoning))
         if text:
             whole.append(Text(text))
-        whole += [*parts, *calls]
+        whole += [*parts, *tool_calls]
         if raw_chunks is not None and whole:
             raise ValueError("raw_chunks= is the whole turn; leave the parts out")
         if fail_after is not None and (fail is None or fail_after < 0):

@@ -21,7 +21,7 @@ def validate_request(request: ModelRequest) -> None:
         if isinstance(message, AssistantMessage):
             if not message.parts:
                 found.append(f"message {index}: an assistant message without content")
-            for call in message.calls:
+            for call in message.tool_calls:
                 if call.raw is not None:
                     found.append(f"message {index}: call {call.id!r} carries its raw arguments")
     names = [tool.name for tool in request.tools]

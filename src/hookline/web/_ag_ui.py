@@ -263,7 +263,7 @@ def as_ag_ui(message: AssistantMessage | ToolMessage) -> dict[str, Any]:
             "type": "function",
             "function": {"name": call.name, "arguments": json_text(call.arguments)},
         }
-        for call in message.calls
+        for call in message.tool_calls
     ]
     if calls:
         out["toolCalls"] = calls

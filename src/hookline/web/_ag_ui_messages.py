@@ -92,7 +92,7 @@ def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[
             message = _assistant(item)
             if message.parts:
                 out.append(message)
-                open_calls = {call.id: call for call in message.calls}
+                open_calls = {call.id: call for call in message.tool_calls}
         elif role == "tool":
             call_id = call_id_of(item.get("toolCallId"))
             call = open_calls.pop(call_id, None)

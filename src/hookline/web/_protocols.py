@@ -117,7 +117,7 @@ def last_calls(messages: Sequence[Message]) -> Sequence[Any]:
     """The calls of the last answer."""
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
-            return message.calls
+            return message.tool_calls
         if not isinstance(message, ToolMessage):
             break
     return ()
@@ -127,7 +127,7 @@ def _unanswered(messages: Sequence[Message]) -> int:
     """How many calls wait for a result, which a new message of the user's denies first."""
     for results, message in enumerate(reversed(messages)):
         if isinstance(message, AssistantMessage):
-            return len(message.calls) - results
+            return len(message.tool_calls) - results
         if not isinstance(message, ToolMessage):
             break
     return 0
