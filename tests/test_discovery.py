@@ -67,8 +67,8 @@ async def test_hooks_of_files_are_declared_so_a_chat_may_replace_them(folder):
     write(folder, "a.py", GOOD, id="a")
     found = from_folder(folder)
     agent = Agent(ScriptedModel("ok", "ok"), hooks=found.hooks)
-    await agent.chat("one", hooks=[])
-    await agent.chat("two", hooks=["a"])
+    await agent.chat("one", only_hooks=[])
+    await agent.chat("two", only_hooks=["a"])
     assert found.hooks[0].fn.__globals__["ran"] == ["two"]
 
 

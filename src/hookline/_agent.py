@@ -76,6 +76,7 @@ class ChatOptions(TypedDict, Generic[DepsT], total=False):
 
     deps: DepsT
     hooks: HooksArgument
+    only_hooks: HooksArgument
     settings: Settings
     approver: Approver
     release: Release
@@ -101,7 +102,8 @@ class Agent(Generic[DepsT]):
         tools: Tools, or functions to be made one.
         scopes: Bundles of tools and context that come and go as one.
         hooks: A table of points and functions, or definitions and ids. They count as registered
-            here; a chat's own `hooks=` replaces them for that chat.
+            here. A chat adds its own with `hooks=`; its `only_hooks=` replaces these, except those
+            that are `required`.
         known_hooks: Definitions that may be named by their id and are not registered.
         settings: How the model is to answer.
         limits: Bounds of steps, tool calls, bytes and times; what it does not name is the default.
@@ -323,7 +325,8 @@ class Agent(Generic[DepsT]):
             input: What the user says: text, a UserMessage, or a list of parts.
             output: A type: the answer is asked for in its form, and is `response.output`.
             options: `conversation`, an object or an id; `deps`, what hooks and tools get as
-                `run.deps`; `hooks`, in place of the agent's; `settings`; `approver`; `release`,
+                `run.deps`; `hooks`, added to the agent's; `only_hooks`, in place of the agent's
+                declared ones that are not `required`; `settings`; `approver`; `release`,
                 "live" or "response"; `state`, the dict that becomes `run.state`.
         """
         return await self._collect(self._task(input, output, options))
@@ -435,7 +438,7 @@ class Agent(Generic[DepsT]):
             raise UsageError(f"release={release!r} must be 'live' or 'response'")
         return Task(
             chat_id=self._config.runtime.new_id(),
-            view=self._view(options.get("hooks")),
+            view=self._view(options.get("hooks"), options.get("only_hooks")),
             message=None if answers is not None else as_message(input),
             conversation=self._conversation(options.get("conversation")),
             deps=options.get("deps"),
@@ -466,21 +469,27 @@ class Agent(Generic[DepsT]):
             return None
         return self._telemetry.bus_for_chat((*self.bus.used(), *beside))
 
-    def _view(self, hooks: HooksArgument | None) -> View:
-        if hooks is None:
+    def _view(self, hooks: HooksArgument | None, only: HooksArgument | None) -> View:
+        """What runs in a chat: the agent's hooks, and those that the chat was given."""
+        if hooks is not None and only is not None:
+            raise UsageError(
+                "hooks= adds to the agent's hooks and only_hooks= replaces the declared ones; "
+                "pass one of the two"
+            )
+        given = hooks if only is None else only
+        if given is None:
             tracing = self._tracing()
             if tracing is None:
                 return self.bus.view
             if self._traced is None or self._traced[0] is not tracing:
                 self._traced = tracing, View((self.bus, None), (tracing, None))
             return self._traced[1]
-        known = definitions(hooks, dict(self._known))
+        known = definitions(given, dict(self._known))
         own = self.bus.sibling()
-        required = {hook.definition for hook in self.bus.all_hooks() if hook.required}
-        for hook in expand(hooks, known, origin="chat"):
-            if hook.definition is None or hook.definition not in required:
-                own.enter(hook)
-        return View((self.bus, stays), (own, None), *also(self._tracing(own.used())))
+        for hook in expand(given, known, origin="chat"):
+            own.enter(hook)
+        keep = None if only is None else stays
+        return View((self.bus, keep), (own, None), *also(self._tracing(own.used())))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(self._config, task)
@@ -532,7 +541,9 @@ class Agent(Generic[DepsT]):
         return f"<Agent {self.name!r}>"
 
 
-_OPTIONS = {"conversation", "deps", "hooks", "settings", "approver", "release", "state"}
+_OPTIONS = {
+    *("conversation", "deps", "hooks", "only_hooks", "settings", "approver", "release", "state"),
+}
 
 
 def _store_of(given: Any) -> Store | None:

@@ -327,17 +327,17 @@ async def test_hooks_that_a_chat_replaced_do_not_follow():
     seen = []
     follows = HookDef("onChatStart", lambda ctx: seen.append(ctx.run.agent), inherit=True)
     mum, _ = family("hi", parent={"hooks": [follows]})
-    await mum.chat("go", hooks=[])
+    await mum.chat("go", only_hooks=[])
     assert seen == []
 
 
-async def test_declared_hooks_that_are_required_follow_although_a_chat_brings_its_own():
+async def test_declared_hooks_that_are_required_follow_from_a_chat_with_only_hooks():
     seen = []
     follows = HookDef(
         "onChatStart", lambda ctx: seen.append(ctx.run.agent), inherit=True, required=True
     )
     mum, _ = family("hi", parent={"hooks": [follows]})
-    await mum.chat("go", hooks=[])
+    await mum.chat("go", only_hooks=[])
     assert seen == ["mum", "kid"]
 
 

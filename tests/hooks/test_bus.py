@@ -1136,14 +1136,14 @@ def test_an_id_is_snake_case(bad: str) -> None:
     [(None, ["a", "b"]), ([], []), (["b"], ["b"]), ("own", ["own"])],
     ids=["not given", "empty", "by id", "by object"],
 )
-async def test_a_chats_own_hooks_replace_the_declared_ones_for_that_chat(
+async def test_only_hooks_replace_the_declared_ones_for_that_chat(
     chosen: Any, ran: list[str]
 ) -> None:
     out: list[str] = []
     model = ScriptedModel("Hello.", "Again.")
     agent = Agent(model, hooks=[declared(out, "a"), declared(out, "b")])
     hooks = [declared(out, "own")] if chosen == "own" else chosen
-    await (agent.chat("hi") if hooks is None else agent.chat("hi", hooks=hooks))
+    await (agent.chat("hi") if hooks is None else agent.chat("hi", only_hooks=hooks))
     assert out == ran
     out.clear()
     await agent.chat("hi")
@@ -1152,14 +1152,14 @@ async def test_a_chats_own_hooks_replace_the_declared_ones_for_that_chat(
 
 async def test_an_empty_table_replaces_the_declared_hooks_too() -> None:
     out: list[str] = []
-    await Agent(ScriptedModel("Hello."), hooks=[declared(out, "a")]).chat("hi", hooks={})
+    await Agent(ScriptedModel("Hello."), hooks=[declared(out, "a")]).chat("hi", only_hooks={})
     assert out == []
 
 
-async def test_a_streams_own_hooks_replace_the_declared_ones_too() -> None:
+async def test_only_hooks_of_a_stream_replace_the_declared_ones_too() -> None:
     out: list[str] = []
     agent = Agent(ScriptedModel("Hello."), hooks=[declared(out, "a")])
-    async with agent.chat_stream("hi", hooks=[]) as stream:
+    async with agent.chat_stream("hi", only_hooks=[]) as stream:
         async for _ in stream:
             pass
     assert out == []
@@ -1168,24 +1168,24 @@ async def test_a_streams_own_hooks_replace_the_declared_ones_too() -> None:
 async def test_hooks_given_as_a_table_are_declared_hooks_too() -> None:
     out: list[str] = []
     agent = Agent(ScriptedModel("Hello."), hooks={"onChatStart": traced(out, "a")})
-    await agent.chat("hi", hooks={"onChatStart": traced(out, "own")})
+    await agent.chat("hi", only_hooks={"onChatStart": traced(out, "own")})
     assert out == ["own"]
 
 
 @pytest.mark.parametrize("chosen", [[], ["b"]], ids=["empty", "another"])
-async def test_required_declared_hooks_also_run_in_a_chat_that_brings_its_own(
+async def test_required_declared_hooks_also_run_in_a_chat_with_only_hooks(
     chosen: list[str],
 ) -> None:
     out: list[str] = []
     hooks = [declared(out, "a", required=True), declared(out, "b")]
-    await Agent(ScriptedModel("Hello."), hooks=hooks).chat("hi", hooks=chosen)
+    await Agent(ScriptedModel("Hello."), hooks=hooks).chat("hi", only_hooks=chosen)
     assert out == ["a", *chosen]
 
 
 async def test_a_required_hook_that_a_chat_names_itself_runs_once() -> None:
     out: list[str] = []
     agent = Agent(ScriptedModel("Hello."), hooks=[declared(out, "a", required=True)])
-    await agent.chat("hi", hooks=["a"])
+    await agent.chat("hi", only_hooks=["a"])
     assert out == ["a"]
 
 
@@ -1199,7 +1199,7 @@ async def test_hooks_added_with_add_hook_always_run(chosen: list[str]) -> None:
     def decorated(ctx: Any) -> None:
         out.append("decorated")
 
-    await agent.chat("hi", hooks=chosen)
+    await agent.chat("hi", only_hooks=chosen)
     assert out == ["added", "decorated", *chosen]
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from hookline import Agent, HookDef, ModelRequest, define_hook
+from hookline import Agent, Approve, Ask, HookDef, MemoryStore, ModelRequest, define_hook, tool
 from hookline.errors import HookOptionError, UnknownHookError, UsageError
 from hookline.points import OnChatStart
-from hookline.testing import ScriptedModel, collect
+from hookline.testing import ScriptedModel, call, collect
 
 
 class Boom(Exception):
@@ -88,7 +88,7 @@ async def test_lists_of_definitions_may_be_nested() -> None:
     plugin = [say(out, "b"), say(out, "c", id="c")]
     agent = agent_of(hooks=[say(out, "a"), plugin])
     await agent.chat("hi")
-    await agent.chat("hi", hooks=["c"])
+    await agent.chat("hi", only_hooks=["c"])
     assert out == ["a", "b", "c", "c"]
 
 
@@ -141,33 +141,83 @@ async def test_define_hook_makes_a_definition() -> None:
 # ── chat(hooks=…) ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_hooks_of_a_chat_replace_the_declared_ones_for_that_chat() -> None:
+async def test_hooks_of_a_chat_are_added_after_those_of_the_agent() -> None:
     out: list[str] = []
     agent = agent_of(hooks=[say(out, "agent")])
+    agent.add_hook("onChatStart", lambda ctx: out.append("added"))
     await agent.chat("hi", hooks=[say(out, "chat")])
+    await agent.chat("hi")
+    assert out == ["agent", "added", "chat", "agent", "added"]
+
+
+@pytest.mark.parametrize("none", [None, [], {}], ids=["not given", "a list", "a table"])
+async def test_no_hooks_for_a_chat_leave_the_declared_ones(none: Any) -> None:
+    out: list[str] = []
+    await agent_of(hooks=[say(out, "agent")]).chat("hi", hooks=none)
+    assert out == ["agent"]
+
+
+async def test_a_definition_that_already_runs_is_not_added_twice() -> None:
+    out: list[str] = []
+    mine = say(out, "mine", id="mine")
+    agent = agent_of(hooks=[mine, [mine]])
+    await agent.chat("hi", hooks=[mine, "mine"])
+    assert out == ["mine"]
+
+
+async def test_a_definition_that_a_plugin_brings_too_stays_when_the_plugin_goes() -> None:
+    out: list[str] = []
+    mine = say(out, "mine")
+    agent = agent_of(hooks=[mine])
+    remove = await agent.use([mine])
+    await agent.chat("hi")
+    remove()
+    await agent.chat("hi")
+    assert out == ["mine", "mine"]
+
+
+async def test_a_definition_of_parent_and_sub_agent_runs_once_in_the_sub_agent() -> None:
+    seen: list[str] = []
+    shared = HookDef("onChatStart", lambda ctx: seen.append(ctx.run.agent), inherit=True)
+    kid: Agent[Any] = Agent(ScriptedModel("ok"), name="kid", hooks=[shared])
+    model = ScriptedModel(call("kid", input="go"), "ok")
+    await Agent(model, name="mum", tools=[kid.as_tool()], hooks=[shared]).chat("hi")
+    assert seen == ["mum", "kid"]
+
+
+# ── chat(only_hooks=…) ──────────────────────────────────────────────────────────────────────
+
+
+async def test_only_hooks_replace_the_declared_ones_for_that_chat() -> None:
+    out: list[str] = []
+    agent = agent_of(hooks=[say(out, "agent")])
+    await agent.chat("hi", only_hooks=[say(out, "chat")])
     await agent.chat("hi")
     assert out == ["chat", "agent"]
 
 
-async def test_an_empty_list_replaces_them_too() -> None:
+async def test_empty_only_hooks_replace_them_too() -> None:
     out: list[str] = []
     agent = agent_of(hooks=[say(out, "agent")])
-    await agent.chat("hi", hooks=[])
-    await agent.chat("hi", hooks={})
+    await agent.chat("hi", only_hooks=[])
+    await agent.chat("hi", only_hooks={})
     assert out == []
 
 
-async def test_without_hooks_the_declared_ones_run() -> None:
+async def test_only_hooks_may_name_declared_ones() -> None:
     out: list[str] = []
-    await agent_of(hooks=[say(out, "agent")]).chat("hi")
-    assert out == ["agent"]
+    one, two = say(out, "one", id="one"), say(out, "two")
+    agent = agent_of(hooks=[one, two, say(out, "three")])
+    await agent.chat("hi", only_hooks=["one"])
+    await agent.chat("hi", only_hooks=[two])
+    assert out == ["one", "two"]
 
 
-async def test_required_hooks_run_in_a_chat_that_brings_its_own() -> None:
+async def test_required_hooks_run_in_a_chat_with_only_hooks() -> None:
     out: list[str] = []
     agent = agent_of(hooks=[say(out, "usual"), say(out, "guard", required=True)])
-    await agent.chat("hi", hooks=[say(out, "chat")])
-    await agent.chat("hi", hooks=[])
+    await agent.chat("hi", only_hooks=[say(out, "chat")])
+    await agent.chat("hi", only_hooks=[])
     assert out == ["guard", "chat", "guard"]
 
 
@@ -175,10 +225,66 @@ async def test_hooks_that_were_added_always_run() -> None:
     out: list[str] = []
     agent = agent_of(hooks=[say(out, "usual")])
     dispose = agent.add_hook("onChatStart", lambda ctx: out.append("added"))
-    await agent.chat("hi", hooks=[])
+    await agent.chat("hi", only_hooks=[])
     dispose()
-    await agent.chat("hi", hooks=[])
+    await agent.chat("hi", only_hooks=[])
     assert out == ["added"]
+
+
+@pytest.mark.parametrize("form", ["chat", "chat_stream", "resume", "resume_stream"])
+async def test_hooks_and_only_hooks_together_are_refused_before_anything_runs(form: str) -> None:
+    out: list[str] = []
+    model = ScriptedModel()
+    agent: Agent[Any] = Agent(model, hooks=[say(out, "agent")], store=MemoryStore())
+    given: Any = {"hooks": [say(out, "one")], "only_hooks": []}
+    start: Any = getattr(agent, form)
+    asked = ("hi",) if form.startswith("chat") else ("talk", {})
+    with pytest.raises(UsageError, match=r"hooks= adds .* only_hooks= replaces"):
+        await _run(lambda: start(*asked, **given))
+    assert (out, model.calls) == ([], 0)
+
+
+async def _run(start: Any) -> None:
+    started = start()
+    if hasattr(started, "__await__"):
+        await started
+    else:
+        await collect(started)
+
+
+async def test_only_hooks_leave_the_hooks_of_sub_agents_alone() -> None:
+    out: list[str] = []
+    kid: Agent[Any] = Agent(ScriptedModel("ok"), name="kid", hooks=[say(out, "kid's own")])
+    model = ScriptedModel(call("kid", input="go"), "ok")
+    agent: Agent[Any] = Agent(model, tools=[kid.as_tool()], hooks=[say(out, "mine")])
+    await agent.chat("hi", only_hooks=[])
+    assert out == ["kid's own"]
+
+
+async def test_a_resumed_chat_is_given_its_hooks_anew() -> None:
+    out: list[str] = []
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    ask = HookDef("preToolCall", lambda ctx: Ask("May it?"), required=True)
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("pay"), "Done.", call("pay"), "Done."),
+        tools=[pay],
+        hooks=[ask, say(out, "usual")],
+        store=MemoryStore(),
+    )
+    for only in ([], None):
+        waits = await agent.chat("go", conversation="talk", only_hooks=[])
+        answers = {each.id: Approve() for each in waits.pending}
+        assert out == []
+        await agent.resume("talk", answers, only_hooks=only)
+    assert out == ["usual"]
+
+
+# ── both ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_priority_orders_hooks_of_both_kinds() -> None:
@@ -192,7 +298,7 @@ async def test_priority_orders_hooks_of_both_kinds() -> None:
 async def test_a_chat_names_declared_hooks_by_id() -> None:
     out: list[str] = []
     agent = agent_of(hooks=[say(out, "a", id="a"), say(out, "b", id="b"), say(out, "c", id="c")])
-    await agent.chat("hi", hooks=["c", "a"])
+    await agent.chat("hi", only_hooks=["c", "a"])
     assert out == ["c", "a"]
 
 
@@ -202,7 +308,7 @@ async def test_ids_that_an_agent_knows_without_running_them() -> None:
     agent = agent_of(known_hooks=known, hooks=["b"])
     await agent.chat("hi")
     await agent.chat("hi", hooks=["a"])
-    assert out == ["b", "a"]
+    assert out == ["b", "b", "a"]
 
 
 async def test_ids_and_objects_may_be_mixed() -> None:
@@ -216,7 +322,7 @@ async def test_the_table_form_works_for_a_chat_too() -> None:
     out: list[str] = []
     agent = agent_of(hooks=[say(out, "usual")])
     await agent.chat("hi", hooks={"onChatEnd": lambda ctx: out.append("end")})
-    assert out == ["end"]
+    assert out == ["usual", "end"]
 
 
 async def test_an_unknown_id_is_an_error_with_the_closest_names_and_runs_nothing() -> None:
@@ -311,4 +417,4 @@ async def test_hooks_of_a_chat_work_for_both_forms(form: str) -> None:
         await agent.chat("hi", hooks=[say(out, "mine")])
     else:
         await collect(agent.chat_stream("hi", hooks=[say(out, "mine")]))
-    assert out == ["mine"]
+    assert out == ["usual", "mine"]

@@ -148,11 +148,11 @@ async def test_what_others_add_while_a_plugin_waits_is_not_the_plugins():
     assert [(info.name, info.origin) for info in agent.hooks()] == [("other", "add_hook")]
 
 
-async def test_a_plugins_hooks_run_also_in_a_chat_that_brings_its_own():
+async def test_a_plugins_hooks_run_also_in_a_chat_with_only_hooks():
     out = []
     agent = agent_of(hooks=[note(out, "declared")])
     await agent.use([note(out, "plugin")])
-    await agent.chat("hi", hooks=[])
+    await agent.chat("hi", only_hooks=[])
     assert out == ["plugin"]
 
 
@@ -347,7 +347,7 @@ async def test_define_hook_decorates_and_takes_every_option():
 
     assert isinstance(deny, HookDef)
     agent = Agent(ScriptedModel([call("look"), call("dig")], "ok"), tools=[look, dig], hooks=[deny])
-    await agent.chat("hi", hooks=[])
+    await agent.chat("hi", only_hooks=[])
     assert out == ["dig"]
     (info,) = agent.hooks()
     assert (info.id, info.required, info.priority, info.tools) == ("deny", True, 7, ("dig",))

@@ -78,8 +78,8 @@ async def test_012_a_chats_list_replaces_the_agents_and_an_empty_one_switches_th
     known = [start(out, "chat", id="chat")]
     agent = agent_of(hooks=[start(out, "agent", id="agent")], known_hooks=known)
     await agent.chat("hi")
-    await agent.chat("hi", hooks=["chat"])
-    await agent.chat("hi", hooks=[])
+    await agent.chat("hi", only_hooks=["chat"])
+    await agent.chat("hi", only_hooks=[])
     assert out == ["agent", "chat"]
 
 

@@ -64,16 +64,17 @@ class View:
 
     def refresh(self, key: Key) -> None:
         """The hooks of one point have changed."""
-        merged = dict.fromkeys(  # a bus may be there twice: a hook runs once
-            hook
-            for bus, keep in self.sources
-            for hook in bus.standing(key)
-            if keep is None or keep(hook)
-        )
+        merged: dict[object, Hook] = {}
+        for bus, keep in self.sources:
+            for hook in bus.standing(key):
+                if keep is None or keep(hook):
+                    # A bus may be a source twice, a definition may be registered twice: each
+                    # runs once, at its first place.
+                    merged.setdefault(hook.definition or hook, hook)
         if isinstance(key, str):
-            self.__dict__[key] = _sorted(merged)
+            self.__dict__[key] = _sorted(merged.values())
         else:
-            self.own[key] = _sorted(merged)
+            self.own[key] = _sorted(merged.values())
 
     if TYPE_CHECKING:
         onHook: tuple[Hook, ...]

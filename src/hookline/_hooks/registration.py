@@ -80,7 +80,7 @@ class Hook:
         self.origin = origin
         self.id: str | None = None
         self.required = False
-        self.declared = False  # by Agent(hooks=): a chat's own list replaces it
+        self.declared = False  # by Agent(hooks=): `only_hooks=` of a chat replaces it
         self.definition: HookDef | None = None
         self.alive = True
         self.is_async = is_async_callable(fn)
@@ -122,7 +122,7 @@ class HookInfo(Data, frozen=True, kw_only=True):
     id: str | None = None
     """What a definition may be named by."""
     required: bool = False
-    """Whether it also runs in a chat that brings its own hooks."""
+    """True if it also runs in a chat with `only_hooks=`."""
     on_error: OnError = "raise"
     """What a throw does."""
     timeout: float | None = None
@@ -142,7 +142,7 @@ class HookInfo(Data, frozen=True, kw_only=True):
 class HookDef:
     """A hook to be registered later: for `Agent(hooks=[...])`, plugins and files of hooks.
 
-    With an `id` it can be named by it; `required` hooks also run in a chat that brings its own.
+    With an `id` it can be named by it; `required` hooks also run in a chat with `only_hooks=`.
     `origin` says where it was found, for a hook that comes out of a file. Calling it calls `fn`.
     `point` and `options` are what `add_hook` will be given. Raises HookOptionError for an id or an
     option that does not fit, and UnknownHookError.

@@ -15,7 +15,7 @@ from hookline._hooks.registration import Hook
 
 
 def stays(hook: Hook) -> bool:
-    """Whether a hook of the agent also runs in a chat that brings its own."""
+    """True for a hook of the agent that also runs in a chat with `only_hooks=`."""
     return not hook.declared or hook.required
 
 

@@ -12,7 +12,9 @@ from hookline.hooks._common import GUARD, LAST, Hooks, named
 from hookline.points import PreRequest, PreToolCall
 
 
-def allow_tools(*names: str, hide: bool = True, inherit: bool = False) -> Hooks:
+def allow_tools(
+    *names: str, hide: bool = True, inherit: bool = False, required: bool = True
+) -> Hooks:
     """Only these tools may run; `"read_*"` allows all that begin so. Without names, none may.
 
     `hide`: the others are not offered to the model either.
@@ -28,12 +30,25 @@ def allow_tools(*names: str, hide: bool = True, inherit: bool = False) -> Hooks:
         return ToolFailure(f"tool {ctx.call.name!r} is not allowed here", type="Denied")
 
     guard = define_hook(
-        "preToolCall", check, name="allow_tools", priority=GUARD, on_error="deny", inherit=inherit
+        "preToolCall",
+        check,
+        name="allow_tools",
+        priority=GUARD,
+        on_error="deny",
+        inherit=inherit,
+        required=required,
     )
     if not hide:
         return (guard,)
     # Last of all: what another hook offers is looked at too.
     return (
         guard,
-        define_hook("preRequest", offer, name="allow_tools", priority=LAST, inherit=inherit),
+        define_hook(
+            "preRequest",
+            offer,
+            name="allow_tools",
+            priority=LAST,
+            inherit=inherit,
+            required=required,
+        ),
     )

@@ -21,6 +21,7 @@ def approve(
     prompt: str | Callable[[PreToolCall[Any]], str] = "May {name} run?",
     expires: float | None = None,
     inherit: bool = True,
+    required: bool = True,
 ) -> Hooks:
     """Ask somebody before such calls run: by name, by predicate, by argument; all that is given.
 
@@ -42,7 +43,13 @@ def approve(
         return Ask(text, expires=expires)
 
     hook = define_hook(
-        "preToolCall", check, name="approve", priority=GUARD - 20, on_error="deny", inherit=inherit
+        "preToolCall",
+        check,
+        name="approve",
+        priority=GUARD - 20,
+        on_error="deny",
+        inherit=inherit,
+        required=required,
     )
     return (hook,)
 

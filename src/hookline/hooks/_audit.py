@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -27,6 +28,7 @@ def audit(
     content: bool = False,
     clock: Callable[[], float] = time,
     inherit: bool = True,
+    required: bool = True,
 ) -> Hooks:
     """Write down chats, messages, tool calls and approvals, as JSON lines in that file.
 
@@ -73,11 +75,13 @@ def audit(
         what = f"chat {ctx.outcome}"
         await lines.add(ctx.run, what, error=error, tokens=tokens, seconds=seconds)
 
-    add: Callable[..., HookDef] = define_hook
+    add: Callable[..., HookDef] = partial(
+        define_hook, name="audit", inherit=inherit, required=required
+    )
     return (
-        add("onChatStart", start, name="audit", priority=LAST, inherit=inherit),
-        add("onMessage", message, name="audit", priority=LAST, inherit=inherit),
-        add("aroundToolCall", tool_call, name="audit", priority=LAST + 1, inherit=inherit),
-        add("onApproval", approval, name="audit", priority=LAST, inherit=inherit),
-        add("onChatEnd", end, name="audit", priority=LAST, inherit=inherit),
+        add("onChatStart", start, priority=LAST),
+        add("onMessage", message, priority=LAST),
+        add("aroundToolCall", tool_call, priority=LAST + 1),
+        add("onApproval", approval, priority=LAST),
+        add("onChatEnd", end, priority=LAST),
     )

@@ -57,6 +57,7 @@ def cache(
     key: Callable[[ModelRequest], str | None] = request_key,
     priority: int = INFRASTRUCTURE + 20,
     inherit: bool = False,
+    required: bool = False,
 ) -> Hooks:
     """Answer a request that was answered before; whole answers are kept, not those cut off.
 
@@ -87,5 +88,6 @@ def cache(
         priority=priority,
         on_error="log",
         inherit=inherit,
+        required=required,
     )
     return (hook,)

@@ -43,10 +43,12 @@ class PerChat(Generic[T]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def forget(self, name: str, *, inherit: bool) -> HookDef:
+    def forget(self, name: str, *, inherit: bool, required: bool) -> HookDef:
         """The hook of that name which forgets a chat's value when it ends."""
 
         def end(ctx: OnChatEnd[Any]) -> None:
             self._values.pop(ctx.run.chat_id, None)
 
-        return define_hook("onChatEnd", end, name=name, priority=LAST, inherit=inherit)
+        return define_hook(
+            "onChatEnd", end, name=name, priority=LAST, inherit=inherit, required=required
+        )

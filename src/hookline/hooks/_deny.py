@@ -22,6 +22,7 @@ def deny_commands(
     tools: Iterable[str] | None = None,
     argument: str | None = None,
     inherit: bool = True,
+    required: bool = True,
 ) -> Hooks:
     """Refuse calls with such a command in their arguments: `deny_commands("rm -rf")`.
 
@@ -62,8 +63,15 @@ def deny_commands(
             on_error="deny",
             tools=only,
             inherit=inherit,
+            required=required,
         ),
         define_hook(
-            "aroundToolCall", check_again, name=name, priority=LAST, tools=only, inherit=inherit
+            "aroundToolCall",
+            check_again,
+            name=name,
+            priority=LAST,
+            tools=only,
+            inherit=inherit,
+            required=required,
         ),
     )

@@ -7,10 +7,11 @@ spends is spent of its parent's budget too, so that it may use at most what its 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from hookline import Run, Stop, Usage, define_hook
+from hookline import HookDef, Run, Stop, Usage, define_hook
 from hookline.errors import UsageError
 from hookline.hooks._common import GUARD, Hooks, PerChat
 from hookline.hooks._meter import Meter
@@ -37,6 +38,7 @@ def limits(
     say: bool = True,
     clock: Callable[[], float] = monotonic,
     inherit: bool = True,
+    required: bool = True,
 ) -> Hooks:
     """End a chat gracefully at a limit; None switches one off, and N steps are N model calls.
 
@@ -89,13 +91,14 @@ def limits(
     def finished(ctx: OnStep[Any]) -> Stop | None:
         return Stop("finish_reason") if ctx.response.finish_reason in finish_reasons else None
 
-    hooks: Hooks = (
-        define_hook("onChatStart", begin, name="limits", priority=GUARD, inherit=inherit),
-        define_hook("preRequest", before, name="limits", priority=GUARD, inherit=inherit),
-        define_hook("onStep", after, name="limits", priority=GUARD, inherit=inherit),
-        define_hook("onChatEnd", end, name="limits", inherit=inherit),
-        meters.forget("limits", inherit=inherit),
+    add: Callable[..., HookDef] = partial(
+        define_hook, name="limits", inherit=inherit, required=required
     )
-    if finish_reasons:
-        hooks += (define_hook("onStep", finished, name="limits", priority=-GUARD, inherit=inherit),)
-    return hooks
+    hooks: Hooks = (
+        add("onChatStart", begin, priority=GUARD),
+        add("preRequest", before, priority=GUARD),
+        add("onStep", after, priority=GUARD),
+        add("onChatEnd", end),
+        meters.forget("limits", inherit=inherit, required=required),
+    )
+    return (*hooks, add("onStep", finished, priority=-GUARD)) if finish_reasons else hooks

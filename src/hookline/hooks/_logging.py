@@ -26,6 +26,7 @@ def log(
     content: bool = False,
     length: int = 100,
     inherit: bool = True,
+    required: bool = False,
 ) -> Hooks:
     """Log chats, steps, tool calls and statuses, at this level; a chat that fails, as a warning.
 
@@ -83,6 +84,14 @@ def log(
     if content:
         points.insert(1, ("onMessage", message))
     return tuple(
-        add(point, fn, name="log", priority=INFRASTRUCTURE, on_error="log", inherit=inherit)
+        add(
+            point,
+            fn,
+            name="log",
+            priority=INFRASTRUCTURE,
+            on_error="log",
+            inherit=inherit,
+            required=required,
+        )
         for point, fn in points
     )

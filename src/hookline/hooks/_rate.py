@@ -65,6 +65,7 @@ def rate_limit(
     tools: Iterable[str] | None = None,
     clock: Callable[[], float] = monotonic,
     inherit: bool = True,
+    required: bool = True,
 ) -> Hooks:
     """At most so many tool calls in any `per` seconds (None: ever), for each key.
 
@@ -112,8 +113,11 @@ def rate_limit(
         on_error="deny",
         tools=tools,
         inherit=inherit,
+        required=required,
     )
     if callable(by) or by == "tool":
         return (guard,)
-    start = define_hook("onChatStart", begin, name="rate_limit", priority=GUARD, inherit=inherit)
-    return (guard, start, roots.forget("rate_limit", inherit=inherit))
+    start = define_hook(
+        "onChatStart", begin, name="rate_limit", priority=GUARD, inherit=inherit, required=required
+    )
+    return (guard, start, roots.forget("rate_limit", inherit=inherit, required=required))

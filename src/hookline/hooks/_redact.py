@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from hookline import (
@@ -48,6 +49,7 @@ def redact(
     words: bool = False,
     arguments: bool = True,
     inherit: bool = True,
+    required: bool = True,
 ) -> Hooks:
     """Replace what matches a pattern, and these values, in all that is shown, stored and traced.
 
@@ -57,18 +59,19 @@ def redact(
     them redacted. Raises UsageError for a pattern that matches nothing at all, which is everywhere.
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
-    add: Any = define_hook  # one name for hooks of all points
-    hooks = (
-        add("aroundChat", mine.chat, name="redact", priority=-LAST, inherit=inherit),
-        add("aroundRequest", mine.request, name="redact", priority=LAST, inherit=inherit),
-        add("onDelta", mine.delta, name="redact", priority=LAST, inherit=inherit),
-        add("onResponse", mine.response, name="redact", priority=LAST, inherit=inherit),
-        add("aroundToolCall", mine.tool_call, name="redact", priority=LAST, inherit=inherit),
-        add("onToolCallResult", mine.result, name="redact", priority=LAST, inherit=inherit),
-        add("onToolCallError", mine.error, name="redact", priority=LAST, inherit=inherit),
-        add("preMessage", mine.message, name="redact", priority=LAST, inherit=inherit),
+    # One name for hooks of all points.
+    add: Any = partial(define_hook, name="redact", inherit=inherit, required=required)
+    return (
+        add("aroundChat", mine.chat, priority=-LAST),
+        add("aroundRequest", mine.request, priority=LAST),
+        add("onDelta", mine.delta, priority=LAST),
+        add("onResponse", mine.response, priority=LAST),
+        add("aroundToolCall", mine.tool_call, priority=LAST),
+        add("onToolCallResult", mine.result, priority=LAST),
+        add("onToolCallError", mine.error, priority=LAST),
+        add("preMessage", mine.message, priority=LAST),
+        mine.streams.forget("redact", inherit=inherit, required=required),
     )
-    return (*hooks, mine.streams.forget("redact", inherit=inherit))
 
 
 class _Live:

@@ -38,6 +38,7 @@ def retry(
     on: On = _retryable,
     priority: int = INFRASTRUCTURE,
     inherit: bool = False,
+    required: bool = False,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     draw: Callable[[], float] = random.random,
 ) -> Hooks:
@@ -70,7 +71,9 @@ def retry(
             await sleep(wait)
         return await proceed()
 
-    hook = define_hook("aroundRequest", again, name="retry", priority=priority, inherit=inherit)
+    hook = define_hook(
+        "aroundRequest", again, name="retry", priority=priority, inherit=inherit, required=required
+    )
     return (hook,)
 
 
@@ -79,6 +82,7 @@ def fallback(
     on: On = ModelError,
     priority: int = INFRASTRUCTURE + 10,
     inherit: bool = False,
+    required: bool = False,
 ) -> Hooks:
     """Ask the next of these models when one fails; the last one's error stands.
 
@@ -105,7 +109,14 @@ def fallback(
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
-    hook = define_hook("aroundRequest", others, name="fallback", priority=priority, inherit=inherit)
+    hook = define_hook(
+        "aroundRequest",
+        others,
+        name="fallback",
+        priority=priority,
+        inherit=inherit,
+        required=required,
+    )
     return (hook,)
 
 

@@ -39,6 +39,7 @@ def window(
     tokens: int | None = None,
     count: Count = rough_tokens,
     inherit: bool = False,
+    required: bool = False,
 ) -> Hooks:
     """Send the model the last messages only: at most so many, of at most so many tokens.
 
@@ -53,7 +54,7 @@ def window(
         kept = _last(ctx.request.messages, messages, tokens, count)
         return None if kept is None else ctx.request.replace(messages=kept)
 
-    return (define_hook("preRequest", check, name="window", inherit=inherit),)
+    return (define_hook("preRequest", check, name="window", inherit=inherit, required=required),)
 
 
 def _last(
@@ -81,7 +82,12 @@ def _last(
 
 
 def truncate(
-    limit: int = 10_000, *, tail: int = 0, tools: Iterable[str] | None = None, inherit: bool = True
+    limit: int = 10_000,
+    *,
+    tail: int = 0,
+    tools: Iterable[str] | None = None,
+    inherit: bool = True,
+    required: bool = False,
 ) -> Hooks:
     """Cut what a tool call came to at so many characters, the last `tail` of them from its end.
 
@@ -111,6 +117,10 @@ def truncate(
 
     name = "truncate"
     return (
-        define_hook("onToolCallResult", result, name=name, tools=only, inherit=inherit),
-        define_hook("onToolCallError", error, name=name, tools=only, inherit=inherit),
+        define_hook(
+            "onToolCallResult", result, name=name, tools=only, inherit=inherit, required=required
+        ),
+        define_hook(
+            "onToolCallError", error, name=name, tools=only, inherit=inherit, required=required
+        ),
     )
