@@ -4,9 +4,10 @@
     agent = Agent(model, hooks=found.hooks)
 
 A file that cannot be loaded is reported and the others load; where it is required, DiscoveryError
-is raised instead, so that no agent starts without its guards. Code from a folder runs with all that
-the program may do: the folder is named by its whole path, is nobody else's to write to, and what
-lies outside of it is not followed.
+is raised instead, so that no agent starts without its guards. A file that cannot be read may be a
+guard, so it counts as required. Code from a folder runs with all that the program may do: the folder
+is named by its whole path, only its owner may write to it, and links that lead out of it are not
+followed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from hookline.errors import DiscoveryError, UsageError
 __all__ = ["Found", "Problem", "from_entry_points", "from_folder"]
 
 GROUP: Final = "hookline.hooks"
-MARK: Final = re.compile(rb"^#\s*hookline:\s*required\s*$", re.MULTILINE)
+BOM: Final = b"\xef\xbb\xbf"
+MARK: Final = re.compile(rb"\s*#\s*hookline:\s*required\s*", re.IGNORECASE)
 
 
 class Problem(NamedTuple):
@@ -102,7 +104,8 @@ def from_folder(
 
     Taken are definitions that stand by a name of the module, also in lists. Names that begin with
     `_` are not loaded. `required`: files that must be there and load; a file may also say so itself
-    by a line `# hookline: required`. `root`: the folder must lie inside of it, symlinks resolved.
+    by a line `# hookline: required`, and one that cannot be read counts as required. `root`: the
+    folder must lie inside of it, symlinks resolved.
     Raises DiscoveryError for a folder that is not safe, and where something required fails.
     """
     place = _safe_folder(Path(folder), None if root is None else Path(root))
@@ -147,11 +150,13 @@ def _safe_folder(folder: Path, root: Path | None) -> Path:
 
 
 def _check_mode(path: Path, found: os.stat_result) -> None:
-    """Nobody else may write there, and it is ours or the administrator's."""
+    """Only its owner may write there, who is this process's user or the administrator."""
     if os.name != "posix":
         return
     if found.st_mode & stat.S_IWOTH:
-        raise DiscoveryError(f"{str(path)!r} may be written by everybody: chmod o-w")
+        raise DiscoveryError(f"{str(path)!r} may be written by everybody: chmod go-w")
+    if found.st_mode & stat.S_IWGRP:
+        raise DiscoveryError(f"{str(path)!r} may be written by its group: chmod g-w")
     if found.st_uid not in (0, os.geteuid()):
         raise DiscoveryError(
             f"{str(path)!r} belongs to another user ({found.st_uid}): chown it, or use a folder "
@@ -179,11 +184,14 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _says_required(path: Path) -> bool:
-    """Whether the file says so, also one that cannot be loaded."""
+    """Whether the file is marked as required, or cannot be read, so that nobody knows."""
     try:
-        return path.is_file() and bool(MARK.search(path.read_bytes()))
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False  # a folder or a pipe holds no hooks
+        source = path.read_bytes()
     except OSError:
-        return False
+        return True
+    return any(map(MARK.fullmatch, source.removeprefix(BOM).splitlines()))
 
 
 def _run(path: Path, source: bytes) -> Sequence[HookDef]:
