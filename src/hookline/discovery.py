@@ -5,9 +5,9 @@
 
 A file that cannot be loaded is reported and the others load; where it is required, DiscoveryError
 is raised instead, so that no agent starts without its guards. A file that cannot be read may be a
-guard, so it counts as required. Code from a folder runs with all that the program may do: the folder
-is named by its whole path, only its owner may write to it, and links that lead out of it are not
-followed.
+guard, so it counts as required. Code from a folder runs with all that the program may do: the
+folder is named by its whole path, only its owner may write to it, and links that lead out of it are
+not followed.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -158,8 +159,47 @@ DISGUISED = [
     "sh -c '(rm -rf)'",
     """sh -c "sh -c 'rm \\"-rf\\" x'" """,
     "rm -- -rf x",
+    "c='rm -rf /x'; $c",
+    "c=rm; $c -rf /x",
+    'c=rm f="-rf"; "$c" $f /x',
+    "a=r b=m; c=$a$b; ${c} -rf x",
+    "alias k='rm -rf'; k /x",
+    "export run='rm -rf'; eval $run x",
+    r"$'\x72\x6d' -rf x",
+    r"$'\162\155' $'\u002drf' x",
+    r"$'\U00000072m' -rf x",
+    "r$()m -rf x",
+    "r``m -rf x",
+    "r$(true)m -rf x",
+    "$(echo rm) -rf x",
+    "`printf 'rm'` -rf x",
+    "r${nothing}m -rf x",
+    "r$@m -rf x",
+    "${x:-rm} -rf x",
+    "rm$IFS$9-rf x",
+    "r{m,} -rf x",
+    "/bin/r? -rf x",
+    "/b?n/[r]m -rf x",
+    "echo 'rm -rf x' | sh",
+    "echo 'rm -rf x' > run.sh; sh run.sh",
+    "echo hello; rm -rf x",
+    "echo hello && git status\nrm -rf x",
+    "git rebase --exec='rm -rf x'",
+    "echo $'\\''; rm -rf x #'",
+    "echo a # '\nrm -rf x # '",
+    "git -c alias.x='!rm -rf x' x",
+    "git submodule foreach 'rm -rf .'",
+    "npm exec -- rm -rf x",
 ]
 HARMLESS = [
+    "npm rm -rf x",
+    "git rm -r --force x",
+    "git status && git rm -r -f x; echo 'gone: rm -rf'",
+    "echo 'do not rm -rf'",
+    'echo "never rm -rf /"',
+    "git commit -m 'rm -rf is gone'",
+    "x='rm'; ls -rf",
+    "ls * -rf",
     "ls -rf",
     "rm -r x",
     "rm -f x",
@@ -249,6 +289,71 @@ async def test_every_string_of_the_arguments_is_looked_at():
     )
     assert outcomes(await agent.chat("go")) == ["denied", "denied"]
     assert ran == []
+
+
+SPLIT = [
+    {"cmd": "rm", "args": ["-rf", "/"]},
+    {"args": ["-rf", "/"], "cmd": "rm"},
+    {"cmd": "sudo rm", "args": "-r /x -f"},
+    {"cmd": "sudo rm -r", "args": ["-f"]},
+    {"cmd": ["rm"], "options": {"flags": ["-f"], "more": {"flag": "-r"}}},
+    {"jobs": [{"cmd": "ls", "args": []}, {"cmd": "/bin/rm", "args": ["-r", "--force"]}]},
+    {"cmd": "cd x; rm", "args": ["-rf"]},
+]
+APART = [
+    {"command": "git rm -r --force x", "description": "Remove it"},
+    {"command": "ls -r -f", "description": "like rm, but it lists"},
+    {"jobs": [{"cmd": "rm", "args": ["x"]}, {"cmd": "ls", "args": ["-rf"]}]},
+    {"cmd": "rm; ls", "args": ["-rf"]},
+    {"cmd": "rm", "args": ["-r", "x"]},
+]
+
+
+@pytest.mark.parametrize("arguments", SPLIT, ids=range(len(SPLIT)))
+async def test_a_command_that_is_split_over_arguments_is_found(arguments):
+    agent, ran = agent_of(call("job", what=arguments), hooks=deny_commands("rm -rf"))
+    agent.scopes.register(Scope("jobs", tools=[job_tool(ran)]))
+    assert outcomes(await agent.chat("go")) == ["denied"]
+    assert ran == []
+
+
+@pytest.mark.parametrize("arguments", APART, ids=range(len(APART)))
+async def test_what_does_not_belong_together_runs(arguments):
+    agent, ran = agent_of(call("job", what=arguments), hooks=deny_commands("rm -rf"))
+    agent.scopes.register(Scope("jobs", tools=[job_tool(ran)]))
+    assert outcomes(await agent.chat("go")) == ["ok"]
+    assert ran == [arguments]
+
+
+def job_tool(ran):
+    @tool
+    async def job(what: dict[str, Any]) -> str:
+        ran.append(what)
+        return "done"
+
+    return job
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=" + "x" * 9000 + ";" + "$a" * 9000,
+        "{" + "," * 100_000,
+        "$(" * 50_000,
+        "`" * 50_001,
+        "a='" * 30_000,
+        "${a" * 30_000,
+        "echo '" * 20_001,
+        "[" * 50_000,
+    ],
+    ids=["grows", "braces", "substitutions", "ticks", "quotes", "names", "plain", "globs"],
+)
+def test_a_text_that_is_made_to_cost_much_is_read_all_the_same(text):
+    assert isinstance(runs(text + " rm", RM), bool)
+
+
+def test_a_text_that_grows_without_end_counts_as_found():
+    assert runs("a=" + "x" * 9000 + ";" + "$a" * 9000, RM)
 
 
 async def test_it_may_be_for_some_tools_or_one_argument_alone():

@@ -89,6 +89,55 @@ def test_a_stream_gives_what_the_whole_text_gives_however_it_is_cut(made):
         assert both.text(text) == whole(text, *patterns)
 
 
+RUNS = (r"[ab]+1", r"\w+-\w+", r"[^ -]+[ -]1", r"a+(?<=aa)b|1-", r"[\]a]+b\b", r"(?i)[A]+1")
+
+
+@pytest.mark.parametrize("pattern", RUNS)
+@given(text=st.text("ab1 -]A", max_size=40))
+def test_a_search_that_skips_the_middle_of_runs_finds_the_same(pattern, text):
+    assert redactor(pattern).text(text) == re.sub(pattern, "[x]", text)
+
+
+def test_a_long_word_is_read_in_one_pass():
+    """A search from each of its places would take hours."""
+    word = "a" * 2_000_000
+    assert redactor(EMAIL).text(f"{word} a@b.c {word}") == f"{word} [x] {word}"
+
+
+class Counted:
+    """A pattern that counts the characters that it is given to look at."""
+
+    def __init__(self, pattern):
+        self.pattern = re.compile(pattern)
+        self.looked_at = 0
+
+    def match(self, raw, place):
+        self.looked_at += len(raw) - place
+        return self.pattern.match(raw, place)
+
+    def finditer(self, raw, place):
+        self.looked_at += len(raw) - place
+        return self.pattern.finditer(raw, place)
+
+
+@pytest.mark.parametrize("words", [False, True], ids=["text", "words"])
+@pytest.mark.parametrize(
+    "word", ["a" * 8000, "a@" + "b." * 1000, "a@" + "b" * 1999], ids=["word", "match", "not yet"]
+)
+def test_a_character_costs_the_same_however_long_its_word_is(word, words):
+    made = redactor(EMAIL, words=words)
+    counted = Counted(EMAIL)
+    made.searches = [(counted, counted)]
+    stream = Pieces(made)
+    costs = []
+    for start in range(0, len(word), 1000):
+        before = counted.looked_at
+        for character in word[start : start + 1000]:
+            stream.feed(character)
+        costs.append((counted.looked_at - before) / 1000)
+    assert max(costs) <= 2 * made.hold
+
+
 @settings(max_examples=200)
 @given(cut(TEXTS))
 def test_words_are_the_same_and_are_let_go_sooner(made):

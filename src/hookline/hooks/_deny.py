@@ -12,7 +12,14 @@ from typing import Any
 
 from hookline import Proceed, ToolCall, ToolFailure, ToolResult, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._commands import command_of, runs, texts_in
+from hookline.hooks._commands import (
+    Command,
+    command_of,
+    pieces_in,
+    runs,
+    runs_together,
+    texts_in,
+)
 from hookline.hooks._common import GUARD, LAST, Hooks
 from hookline.points import AroundToolCall, PreToolCall
 
@@ -26,9 +33,10 @@ def deny_commands(
 ) -> Hooks:
     """Refuse calls with such a command in their arguments: `deny_commands("rm -rf")`.
 
-    A text is a command with flags and words: it is found however they are quoted, ordered and
-    spelled, and behind `sudo`, `;`, `|` or `bash -c`. A pattern is searched as it is. `tools`: only
-    these; `argument`: only there. A list of what is forbidden is no sandbox. Raises UsageError
+    A text is a command with flags and words. It is found in the common ways to quote, order, split
+    and hide it, and behind `sudo`, `;`, `|` or `bash -c`. A pattern is searched as it is. `tools`:
+    only these; `argument`: only there. A shell has more ways to hide a command than a list can
+    know: to keep one from running, use `allow_tools` or `approve`, and a sandbox. Raises UsageError
     without a command.
     """
     if not commands:
@@ -36,13 +44,19 @@ def deny_commands(
     denied = [(each, command_of(each) if isinstance(each, str) else each) for each in commands]
     only = None if tools is None else tuple(tools)
 
+    def finds(pattern: re.Pattern[str] | Command, where: Any) -> bool:
+        if isinstance(pattern, re.Pattern):
+            return any(pattern.search(text) for text in texts_in(where))
+        return any(runs(text, pattern) for text in texts_in(where)) or any(
+            runs_together(pieces, pattern) for pieces in pieces_in(where)
+        )
+
     def refusal(call: ToolCall) -> ToolFailure | None:
         where = call.arguments if argument is None else call.arguments.get(argument)
-        for text in texts_in(where):
-            for each, pattern in denied:
-                if pattern.search(text) if isinstance(pattern, re.Pattern) else runs(text, pattern):
-                    shown = each if isinstance(each, str) else each.pattern
-                    return ToolFailure(f"a command like {shown!r} is not allowed", type="Denied")
+        for each, pattern in denied:
+            if finds(pattern, where):
+                shown = each if isinstance(each, str) else each.pattern
+                return ToolFailure(f"a command like {shown!r} is not allowed", type="Denied")
         return None
 
     def check(ctx: PreToolCall[Any]) -> ToolFailure | None:

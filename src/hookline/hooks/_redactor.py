@@ -18,6 +18,7 @@ Replacement = str | Callable[[str], str]
 GROWN: Final = 16  # times `hold`: a match that is longer has no end
 FEW: Final = 32  # places that are tried one by one
 _SPACE = re.compile(r"\s")
+_RUN = re.compile(r"(\[\^?(?!\])(?:\\.|[^\]\\])+\]|\\[wdsWDS])\+(?![+?])")
 
 
 class Redactor:
@@ -46,6 +47,7 @@ class Redactor:
         self._replacement = replacement
         if known:
             self.patterns.append(re.compile("|".join(map(re.escape, known))))
+        self.searches = [(each, _from_run_starts(each)) for each in self.patterns]
 
     def text(self, text: str) -> str:
         """The whole text without what must not be seen."""
@@ -75,15 +77,20 @@ class Pieces:
         self._longest = redactor.hold * GROWN if longest is None else longest
         self._raw = ""  # what is held back, and before it as much as a pattern may look back
         self._at = 0  # where the held back begins
+        self._space = 0  # after the last space in it
+        self._grows = 0  # up to where a match has come that may still grow
         self._withheld = False
         self.changed = False  # something was found in this text
 
     def feed(self, piece: str, *, last: bool = False) -> str:
         """What may be shown now."""
         raw, at = self._raw + piece, self._at
-        sure = len(raw) if last else self._sure(raw)
+        sure = len(raw) if last else self._sure(raw, len(piece))
+        if sure < self._grows:  # it cannot be decided before, so it need not be searched again
+            self._raw = raw
+            return ""
         out: list[str] = []
-        finds = [_Find(each) for each in self._redactor.patterns]
+        finds = [_Find(*each) for each in self._redactor.searches]
         while at < sure and not self._withheld:
             spans = [span for find in finds if (span := find(raw, at, sure)) is not None]
             if not spans:
@@ -96,6 +103,7 @@ class Pieces:
                 self._withheld = True
             elif end > sure:
                 sure = start  # it may still grow
+                self._grows = end
                 break
             out.append(self._redactor.put(raw[start:end]))
             at = end
@@ -104,26 +112,46 @@ class Pieces:
         if at < sure:
             out.append(raw[at:sure])
             at = sure
-        kept = 0 if last else max(0, at - self._redactor.hold)
-        self._raw, self._at = ("", 0) if last else (raw[kept:], at - kept)
-        self._withheld = self._withheld and not last
+        self._keep(raw, at, last)
         return "".join(out)
 
-    def _sure(self, raw: str) -> int:
+    def _keep(self, raw: str, at: int, last: bool) -> None:
+        """Remember what is held back, and before it what a pattern may look back at."""
+        dropped = len(raw) if last else max(0, at - self._redactor.hold)
+        self._raw, self._at = raw[dropped:], 0 if last else at - dropped
+        self._space = max(0, self._space - dropped)
+        self._grows = max(0, self._grows - dropped)
+        self._withheld = self._withheld and not last
+
+    def _sure(self, raw: str, new: int) -> int:
         """Up to where nothing that comes can change what was found."""
         sure = max(self._at, len(raw) - self._redactor.hold)
         if self._redactor.words:
-            for place in range(len(raw) - 1, sure - 1, -1):
+            for place in range(len(raw) - 1, len(raw) - new - 1, -1):
                 if raw[place].isspace():
-                    return place + 1
-        return sure
+                    self._space = place + 1
+                    break
+        return max(sure, self._space)
+
+
+def _from_run_starts(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """The same pattern, not tried again inside of a run of what it begins with.
+
+    What begins with `[a-z]+` and fails where a run of such characters begins fails in all of the
+    run. A search that tries every place costs the square of a long word.
+    """
+    run = _RUN.match(pattern.pattern)
+    if run is None or pattern.flags & re.VERBOSE:
+        return pattern
+    return re.compile(f"(?<!{run[1]}){pattern.pattern}", pattern.flags)
 
 
 class _Find:
     """The next match of one pattern that is not empty and begins at a decided place."""
 
-    def __init__(self, pattern: re.Pattern[str]) -> None:
+    def __init__(self, pattern: re.Pattern[str], search: re.Pattern[str]) -> None:
         self._pattern = pattern
+        self._search = search
         self._span: tuple[int, int] | None = (-1, -1)  # remembered while it lies ahead
 
     def __call__(self, raw: str, at: int, before: int) -> tuple[int, int] | None:
@@ -137,6 +165,12 @@ class _Find:
             else:
                 return None
         if self._span is not None and self._span[0] < at:
-            spans = (found.span() for found in self._pattern.finditer(raw, at))
-            self._span = next((span for span in spans if span[0] < span[1]), None)
+            self._span = self._next(raw, at)
         return self._span if self._span is not None and self._span[0] < before else None
+
+    def _next(self, raw: str, at: int) -> tuple[int, int] | None:
+        here = self._pattern.match(raw, at)  # which may be in the middle of a run
+        if here is not None and here.end() > at:
+            return here.span()
+        spans = (found.span() for found in self._search.finditer(raw, at))
+        return next((span for span in spans if span[0] < span[1]), None)
