@@ -15,9 +15,7 @@ from hookline.testing import ScriptedModel, call, record
 
 @define_hook("preToolCall", priority=200, on_error="deny")  # first of all; its errors are a no
 def inside_only(ctx: PreToolCall) -> ToolFailure | None:
-    return (
-        None if ctx.call.arguments["url"].startswith("https://intra/") else ToolFailure("outside")
-    )
+    return None if ctx.call.arguments["url"].startswith("https://in/") else ToolFailure("outside")
 
 
 @define_hook("aroundToolCall")
@@ -48,9 +46,9 @@ def fetch_all(*urls: object) -> tuple[list[str], list[str]]:
 
 
 def test_a_page_is_fetched_once() -> None:
-    points, fetched = fetch_all("https://intra/a", "https://intra/b", "https://intra/a")
+    points, fetched = fetch_all("https://in/a", "https://in/b", "https://in/a")
     assert points == ["onToolCallResult"] * 3
-    assert fetched == ["https://intra/a", "https://intra/b"]
+    assert fetched == ["https://in/a", "https://in/b"]
 
 
 def test_what_is_not_inside_is_refused_and_so_is_what_is_no_address() -> None:

@@ -18,15 +18,19 @@ import pytest
 from hookline import (
     AssistantMessage,
     Conversation,
+    MemoryStore,
     Text,
     ToolCall,
+    ToolFailure,
     ToolMessage,
     UserMessage,
 )
+from hookline._chat import approval as _approval
 from hookline._chat import ending as _ending
 from hookline._chat import stream as _stream
 from hookline.otel import _spans
 from hookline.providers import _frame
+from hookline.storage import Change
 from hookline.stores import SQLStore
 
 from . import _killing
@@ -37,6 +41,7 @@ from .faults import (
     invariants,
     kill,
     mutants,
+    rules,
     services,
     soak,
     sockets,
@@ -188,6 +193,54 @@ def test_the_sweep_finds_a_reader_that_is_told_something_else(
 
     monkeypatch.setattr(_stream.ChatStream, "_leave", leave)
     assert swept(range(40, 42))[cancel.RAISED] == 2
+
+
+# ── rules that must never be broken ─────────────────────────────────────────────────────────
+
+
+def rules_broken() -> set[str]:
+    found = rules.figures(Budget(0.01, seed=0))
+    return {figure.what for figure in found if figure.ok is False}
+
+
+def test_the_rules_hold() -> None:
+    assert rules_broken() == set()
+
+
+def test_a_refused_call_that_runs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules.Policy, "check", lambda self, ctx: None)
+    assert rules.RAN in rules_broken()
+
+
+def test_an_allowed_call_that_does_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules.Policy, "check", lambda self, ctx: ToolFailure("no"))
+    assert rules.NOT_ONCE in rules_broken()
+
+
+def test_a_seal_that_is_not_compared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_approval, "digest_of", lambda call: "the same for all")
+    assert rules.SEALS in rules_broken()
+
+
+def test_a_write_that_nothing_fences_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unfenced(MemoryStore):
+        async def append(self, conversation_id: str, change: Change, /) -> int:
+            entry = self._entries[conversation_id]
+            held = change.__class__(
+                owner=entry.owner or "",
+                expected=entry.version,
+                place=change.place,
+                messages=change.messages,
+            )
+            return await super().append(conversation_id, held)
+
+    monkeypatch.setattr(rules, "MemoryStore", Unfenced)
+    assert rules.FENCES in rules_broken()
+
+
+def test_a_buffer_beyond_its_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "BOUND", 2)
+    assert rules.BOUNDS in rules_broken()
 
 
 def test_a_short_run_makes_one_whole_sweep() -> None:

@@ -20,10 +20,10 @@ from io import StringIO
 from textwrap import fill
 from typing import Any, TextIO
 
-from . import cancel, kill, mutants, soak, sockets, streams, throw
+from . import cancel, kill, mutants, rules, soak, sockets, streams, throw
 from .figures import Budget, Figure, Part
 
-PARTS: Sequence[Part] = (cancel, throw, kill, mutants, streams, sockets, soak)
+PARTS: Sequence[Part] = (cancel, throw, rules, kill, mutants, streams, sockets, soak)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
