@@ -589,4 +589,4 @@ def test_what_it_does_not_know_is_refused(words: list[str], capsys: Any) -> None
 def test_parts_are_chosen_by_name() -> None:
     assert __main__.names_of("soak, Cancel") == {"soak", "cancel"}
     names = [part.NAME for part in __main__.PARTS]
-    assert names == ["cancel", "throw", "kill", "mutants", "streams", "sockets", "soak"]
+    assert names == ["cancel", "throw", "rules", "kill", "mutants", "streams", "sockets", "soak"]

@@ -1,8 +1,8 @@
 """The limit: what these chats cost when they are written by hand, with no library at all.
 
-An async generator is the model, a list the history, a tool is awaited directly, and what happens is
-passed on to a reader as it happens: the loop that somebody would write for a page that shows an
-answer as it grows. A chunk is a plain string, a call a tuple of id, name and arguments as JSON.
+An async generator is the model, a list the history, a tool is awaited directly, and the text is
+read in the loop itself: the least loop that does the work. A chunk is a plain string, a call a
+tuple of id, name and arguments as JSON.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 CallChunk = tuple[str, str, str]
 Chunk = str | CallChunk
 Tools = dict[str, Callable[..., Awaitable[Any]]]
-Entry = dict[str, Any]
-Event = tuple[str, Any]
+Entry = tuple[Any, ...]
 
 
 def user(text: str = "go") -> Entry:
     """What the user said."""
-    return {"role": "user", "content": text}
+    return "user", text
 
 
 class Counter:
@@ -91,45 +90,36 @@ def script(count: int) -> list[list[Chunk]]:
     return answers
 
 
-async def chat_stream(
+async def chat(
     model: Callable[[list[Entry]], AsyncIterator[Chunk]], history: list[Entry], tools: Tools
-) -> AsyncIterator[Event]:
-    """Ask the model until it calls no more tool; yields the texts and the results of calls."""
+) -> int:
+    """Ask the model until it calls no more tool; gives the number of pieces that it has sent."""
+    pieces = 0
     while True:
         said: list[str] = []
         wanted: list[CallChunk] = []
         async for chunk in model(history):
             if isinstance(chunk, str):
                 said.append(chunk)
-                yield "text", chunk
             else:
                 wanted.append(chunk)
-        history.append({"role": "assistant", "content": "".join(said), "tool_calls": wanted})
+        pieces += len(said)
+        history.append(("assistant", said, wanted))
         if not wanted:
-            return
+            return pieces
         for id, name, arguments in wanted:
             value = await tools[name](**json.loads(arguments))
-            history.append({"role": "tool", "tool_call_id": id, "content": str(value)})
-            yield "result", value
+            history.append(("tool", id, str(value)))
 
 
 async def read_text(model: Callable[[list[Entry]], AsyncIterator[Chunk]]) -> int:
     """One streamed chat, its text collected; gives the number of texts."""
-    out: list[str] = []
-    async for kind, value in chat_stream(model, [user()], {}):
-        if kind == "text":
-            out.append(value)
-    return len(out)
+    return await chat(model, [user()], {})
 
 
 async def read_calls(answers: Sequence[Sequence[Chunk]], history: list[Entry], tools: Tools) -> int:
-    """One streamed chat on this history, all read; gives the number of finished calls."""
+    """One streamed chat on this history; gives the number of finished calls."""
     history.append(user())
     before = len(history)
-    done = 0
-    async for kind, _ in chat_stream(
-        lambda known: scripted(answers, before, known), history, tools
-    ):
-        if kind == "result":
-            done += 1
-    return done
+    await chat(lambda known: scripted(answers, before, known), history, tools)
+    return sum(entry[0] == "tool" for entry in history[before:])

@@ -62,7 +62,7 @@ async def traced_stream(
     script: Sequence[Sequence[byhand.Chunk]],
     tools: byhand.Tools,
     to: Histograms | None = None,
-) -> AsyncIterator[byhand.Event]:
+) -> AsyncIterator[tuple[str, Any]]:
     """The limit's loop with a span around the chat, each model call and each tool call."""
     history: list[byhand.Entry] = [byhand.user()]
     root = tracer.start_span("invoke_agent agent", attributes=AGENT)
@@ -106,7 +106,7 @@ async def traced_stream(
         if to is not None:
             to.asked.record((end - start) / 1e9, ASKED, inside)
             to.first.record(first / 1e9, ASKED, inside)
-        history.append({"role": "assistant", "content": "".join(said), "tool_calls": wanted})
+        history.append(("assistant", said, wanted))
         if not wanted:
             root.end()
             return
@@ -128,7 +128,7 @@ async def traced_stream(
             span.end(end)
             if to is not None:
                 to.used.record((end - start) / 1e9, USED, inside)
-            history.append({"role": "tool", "tool_call_id": id, "content": str(value)})
+            history.append(("tool", id, str(value)))
             yield "result", value
         step += 1
 

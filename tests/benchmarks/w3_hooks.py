@@ -51,14 +51,14 @@ async def sync_chat(
             hook(history)
         async for chunk in byhand.scripted(script, 1, history):
             wanted.append(chunk)
-        history.append({"role": "assistant", "tool_calls": wanted})
+        history.append(("assistant", wanted))
         if isinstance(wanted[0], str):
             return len(history)
         for call in wanted:
             for hook in before:
                 hook(call)
             value = await tools[call[1]](**json.loads(call[2]))
-            history.append({"role": "tool", "content": json.dumps(value)})
+            history.append(("tool", json.dumps(value)))
 
 
 async def async_chat(
@@ -75,14 +75,14 @@ async def async_chat(
             await hook(history)
         async for chunk in byhand.scripted(script, 1, history):
             wanted.append(chunk)
-        history.append({"role": "assistant", "tool_calls": wanted})
+        history.append(("assistant", wanted))
         if isinstance(wanted[0], str):
             return len(history)
         for call in wanted:
             for hook in before:
                 await hook(call)
             value = await tools[call[1]](**json.loads(call[2]))
-            history.append({"role": "tool", "content": json.dumps(value)})
+            history.append(("tool", json.dumps(value)))
 
 
 def agent_with(point: str, hook: Callable[[Any], Any], count: int) -> Agent[Any]:

@@ -25,8 +25,7 @@ class Limit:
         self.script = byhand.script(CALLS)
         self.tools: byhand.Tools = {"add": byhand.Counter().add}
         self.base: list[byhand.Entry] = [
-            {"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n}"}
-            for n in range(length)
+            ("user" if n % 2 == 0 else "assistant", f"message {n}") for n in range(length)
         ]
 
     def prepare(self) -> Job:

@@ -12,9 +12,9 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from hookline import Agent, tool
+from hookline import Agent
 
-from . import byhand, floor, ours
+from . import byhand, ours
 from .bytecodes import count
 from .measure import Work
 
@@ -75,11 +75,6 @@ def calls_by_hand(units: int) -> Work:
     return lambda: byhand.read_calls(script, [], {"add": tool.add})
 
 
-def calls_least(units: int) -> Work:
-    model, tools = ours.Scripted(units), {"add": tool(byhand.Counter().add)}
-    return lambda: floor.read_calls(model, tools)
-
-
 def calls_ours(units: int) -> Work:
     agent = ours.tool_agent(byhand.Counter(), units)
     return lambda: ours.read_calls(agent)
@@ -100,7 +95,6 @@ def main() -> None:
     print("CPython", sys.version.split()[0], "\n")
     show("W1, a chunk", text_by_hand, text_ours, 1_000)
     show("W2, a tool iteration", calls_by_hand, calls_ours, 50)
-    show("The same events and messages, and no loop", calls_by_hand, calls_least, 50)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ async def sealed(chance: Random, findings: Findings) -> None:
     first = agent(call("pay", id="p", amount=1, to={"name": "ada"}))
     response = await first.chat("go", conversation=talk)
     stored = json.loads(talk.to_json())
-    changes = {
+    changes: dict[str, Callable[[Any], Any]] = {
         "the amount": lambda wanted: wanted["arguments"].update(amount=1000),
         "a nested value": lambda wanted: wanted["arguments"]["to"].update(name="eve"),
         "a new argument": lambda wanted: wanted["arguments"].update(more=1),
@@ -176,16 +176,10 @@ async def sealed(chance: Random, findings: Findings) -> None:
     findings.note(SEALS, len(ran), f"{what} was changed")
 
 
-def _calls_in(value: Any) -> Iterator[dict[str, Any]]:
+def _calls_in(pending: Any) -> Iterator[Any]:
     """The stored calls of a pending step."""
-    if isinstance(value, dict):
-        if "arguments" in value and "name" in value:
-            yield value
-        for each in value.values():
-            yield from _calls_in(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _calls_in(each)
+    for request in pending["requests"]:
+        yield request["call"]
 
 
 # ── fences ──────────────────────────────────────────────────────────────────────────────────
