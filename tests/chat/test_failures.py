@@ -56,6 +56,7 @@ from hookline.errors import (
 )
 from hookline.events import (
     ChatDone,
+    ChatFailed,
     ResponseReset,
     Status,
     StepStarted,
@@ -1339,3 +1340,19 @@ async def test_a_status_of_one_chat_is_seen_in_another() -> None:
         assert [event.data for event in events if isinstance(event, Status)] == [n] * 5
         assert {event.chat_id for event in events} == {streams[n].chat_id}
         assert text(events) == "done"
+
+
+@pytest.mark.parametrize("size", [8_192, 8_193, 20_000_000], ids=["whole", "cut", "huge"])
+async def test_the_text_of_an_error_event_is_bounded_and_the_exception_is_whole(size: int) -> None:
+    raised = LookupError("x" * size)
+    agent = Agent(ScriptedModel(raised))
+    seen = agent.subscribe(ChatFailed)
+    with pytest.raises(LookupError) as caught:
+        await agent.chat("hi")
+    assert caught.value is raised
+    text = (await anext(seen)).error.message
+    if size == 8_192:
+        assert text == "x" * size
+    else:
+        cut = f"\n[truncated: the first 8192 of {size} characters]"
+        assert text == "x" * 8_192 + cut

@@ -1305,6 +1305,32 @@ async def test_stream_abort_ends_with_chat_aborted_then_normally() -> None:
         _ = stream.response
 
 
+async def test_stream_abort_by_another_thread_ends_normally_however_soon_the_loop_wakes() -> None:
+    """The thread that aborts is held until the stream has ended: nothing is decided after that."""
+    loop = asyncio.get_running_loop()
+    over = threading.Event()
+    wake = loop.call_soon_threadsafe
+
+    def wake_and_wait(*args: Any, **options: Any) -> Any:
+        handle = wake(*args, **options)
+        assert over.wait(20)
+        return handle
+
+    loop.call_soon_threadsafe = wake_and_wait  # type: ignore[method-assign]
+    agent = Agent(ScriptedModel(Turn("hello", chunk=1, delay=Stall(2))))
+    stream = agent.chat_stream("hi")
+    events = [await anext(stream)]
+    aborting = asyncio.create_task(asyncio.to_thread(stream.abort, "enough"))
+    try:
+        async with stream:
+            events += [event async for event in stream]
+    finally:
+        over.set()
+    assert await aborting is True
+    assert isinstance(events[-1], ChatAborted)
+    assert events[-1].reason == "enough"
+
+
 async def test_run_abort_ends_with_chat_aborted_then_chat_aborted_error() -> None:
     """'`run.abort()` from elsewhere with `ChatAborted`, then `ChatAbortedError`'."""
     agent = Agent(ScriptedModel(Turn("hello", chunk=1)))

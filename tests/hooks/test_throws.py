@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from hookline import (
     Observer,
     Run,
     Scope,
+    Tool,
     Wrapper,
     tool,
 )
@@ -1106,25 +1108,67 @@ def test_exits_in_a_chat_leave_the_event_loop(point: str, exit_: type[BaseExcept
     async def main() -> None:
         await t1.fire(point, t1.raising(raised, TABLE[point].kind))
 
+    _leaves_the_loop(main, raised)
+
+
+@EXITS
+@pytest.mark.parametrize("form", ["chat", "stream"])
+@pytest.mark.parametrize("calls", [1, 2], ids=["one call", "two calls"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_exits_of_a_tool_leave_the_event_loop(
+    is_async: bool, calls: int, form: str, exit_: type[BaseException]
+) -> None:
+    raised = exit_()
+
+    def leave() -> None:
+        raise raised
+
+    async def leave_later() -> None:
+        await asyncio.sleep(0)
+        raise raised
+
+    async def main() -> None:
+        made = Tool(leave_later if is_async else leave, name="leave", description="Leave.")
+        agent = Agent(ScriptedModel([call("leave") for _ in range(calls)], "done"), tools=[made])
+        if form == "chat":
+            await agent.chat("hi")
+        else:
+            await collect(agent.chat_stream("hi"))
+
+    _leaves_the_loop(main, raised)
+
+
+def _leaves_the_loop(main: Callable[[], Coroutine[Any, Any, None]], raised: BaseException) -> None:
+    """The exit comes out of the event loop, and asyncio complains of no task."""
+    complaints: list[Any] = []
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda loop, context: None)
+    loop.set_exception_handler(lambda loop, context: complaints.append(context["message"]))
     try:
-        with pytest.raises(exit_) as caught:
+        with pytest.raises(type(raised)) as caught:
             loop.run_until_complete(main())
         assert caught.value is raised
     finally:
         _drain(loop)
+    raised.__traceback__ = None  # which holds the tasks, and asyncio complains as they are freed
+    del caught
+    gc.collect()
+    assert complaints == []
 
 
 def _drain(loop: asyncio.AbstractEventLoop) -> None:
     """Let every task end; each that the exit passes on its way out stops the loop once more."""
+    ended: set[asyncio.Task[Any]] = set()
     while tasks := asyncio.all_tasks(loop):
+        ended |= tasks
         for task in tasks:
             task.cancel()
         with contextlib.suppress(KeyboardInterrupt, SystemExit):
             loop.run_until_complete(asyncio.wait(tasks))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
+    for task in ended:  # as asyncio.run does with what it has to end
+        if not task.cancelled():
+            task.exception()
 
 
 # ── 9. from inside a tool ───────────────────────────────────────────────────────────────────

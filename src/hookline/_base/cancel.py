@@ -1,28 +1,84 @@
-"""All time limits of one chat on one timer, paused while a slow consumer is waited for.
+"""Time limits, and work that is finished whoever cancels.
 
+All time limits of one chat share one timer, which is paused while a slow consumer is waited for.
 A limit belongs to the task that runs inside it; when it runs out, that task is cancelled once and
-the limit turns the cancellation into an expiry; what ignores it is waited for, and named in the
-log. One timer that is moved costs a fifth of a scope per call. Limits measure time that the chat
-could use: while events wait for room, none counts.
-
-Some work never waits: a tool that adds two numbers, or knows the answer already. So work is run by
-hand (`work.send(None)`) up to where it first waits for something, and has a limit from there on.
+the limit turns the cancellation into `Expired`. Work that ignores the cancellation is waited for,
+and named in the log. One timer that is moved costs a fifth of a scope per call. Limits measure
+time that the chat could use: while events wait for room, none counts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
+from asyncio import CancelledError
+from collections.abc import Awaitable, Coroutine
+from contextvars import Context
 from math import inf
 from time import monotonic
-from types import CoroutineType, coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 
 from hookline._base.log import logger
 
 T = TypeVar("T")
+Cut: TypeAlias = CancelledError | None
+"""The cancellation that arrived while something was finished."""
+
+
+def being_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs here: a CancelledError is theirs then."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+# ── tasks ───────────────────────────────────────────────────────────────────────────────────
+
+
+def spawn(work: Coroutine[Any, Any, T], context: Context | None = None) -> asyncio.Task[T]:
+    """Start a task of ours.
+
+    SystemExit and KeyboardInterrupt leave the event loop at the moment a task raises them. Nobody
+    may be left to await that task, so the exception counts as retrieved.
+    """
+    task = asyncio.get_running_loop().create_task(work, context=context)
+    task.add_done_callback(_retrieve_exit)
+    return task
+
+
+def _retrieve_exit(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+@overload
+async def shielded(work: Awaitable[T]) -> tuple[T, Cut]: ...
+@overload
+async def shielded(work: Awaitable[T], until: float | None) -> tuple[T | None, Cut]: ...
+async def shielded(work: Awaitable[T], until: float | None = None) -> tuple[T | None, Cut]:
+    """Finish `work`, however often we are cancelled meanwhile.
+
+    Gives its value and the last cancellation. At `until`, a time of the event loop, the wait ends
+    with None for a value: the work goes on alone.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_retrieve_exit)
+    clock = task.get_loop().time
+    cut: Cut = None
+    while not task.done():
+        left = None if until is None else until - clock()
+        if left is not None and left <= 0:
+            return None, cut
+        try:
+            await asyncio.wait([task], timeout=left)
+        except CancelledError as exc:
+            cut = exc
+    if task.cancelled():
+        raise cut or CancelledError("the work was cancelled, and not by us")
+    return task.result(), cut
+
+
+# ── time limits ─────────────────────────────────────────────────────────────────────────────
 
 
 class Limit(msgspec.Struct, eq=False):
@@ -34,38 +90,11 @@ class Limit(msgspec.Struct, eq=False):
     name: str  # of the tool or hook
     seconds: float
     fired: bool = False
-    late: asyncio.TimerHandle | None = None  # tells that it has not ended all the same
+    late: asyncio.TimerHandle | None = None  # reports work that ignores its cancellation
 
     def ran_out(self) -> bool:
         """Whether a CancelledError is this limit's, and no one else's beside it."""
         return self.fired and self.task.uncancel() <= self.cancelling
-
-
-def being_cancelled() -> bool:
-    """Whether somebody has cancelled the task that runs here: a CancelledError is theirs then."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def _as_coroutine(work: Awaitable[T]) -> T:
-    """Whatever can be awaited, as something that can be sent to."""
-    return await work
-
-
-@coroutine
-def _go_on(work: CoroutineType[Any, Any, Any], waits: Any) -> Generator[Any, Any, Any]:
-    """Await the rest of `work`, which `waits` for something now."""
-    rest: Generator[Any, Any, Any] = cast("Any", work)
-    try:
-        while True:
-            try:
-                yield waits
-            except BaseException as exc:
-                waits = work.throw(exc)
-            else:
-                return (yield from rest)
-    except StopIteration as end:  # what was thrown into it has ended it
-        return end.value
 
 
 class Expired(Exception):
@@ -76,14 +105,13 @@ class Deadlines:
     """The limits of one chat. `parent` is paused along: a sub-agent's wait is its parent's too."""
 
     __slots__ = (
+        "_due",
         "_limits",
         "_loop",
         "_paused_at",
+        "_paused_total",
         "_pauses",
-        "_rings",
-        "_stalled",
         "_timer",
-        "begins",
         "clock",
         "grace",
         "parent",
@@ -95,49 +123,22 @@ class Deadlines:
         self.grace = grace
         self._loop: asyncio.AbstractEventLoop | None = None
         self.time = monotonic
-        """The clock of the event loop, once it is known: what limits are counted by."""
+        """The clock of the event loop, once it is known: limits are counted by it."""
         self.clock = monotonic
         """Tells how long something took. uvloop's own stands still within a turn of the loop."""
-        self.begins = False  # work runs that gets its limit when it waits for something
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._rings = inf  # when it does
-        self._stalled = 0.0  # time spent waiting for room, so far
+        self._due = inf  # when the timer fires
+        self._paused_total = 0.0  # time spent waiting for room, so far
         self._paused_at = 0.0
         self._pauses = 0
 
     async def run(self, work: Awaitable[T], seconds: float, name: str) -> T:
         """Await `work`; raises Expired when it was cancelled because the time ran out."""
-        if self._loop is None:
-            self.enter()
-        began = self.time()
-        rest: Any = work if work.__class__ is CoroutineType else _as_coroutine(work)
-        self.begins = True
+        limit = self.start(seconds, name)
         try:
-            waits = rest.send(None)
-        except StopIteration as end:
-            return cast("T", end.value)
-        finally:
-            self.begins = False
-        return cast("T", await self.rest(rest, waits, seconds, began, name))
-
-    async def rest(
-        self,
-        work: CoroutineType[Any, Any, Any],
-        waits: Any,
-        seconds: float,
-        began: float,
-        name: str,
-    ) -> Any:
-        """Await the rest of what began at that time and `waits` for something now.
-
-        Only this needs a limit: work that never waits could not be ended by anybody.
-        """
-        self.begins = False
-        limit = self.start(seconds, began, name)
-        try:
-            return await _go_on(work, waits)
-        except asyncio.CancelledError:
+            return await work
+        except CancelledError:
             if limit.ran_out():
                 raise Expired from None
             raise
@@ -153,24 +154,22 @@ class Deadlines:
                 self.clock = loop.time
         return loop
 
-    def start(self, seconds: float, began: float, name: str) -> Limit:
+    def start(self, seconds: float, name: str) -> Limit:
         """Begin a limit for the current task; the caller stops it, whatever happens."""
         loop = self._loop or self.enter()
         task = asyncio.current_task(loop)
         assert task is not None  # hooks and tools run in tasks
-        rings = began + seconds
-        limit = Limit(task, rings - self._stalled, task.cancelling(), name, seconds)
+        due = self.time() + seconds
+        limit = Limit(task, due - self._paused_total, task.cancelling(), name, seconds)
         self._limits[limit] = None
-        if rings < self._rings:
+        if due < self._due:
             self._arm(limit.when)
         return limit
 
     @property
     def running(self) -> bool:
-        """Whether there is a limit to pause, here or in a parent, or will be one at once."""
-        if self.begins or self._limits:
-            return True
-        return self.parent is not None and self.parent.running
+        """Whether there is a limit to pause, here or in a parent."""
+        return bool(self._limits) or (self.parent is not None and self.parent.running)
 
     def stop(self, limit: Limit) -> None:
         """The work is over."""
@@ -185,15 +184,15 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         assert self._loop is not None
-        self._rings = when + self._stalled
-        self._timer = self._loop.call_at(self._rings, self._ring)
+        self._due = when + self._paused_total
+        self._timer = self._loop.call_at(self._due, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
-        self._rings = inf
+        self._due = inf
         if self._pauses or not self._limits or self._loop is None:
             return
-        now = self._loop.time() - self._stalled
+        now = self._loop.time() - self._paused_total
         for limit in list(self._limits):
             if limit.when <= now and not limit.fired:
                 limit.fired = True
@@ -224,7 +223,7 @@ class Deadlines:
         self._pauses -= 1
         if self._pauses == 0 and self._loop is not None and self._limits:
             if self._paused_at:
-                self._stalled += self._loop.time() - self._paused_at
+                self._paused_total += self._loop.time() - self._paused_at
             self._arm(min(limit.when for limit in self._limits))
         self._paused_at = 0.0
 
@@ -233,7 +232,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._rings = inf
+            self._due = inf
         for limit in self._limits:  # of what was left behind
             if limit.late is not None:
                 limit.late.cancel()

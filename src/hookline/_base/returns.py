@@ -240,19 +240,25 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
         return tuple([each for each in self.messages if isinstance(each, ToolMessage)])
 
 
+_ERROR_TEXT = 8_192  # characters: an event stays small, whatever was raised
+
+
 class ErrorInfo(Data, frozen=True, kw_only=True):
     """An exception as data."""
 
     type: str
     """The name of the exception's class."""
     message: str
-    """Its text."""
+    """Its text, cut and marked where it is longer than 8,192 characters."""
 
     @classmethod
     def of(cls, exc: BaseException) -> ErrorInfo:
         """The exception's type name and text; what it holds besides is left out."""
         error = ToolFailure.of(exc)
-        return cls(type=error.type, message=error.message)
+        text, limit = error.message, _ERROR_TEXT
+        if len(text) > limit:
+            text = f"{text[:limit]}\n[truncated: the first {limit} of {len(text)} characters]"
+        return cls(type=error.type, message=text)
 
 
 Outcome: TypeAlias = Literal["done", "aborted", "error"]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
+from hookline._base.cancel import shielded
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
 from hookline._base.messages import Data, Usage, encoded
@@ -236,19 +237,14 @@ class LocalRuntime:
 
 
 async def _reap(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Cancel what still runs and wait for its end, however often we are cancelled meanwhile."""
-    cancelled: asyncio.CancelledError | None = None
-    running: list[asyncio.Future[None]] = [task for task in tasks if not task.done()]
+    """Cancel what still runs and wait for its end."""
+    running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
-    while running:
-        try:
-            await asyncio.wait(running)
-        except asyncio.CancelledError as exc:
-            cancelled = exc
-        running = [task for task in running if not task.done()]
-    if cancelled is not None:
-        raise cancelled
+    if running:
+        _, cut = await shielded(asyncio.wait(running))
+        if cut is not None:
+            raise cut
 
 
 LOCAL: Final = LocalRuntime()

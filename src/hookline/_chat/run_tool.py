@@ -12,7 +12,6 @@ from collections.abc import Awaitable
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from types import CoroutineType
 from typing import Any, Final
 
 import anyio.to_thread
@@ -144,24 +143,14 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         if tool.signature.injected is not None:
             arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
         call.ran = True
-        deadlines = chat.deadlines
-        began = deadlines.time()
         if tool.is_async:
             work: Any = tool.fn(**arguments)
         else:
             work = _in_thread(chat, tool.name, partial(tool.fn, **arguments))
         if seconds is None or seconds == inf:
             value = await work
-        elif work.__class__ is not CoroutineType:
-            value = await deadlines.run(work, seconds, tool.name)
-        else:  # what `run` does, without a coroutine more: this is the hot way
-            deadlines.begins = True
-            try:
-                waits = work.send(None)
-            except StopIteration as end:
-                value = end.value
-            else:
-                value = await deadlines.rest(work, waits, seconds, began, tool.name)
+        else:
+            value = await chat.deadlines.run(work, seconds, tool.name)
     except StopChat as stop:
         reason = clean_text(str(stop.reason))
         call.stop = Stop(reason)
@@ -177,8 +166,6 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         raise
     except Exception as exc:
         return _raised(chat, exc)
-    finally:
-        chat.deadlines.begins = False
     call.made = result = outcome_of(value)
     return result
 

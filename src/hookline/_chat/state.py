@@ -98,6 +98,7 @@ class Chat:
 
     __slots__ = (
         "__weakref__",
+        "aborted_by_reader",
         "again",
         "agent_name",
         "answer",
@@ -218,6 +219,7 @@ class Chat:
         self.over = False  # the caller has its answer: what still runs was left behind
         self.broken = False  # aborted or failed: nothing new begins
         self.reason: str | None = None
+        self.aborted_by_reader = False
         self.fatal: BaseException | None = None  # what failed, where it could not be raised
         self.outcome: Outcome | None = None
         self.ending: Ending | None = None  # what is left to do once that is decided
@@ -258,13 +260,18 @@ class Chat:
 
     # ── ending early ────────────────────────────────────────────────────────────────────────
 
-    def abort(self, reason: str | None = None) -> bool:
-        """Ask for the abort: True when it decides the chat."""
+    def abort(self, reason: str | None = None, *, by_reader: bool = False) -> bool:
+        """Ask for the abort, from any thread: True when it decides the chat.
+
+        `by_reader`: the reader of its stream asks, and is not told of it by an error.
+        """
         if self.outcome is not None or self.broken or self.over:
-            logger.info("chat %s: abort(%r) came too late", self.chat_id, reason)
+            logger.info("chat %s: an abort came too late", self.chat_id)
             return False
-        self.broken = True
+        # Before the loop is woken: it may end the stream while this thread still waits its turn.
+        self.aborted_by_reader = by_reader
         self.reason = reason
+        self.broken = True
         self.interrupt()
         return True
 

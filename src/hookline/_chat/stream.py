@@ -35,7 +35,6 @@ class ChatStream(Generic[OutT]):
 
     __slots__ = (
         "__weakref__",
-        "_aborted_here",
         "_asked",
         "_buffer",
         "_closed",
@@ -58,7 +57,6 @@ class ChatStream(Generic[OutT]):
         self._thread = 0  # in which that loop runs
         self._closed = False
         self._told_end = False
-        self._aborted_here = False
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
@@ -148,7 +146,8 @@ class ChatStream(Generic[OutT]):
                 return owner.terminal
         self._closed = True
         error, owner.error = owner.error, None
-        if error is None or (self._aborted_here and isinstance(error, ChatAbortedError)):
+        aborted_here = owner.chat.aborted_by_reader and isinstance(error, ChatAbortedError)
+        if error is None or aborted_here:
             raise StopAsyncIteration
         try:
             if isinstance(error, StopAsyncIteration):  # would look like a normal end
@@ -177,9 +176,7 @@ class ChatStream(Generic[OutT]):
         if self._owner is None:
             timely, self._closed = not self._closed, True
             return timely
-        timely = self._owner.chat.abort(reason)
-        self._aborted_here = self._aborted_here or timely
-        return timely
+        return self._owner.chat.abort(reason, by_reader=True)
 
     async def aclose(self) -> None:
         """Stop the chat if it still runs and wait for its end; twice is harmless."""

@@ -15,6 +15,7 @@ from contextvars import Context, ContextVar
 from typing import Any
 from weakref import ref
 
+from hookline._base.cancel import Cut, shielded, spawn
 from hookline._base.errors import ChatAbortedError, HooklineError, StreamInterruptedError
 from hookline._base.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._base.log import log_throw, logger
@@ -26,7 +27,7 @@ from hookline._chat.loop import run
 from hookline._chat.state import Chat, Ending
 from hookline._hooks.call_rules import Alone
 from hookline._hooks.registration import Hook
-from hookline._talk.ledger import finished
+from hookline._talk.ledger import Ledger
 
 # Weak, because a task holds its context and an owner its task.
 _inside: ContextVar[ref[Owner] | None] = ContextVar("hookline_owner", default=None)
@@ -51,7 +52,7 @@ def _stuck_in(coro: Any) -> str:
     """What a task is waiting in, as a name for a report: a hook, or a write to the store."""
     found = "a hook"
     while coro is not None:
-        if getattr(coro, "cr_code", None) in (finished.__code__, Owner.let_go.__code__):
+        if getattr(coro, "cr_code", None) in _STORE_CALLS:
             return "the store"
         frame = getattr(coro, "cr_frame", None)
         hook = frame.f_locals.get("hook") if frame is not None else None
@@ -109,7 +110,7 @@ class Owner:
         chat.keeper = self
         self.around = _inside.get()
         self.loop = asyncio.get_running_loop()
-        self.task = self.loop.create_task(self._main(), context=context)
+        self.task = spawn(self._main(), context)
         self.task.add_done_callback(self._done)
 
     def cancelled(self) -> bool:
@@ -202,13 +203,7 @@ class Owner:
     async def finish(self, ending: Ending) -> None:
         """Carry out the ending in a task that no cancellation of ours reaches."""
         self._finishing = True
-        task = self.loop.create_task(self._end(ending))
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError:
-                continue  # whoever it was finds it in task.cancelling() at the end
-        task.result()
+        await shielded(self._end(ending))  # a cancellation is found in task.cancelling() at the end
 
     async def _end(self, ending: Ending) -> None:
         """Each act in its turn. The hooks share one grace period; what hangs past it is cut off.
@@ -219,7 +214,7 @@ class Owner:
         until = self.loop.time() + grace
         while ending:
             act = ending.popleft()
-            task = self.loop.create_task(act())
+            task = spawn(act())
             await asyncio.wait([task], timeout=max(0.05, until - self.loop.time()))
             if not task.done():
                 stuck = _stuck_in(task.get_coro())
@@ -298,7 +293,7 @@ class Owner:
             what,
             chat.config.limits.grace,
         )
-        self._rescuer = self.loop.create_task(self._rescued())
+        self._rescuer = spawn(self._rescued())
 
     async def _rescued(self) -> None:
         chat = self.chat
@@ -342,25 +337,21 @@ class Owner:
             return
         grace = chat.config.limits.grace
         patient = chat.outcome == "done" and not self._superseded
-        until = None if patient else self.loop.time() + grace
-        cut: asyncio.CancelledError | None = None
-        leaving = self.loop.create_task(_leave(chat))
-        while not leaving.done():
-            left = None if until is None else until - self.loop.time()
-            if left is not None and left <= 0:
-                logger.warning(
-                    "chat %s: its store did not answer within %g s; conversation %r is busy until "
-                    "it does",
-                    *(chat.chat_id, grace, conversation.id),
-                )
-                break
+        leaving = spawn(_leave(chat))
+        cut: Cut = None
+        if patient:
             try:
-                await asyncio.wait([leaving], timeout=left)
+                await asyncio.wait([leaving])
             except asyncio.CancelledError as exc:
                 cut = exc
-                until = until or self.loop.time() + grace
-        if leaving.done():
-            leaving.result()
+        _, later = await shielded(leaving, self.loop.time() + grace)
+        if not leaving.done():
+            logger.warning(
+                "chat %s: its store did not answer within %g s; conversation %r is busy until it "
+                "does",
+                *(chat.chat_id, grace, conversation.id),
+            )
+        cut = later or cut
         if cut is not None:
             raise cut
 
@@ -423,24 +414,23 @@ class Owner:
 
     async def join(self) -> None:
         """Wait for the end, whoever cancels us; raises CancelledError after it if somebody did."""
-        cancelled: asyncio.CancelledError | None = None
-        while not self.ended:
-            waiter = self.loop.create_future()
-            self._waiters = (*self._waiters, waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError as exc:
-                cancelled = exc
-        if cancelled is not None:
-            raise cancelled
+        if self.ended:
+            return
+        _, cut = await shielded(self._waiter())
+        if cut is not None:
+            raise cut
+
+    def _waiter(self) -> asyncio.Future[None]:
+        """A future that is done when the chat is over."""
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self._waiters = (*self._waiters, waiter)
+        return waiter
 
     async def collect(self) -> Response:
         """Wait for the answer. Cancelling the wait aborts the chat."""
         if not self.ended:
-            waiter = self.loop.create_future()
-            self._waiters = (*self._waiters, waiter)
             try:
-                await waiter
+                await self._waiter()
             except asyncio.CancelledError:
                 self.leave("cancelled")
                 await self.join()
@@ -457,3 +447,9 @@ class Owner:
                 "log"
             )
         return self.response
+
+
+_STORE_CALLS = [
+    method.__code__
+    for method in (Ledger.take, Ledger.leave, Ledger.write, Ledger.update, Owner.let_go)
+]

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from hookline._base.cancel import Cut
 from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
@@ -21,7 +22,7 @@ from hookline._base.messages import AssistantMessage, Data, History, Message
 from hookline._base.returns import ApprovalRequest
 from hookline._base.runtime import LOCAL
 from hookline._talk.history import check_history, in_call_order
-from hookline._talk.ledger import Cut, Ledger, Lost
+from hookline._talk.ledger import Ledger, Lost
 from hookline._talk.store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
 
 _lock = threading.Lock()  # held for a moment each time, so that one does for all

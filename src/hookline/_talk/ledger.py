@@ -8,35 +8,18 @@ cancelled meanwhile, so that the store and the conversation never disagree about
 from __future__ import annotations
 
 import asyncio
-from asyncio import CancelledError
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 
+from hookline._base.cancel import Cut, shielded, spawn
 from hookline._base.errors import ConversationConflictError, UsageError
 from hookline._base.log import log_throw, logger
 from hookline._base.messages import Message
 from hookline._talk.store import Change, PendingStep, Store, Stored
 
-T = TypeVar("T")
-Cut: TypeAlias = CancelledError | None  # the cancellation that came while something was finished
 Lost: TypeAlias = Callable[[BaseException], None]
-
-
-async def finished(work: Coroutine[Any, Any, T]) -> tuple[T, Cut]:
-    """Carry this out to its end, whoever cancels us; the cancellation is given beside the value."""
-    task = asyncio.ensure_future(work)
-    cut: Cut = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except CancelledError as exc:
-            cut = exc
-    try:
-        return task.result(), cut
-    except CancelledError:
-        raise cut or CancelledError("the store was cancelled") from None
 
 
 def _encoded(meta: dict[str, Any]) -> bytes:
@@ -93,16 +76,16 @@ class Ledger:
 
         `lost` is called when the lease is another's before it was released.
         """
-        version, cut = await finished(self.store.acquire(self.id, owner))
+        version, cut = await shielded(self.store.acquire(self.id, owner))
         self.owner = owner
         self.turn = asyncio.Lock()  # of the loop in which this chat runs
         if cut is not None:
             raise cut
         if self.store.lease is not None:
-            self._heart = asyncio.create_task(self._live(self.store.lease, lost))
+            self._heart = spawn(self._live(self.store.lease, lost))
         if version == self.version and not self.unsettled:
             return None
-        stored, cut = await finished(self.store.load(self.id))
+        stored, cut = await shielded(self.store.load(self.id))
         if cut is not None:
             raise cut
         if stored is None:
@@ -118,7 +101,7 @@ class Ledger:
         if owner is None:
             return None
         try:
-            _, cut = await finished(self._release(owner, heart))
+            _, cut = await shielded(self._release(owner, heart))
         except Exception as exc:
             log_throw(f"conversation {self.id!r}: its lease was not released", exc)
             return None
@@ -140,7 +123,7 @@ class Ledger:
             asked = loop.time()
             renewal: Coroutine[Any, Any, bool] = self.store.renew(self.id, owner)
             try:
-                kept, cut = await finished(renewal)
+                kept, cut = await shielded(renewal)
             except Exception as exc:
                 logger.warning("conversation %s: its lease was not renewed: %s", self.id, exc)
                 if loop.time() < until:
@@ -181,7 +164,7 @@ class Ledger:
             pending=pending if waits else msgspec.UNSET,
             fresh=fresh,
         )
-        version, cut = await finished(self.store.append(self.id, change))
+        version, cut = await shielded(self.store.append(self.id, change))
         self.version = version
         self.count = change.place + len(messages)
         self._meta = encoded
@@ -191,5 +174,5 @@ class Ledger:
     async def update(self, message: Message) -> Cut:
         """Put this message in the place of the one with its id."""
         work = self.store.update(self.id, message, owner=self.owner or "", expected=self.version)
-        self.version, cut = await finished(work)
+        self.version, cut = await shielded(work)
         return cut
