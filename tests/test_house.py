@@ -432,3 +432,78 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def test_the_face_is_small() -> None:
     assert len(hookline.__all__) <= 60  # past about 50, a name wants a door
+
+
+# ── what the log may say ────────────────────────────────────────────────────────────────────
+
+# From INFO up, records hold names and types. An exception's text, a reason or a reply may hold what
+# a user wrote, or a driver's parameters and hosts.
+LOUD = {"info", "warning", "error", "critical", "exception", "log", "log_throw"}
+UNTOLD = {"exc", "error", "reason", "cause", "message", "text", "said", "content", "traceback"}
+
+
+def _records(tree: ast.AST) -> Iterator[ast.Call]:
+    """Each call that writes to the log from INFO up."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "log_throw":
+            yield node
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in LOUD:
+            logger = ast.unparse(node.func.value)
+            if logger.rpartition(".")[2].strip("_") in ("logger", "log", "out"):
+                yield node
+
+
+def _told(node: ast.AST) -> Iterator[str]:
+    """The values that a record shows; of `type(exc)` and `error.type` the type alone."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "type":
+        return
+    if isinstance(node, ast.Attribute):
+        yield node.attr
+        if not isinstance(node.value, ast.Name):
+            yield from _told(node.value)
+        return
+    if isinstance(node, ast.Name):
+        yield node.id
+    for child in ast.iter_child_nodes(node):
+        yield from _told(child)
+
+
+def _shown_by(call: ast.Call) -> set[str]:
+    arguments: list[ast.expr] = [*call.args, *[each.value for each in call.keywords]]
+    if isinstance(call.func, ast.Name):  # log_throw shows the type of its second argument
+        arguments = arguments[:1]
+    return {name for each in arguments for name in _told(each)}
+
+
+# `log_events` is asked by its user to log what is said, at the length and level that they choose.
+@pytest.mark.parametrize("module", [name for name in TREES if name != "hooks._logging"])
+def test_no_record_from_info_up_formats_an_exception_or_a_reason(module: str) -> None:
+    caught = {
+        node.name
+        for node in ast.walk(TREES[module])
+        if isinstance(node, ast.ExceptHandler) and node.name
+    }
+    for call in _records(TREES[module]):
+        assert not _shown_by(call) & (UNTOLD | caught), f"line {call.lineno}"
+        assert ast.unparse(call.func) != "logger.exception", f"line {call.lineno}"
+        assert "exc_info" not in {each.arg for each in call.keywords}, f"line {call.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("line", "shows"),
+    [
+        ("logger.warning('%s: %s', self.id, exc)", {"exc"}),
+        ("logger.info(f'abort({reason!r})')", {"reason"}),
+        ("_log.error('%s', str(self.error))", {"error"}),
+        ("log_throw(f'chat: {exc}', exc)", {"exc"}),
+        ("logger.error('%s', type(exc).__name__)", set()),
+        ("logger.error('%s', error.type)", set()),
+        ("log_throw(f'chat {chat.chat_id}', exc)", set()),
+        ("logger.debug('%s', exc)", set()),
+    ],
+)
+def test_what_a_record_shows_is_found(line: str, shows: set[str]) -> None:
+    found = {name for call in _records(ast.parse(line)) for name in _shown_by(call)}
+    assert found & UNTOLD == shows

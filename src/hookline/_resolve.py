@@ -79,7 +79,7 @@ def resolve_store(url: str) -> Store:
     if scheme not in STORES:
         known = ", ".join(f"{each}:…" for each in STORES)
         raise UsageError(
-            f"store={_shown(url)!r}: there is no store of that name; use one of: {known}"
+            f"store={shown_url(url)!r}: there is no store of that name; use one of: {known}"
         )
     extra, module, name = STORES[scheme]
     try:
@@ -88,14 +88,19 @@ def resolve_store(url: str) -> Store:
         if str(exc.name).startswith("hookline"):
             raise
         raise UsageError(
-            f'store={_shown(url)!r} needs {exc.name}: pip install "hookline[{extra}]"'
+            f'store={shown_url(url)!r} needs {exc.name}: pip install "hookline[{extra}]"'
         ) from exc
     store: Store = make(url)
     return store
 
 
-def _shown(url: str) -> str:
-    """The URL without its password, for an error."""
-    import re  # only here: what goes well needs none of it
-
-    return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1…@", url)
+def shown_url(url: str) -> str:
+    """A URL as an error may show it: without what could be a password, however it is written."""
+    scheme, sep, rest = url.partition("://")
+    if not sep:
+        return url if not any(sign in url for sign in ":@?") else "…"
+    if not scheme.replace("+", "").isidentifier():
+        return "…"
+    return (
+        url if rest.startswith("/") and not any(sign in rest for sign in "@?") else f"{scheme}://…"
+    )

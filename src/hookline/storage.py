@@ -1,6 +1,6 @@
 """For writers of stores: what a store keeps and is asked for; and stores by their URLs."""
 
-from hookline._resolve import resolve_store
+from hookline._resolve import resolve_store, shown_url
 from hookline._talk.store import Change, ConversationInfo, PendingStep, Store, Stored, check_id
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "Stored",
     "check_id",
     "resolve_store",
+    "shown_url",
 ]

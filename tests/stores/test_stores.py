@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import traceback
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,16 +28,19 @@ from hookline import (
     Usage,
     UserMessage,
 )
+from hookline._talk.ledger import Ledger
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,
     ConversationConflictError,
     HistoryError,
+    StoreError,
     UsageError,
 )
 from hookline.events import MessageAdded, Status
-from hookline.storage import Change, Stored
+from hookline.storage import Change, Stored, shown_url
 from hookline.stores import SQLStore
+from hookline.stores._rows import BODY, PIECE, messages_of
 from hookline.testing import ScriptedModel, call
 
 
@@ -556,15 +561,137 @@ def test_a_url_that_is_none_is_refused(url: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["mysql://ada:swordfish@host/name", "nowhere+db://ada:swordfish@host:5432/name"],
+    [
+        "mysql://ada:swordfish@host/name",
+        "nowhere+db://ada:swordfish@host:5432/name",
+        "postgresql://ada:p@ss:swordfish@host/name",
+        "postgresql://ada:p@swordfish@host/name",
+        "postgresql://a/da:swordfish@host/name",
+        "postgresql://ada:swordfish@host:99999/name",
+        "postgresql://ada:swordfish@host/name?sslmode=maybe",
+        "postgresql://host:99999/name?user=ada&password=swordfish",
+        "sqlite://ada:swordfish@/x.db",
+        "ada:swordfish@host",
+        "ada:swordfish@host/name?password=swordfish",
+        "postgresql:ada:swordfish@host",
+        "swordfish@host",
+        "://ada:swordfish@host",
+    ],
 )
 def test_no_error_holds_the_password_of_a_url(url: str) -> None:
-    with pytest.raises(UsageError) as told:
-        Agent(ScriptedModel("x"), store=url)
+    for make in (partial(Agent, ScriptedModel("x")), SQLStore):
+        options = {"store": url} if make is not SQLStore else {"url": url}
+        with pytest.raises(UsageError) as told:
+            make(**options)  # type: ignore[operator]
+        text = "".join(traceback.format_exception(told.value, chain=True))
+        assert "swordfish" not in "\n".join(
+            line for line in text.splitlines() if not line.startswith(" ")
+        )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:swordfish@127.0.0.1:1/name",
+        "postgresql://127.0.0.1:1/name?user=ada&password=swordfish",
+    ],
+    ids=["before the host", "in the query"],
+)
+async def test_no_store_error_holds_the_password_of_a_url(url: str) -> None:
+    async with SQLStore(url, reconnect=0) as store:
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/name") as told:
+            await store.load("x")
     assert "swordfish" not in str(told.value)
-    with pytest.raises(UsageError) as told:
+    assert "swordfish" not in repr(store)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://u@h:99999/x", "port 99999"),
+        ("postgresql://u@h:0/x", "port 0"),
+        ("postgresql://u@h/x?port=99999", "port 99999"),
+        ("postgresql://u@h/x?port=five", "use a number"),
+        ("postgresql://u@h/x?connect_timeout=soon", "use a number"),
+        ("postgresql://u@h/x?sslmode=maybe", "verify-full"),
+        ("postgresql://u@h/x?channel_binding=require", "leave it out"),
+        ("postgresql://u@h:p/x", "percent-encode"),
+        ("sqlite://u@/x.db", "sqlite:///relative.db"),
+        ("sqlite://host/x.db", "sqlite:///relative.db"),
+        ("sqlite:///x.db?mode=ro", "uri=true"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused_at_once_with_what_to_do(url: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
         SQLStore(url)
-    assert "swordfish" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///chats.db", "sqlite:///chats.db"),
+        ("chats.db", "chats.db"),
+        ("postgresql://u:p@h/x", "postgresql://…"),
+        ("sqlite:///x.db?password=p", "sqlite://…"),
+        ("u:p@h", "…"),
+        ("p w://h", "…"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize("id", ["", "a\ud800b", "a\x00b", "x" * 256])
+@pytest.mark.parametrize("verb", ["load", "open", "delete", "pending"])
+async def test_an_id_that_cannot_be_kept_is_refused_by_whatever_takes_one(
+    store: Any, verb: str, id: str
+) -> None:
+    with pytest.raises(UsageError, match="conversation id"):
+        await getattr(store, verb)(id)
+
+
+class Turns:
+    """Counts the turns that the event loop has given to others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._ended = False
+
+    async def __aenter__(self) -> Turns:
+        self._task = asyncio.create_task(self._run())
+        await asyncio.sleep(0)
+        return self
+
+    async def _run(self) -> None:
+        while not self._ended:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._ended = True
+        await self._task
+
+
+async def test_the_event_loop_gets_its_turns_while_a_long_conversation_is_opened(
+    database: str,
+) -> None:
+    """As often as there are pieces of it to read, and to look through."""
+    many = 5_000
+    async with SQLStore(database) as store:
+        await write(store, "long", *[user(f"{n}", f"m{n}") for n in range(many)])
+        async with store._database.engine.connect() as connection:
+            rows = await connection.execute(BODY, {"id_": "long"})
+            async with Turns() as turns:
+                assert len(await messages_of("long", rows, 1 - many) or ()) == many
+        assert turns.count >= many // PIECE
+        stored = await store.load("long")
+    assert stored is not None
+    async with Turns() as turns:
+        found = Conversation(id="long")
+        found.ledger = Ledger(store, "long")
+        await found._adopt(stored, None)
+    assert len(found.messages) == many
+    assert turns.count >= many // PIECE
 
 
 def test_what_is_no_store_is_refused() -> None:
@@ -580,6 +707,8 @@ def test_options_that_cannot_be_are_refused(tmp_path: Any) -> None:
         SQLStore(url, synchronous="OFF")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="must be the URL"):
         SQLStore("nonsense")
+    with pytest.raises(UsageError, match="pool_sise"):
+        SQLStore(url, pool_sise=3)
 
 
 def test_a_missing_package_is_named_with_what_to_do(

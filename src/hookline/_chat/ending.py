@@ -94,7 +94,7 @@ async def _keep_partial(chat: Chat) -> None:
     try:
         await chat.commit(message, parts)
     except Exception as exc:
-        log_throw("a hook raised while a partial answer was kept", exc)
+        log_throw(f"chat {chat.chat_id}: its partial answer was not kept", exc)
         await chat.take_back()
 
 

@@ -8,6 +8,7 @@ because what users and what the chat may do with one list of messages is decided
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -18,10 +19,10 @@ from hookline._base.cancel import Cut
 from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
-from hookline._base.messages import AssistantMessage, Data, History, Message
+from hookline._base.messages import Data, History, Message
 from hookline._base.returns import ApprovalRequest
 from hookline._base.runtime import LOCAL
-from hookline._talk.history import check_history, in_call_order
+from hookline._talk.history import Survey, in_call_order, surveyed
 from hookline._talk.ledger import Ledger, Lost
 from hookline._talk.store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
 
@@ -67,22 +68,26 @@ class Conversation:
         self._set(messages, pending)
 
     def _set(
-        self, messages: Iterable[Message], pending: PendingStep | None, *, open_end: bool = False
+        self,
+        messages: Iterable[Message],
+        pending: PendingStep | None,
+        found: Survey | None = None,
+        *,
+        open_end: bool = False,
     ) -> None:
+        """Have these messages, of which a survey was made already if they are many."""
         items = list(messages)
-        if items:
-            check_history(items, open_end=open_end or pending is not None)
+        if found is None:
+            found = Survey()
+            found.see(items)
+        found.check(open_end=open_end or pending is not None)
         self.items = items
         """For the chat that runs on it: the list itself."""
-        self.call_ids: dict[str, None] = {}  # a set that costs nothing while it is empty
-        self._disordered = False
+        self.call_ids = found.call_ids
+        self._disordered = found.disordered
         self._snapshot: tuple[Message, ...] | None = None
         self._in_order: tuple[Message, ...] | None = None
         self._pending = pending
-        if items:
-            made = [message for message in items if isinstance(message, AssistantMessage)]
-            self.call_ids.update({call.id: None for message in made for call in message.tool_calls})
-            self._disordered = in_call_order(items) != tuple(items)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -181,7 +186,7 @@ class Conversation:
         found = cls.at(store, id)
         stored = await store.load(id)
         if stored is not None:
-            found._adopt(stored, None)
+            await found._adopt(stored, None)
         return found
 
     async def save(self, store: Store | None = None) -> None:
@@ -221,26 +226,27 @@ class Conversation:
         if cut is not None:
             raise cut
 
-    def _adopt(self, stored: Stored, chat_id: str | None) -> None:
+    async def _adopt(self, stored: Stored, chat_id: str | None) -> None:
         """Become what stands in the store: for this chat, or, without one, to be read."""
         ledger, step = self.ledger, stored.pending
         assert ledger is not None
+        messages, runs = stored.messages, chat_id is None and stored.owner is not None
+        mine = chat_id is not None and is_of(chat_id, messages, step)
+        if not runs and not mine:
+            step, more = left_behind(messages, step)
+            messages = (*messages, *more)
+        found = await surveyed(messages)
         ledger.note(stored)
+        ledger.unsettled = runs
         self.meta = stored.meta
         self._fresh = False
-        self._claim = None
-        if chat_id is None and stored.owner is not None:  # a chat runs: an open step is not left
-            ledger.unsettled = True
-            self._set(
-                stored.messages, None if step is None or step.claimed else step, open_end=True
-            )
-        elif chat_id is not None and is_of(chat_id, stored.messages, step):
-            self._claim = step if step is not None and step.claimed else None
-            self._set(stored.messages, None if self._claim else step, open_end=True)
+        self._claim = step if mine and step is not None and step.claimed else None
+        if step is not None and step.claimed:  # its answers have been taken
+            step = None
+        self._set(messages, step, found, open_end=runs or mine)
+        if mine:
+            assert chat_id is not None
             self._rewind(chat_id)
-        else:
-            step, more = left_behind(stored.messages, step)
-            self._set((*stored.messages, *more), step)
 
     # ── for the chat that runs on it ────────────────────────────────────────────────────────
 
@@ -259,11 +265,15 @@ class Conversation:
     def release(self, chat_id: str) -> None:
         """Free it, if that chat has it."""
         if self._chat_id == chat_id:
-            if self.ahead:
-                self.items += self.ahead
-                self.ahead = []
-                self._snapshot = None
+            self._catch_up()
             self._chat_id = None
+
+    def _catch_up(self) -> None:
+        """What an earlier life of the chat has written and this one did not come to stays."""
+        if self.ahead:
+            self.items += self.ahead
+            self.ahead = []
+            self._snapshot = None
 
     def _rewind(self, chat_id: str) -> None:
         """An earlier life of this chat has written here: it goes on as if it had not.
@@ -282,6 +292,8 @@ class Conversation:
 
     def commit(self, message: Message) -> None:
         """Append a message, which an earlier life may have written: then it is here again."""
+        if self.ledger is not None and self.ledger.turn.locked():
+            return  # nobody knows yet what stands before it: `leave` writes what is lacking then
         if self.ahead:
             self.ahead.pop(0)
         self.items.append(message)
@@ -326,16 +338,18 @@ class Conversation:
         assert self.ledger is not None
         known, meta = self.ledger.version, self.meta
         changed = self._fresh or self._unwritten or self.ledger.differs(meta, self._standing)
-        try:
-            stored = await self.ledger.take(chat_id, lost)
-            if stored is None:
-                return
-            if stored.version != known and changed:
-                raise ConversationConflictError(self.id, known, stored.version)
-            self._adopt(stored, chat_id)
-        except BaseException:
-            await self.ledger.leave()  # and nothing is written
-            raise
+        self.ledger.turn = asyncio.Lock()  # of the loop in which this chat runs
+        async with self.ledger.turn:
+            try:
+                stored = await self.ledger.take(chat_id, lost)
+                if stored is None:
+                    return
+                if stored.version != known and changed:
+                    raise ConversationConflictError(self.id, known, stored.version)
+                await self._adopt(stored, chat_id)
+            except BaseException:
+                await self.ledger.leave()  # and nothing is written
+                raise
         if stored.version == known:
             self.meta = meta
 
@@ -355,11 +369,15 @@ class Conversation:
         """Write what the store does not have, and these messages, which are then appended."""
         assert self.ledger is not None
         async with self.ledger.turn:
-            messages = (*self._unwritten, *more)
-            cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
-            self._fresh = False
-            self.items += more
-            self._snapshot = None
+            return await self._flush(*more)
+
+    async def _flush(self, *more: Message) -> Cut:
+        assert self.ledger is not None
+        messages = (*self._unwritten, *more)
+        cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
+        self._fresh = False
+        self.items += more
+        self._snapshot = None
         return cut
 
     async def change(self, message: Message) -> Cut:
@@ -367,8 +385,9 @@ class Conversation:
         place = next(i for i, each in enumerate(self.items) if each.id == message.id)
         cut: Cut = None
         if self.ledger is not None:
-            cut = await self.flush()
-            cut = await self.ledger.update(message) or cut
+            async with self.ledger.turn:
+                cut = await self._flush()
+                cut = await self.ledger.update(message) or cut
         self.items = [*self.items]  # views of the old list stay what they were
         self.items[place] = message
         self._snapshot = self._in_order = None
@@ -377,19 +396,33 @@ class Conversation:
     async def leave(self, chat_id: str) -> None:
         """That chat is over: write what is left to write, and give its lease back.
 
-        One that was left behind may end when the next chat has the lease, and that stays.
+        It may have been left behind while the store was asked for something. That is waited for,
+        and a step that could not be closed in time is closed now: nobody finds it open.
         """
-        assert self.ledger is not None
-        if self.ledger.owner != chat_id:
+        ledger = self.ledger
+        assert ledger is not None
+        async with ledger.turn:
+            if ledger.owner != chat_id:  # it was refused, or the next chat has the lease
+                return
+            self._catch_up()
+            self._close_step()
+            try:
+                await self._flush()
+            except Exception as exc:
+                log_throw(f"conversation {self.id!r}: its last changes were not written", exc)
+            await ledger.leave()
+
+    def _close_step(self) -> None:
+        """Write results for the calls that have none and wait for nobody."""
+        if self._pending is not None:
             return
-        if self._claim is not None and self._pending is None:  # no question of it is left
+        self._pending, lost = left_behind(self.items, self._claim)
+        self.items += lost
+        if self._pending is not None:
+            self._claim = None
+        elif self._claim is not None:  # no question of it is left
             asked = tuple([each.id for each in self._claim.requests])
             self._claim = self._claim.replace(answered=asked)
-        try:
-            await self.flush()
-        except Exception as exc:
-            log_throw(f"conversation {self.id!r}: its last changes were not written", exc)
-        await self.ledger.leave()
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}: {len(self.items)} messages>"

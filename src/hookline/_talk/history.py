@@ -6,7 +6,9 @@ result stands anywhere else, and no message id appears twice. Providers refuse a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from hookline._base.errors import HistoryError
 from hookline._base.messages import (
@@ -18,54 +20,104 @@ from hookline._base.messages import (
     ToolMessage,
 )
 
-INTERRUPTED = "interrupted: this call may have run, and its result is lost"
+PIECE: Final = 256  # messages that are read before the event loop gets a turn
+INTERRUPTED: Final = "interrupted: this call may have run, and its result is lost"
+
+
+class Survey:
+    """One pass over a history, which may come in pieces: its faults, and what is known of it."""
+
+    def __init__(self) -> None:
+        self.call_ids: dict[str, None] = {}
+        """The ids of all calls."""
+        self.disordered = False
+        """Whether the results of a step are in another order than its calls."""
+        self._faults: list[str] = []
+        self._ids: set[str] = set()
+        self._index = 0
+        self._order: dict[str, int] = {}  # the calls of the last assistant message
+        self._waiting: dict[str, str] = {}  # those of them that have no result
+        self._last = -1  # the place of the last result among them
+
+    def see(self, messages: Iterable[Message]) -> None:
+        """Go on with these messages."""
+        ids, index = self._ids, self._index
+        for message in messages:
+            if id := message.id:
+                if id in ids:
+                    self._faults.append(f"message {index}: the id {id!r} appears twice")
+                ids.add(id)
+            if type(message) is ToolMessage:
+                self._result(message.call_id, index)
+            else:
+                if self._waiting:
+                    self._orphans(f"message {index}")
+                if self._order:
+                    self._order, self._waiting, self._last = {}, {}, -1
+                if type(message) is AssistantMessage:
+                    self._calls(message, index)
+            index += 1
+        self._index = index
+
+    def _calls(self, message: AssistantMessage, index: int) -> None:
+        for call in message.tool_calls:
+            if call.id in self._order:
+                self._faults.append(f"message {index}: two calls have the id {call.id!r}")
+            self._order[call.id] = len(self._order)
+            self._waiting[call.id] = call.name
+            self.call_ids[call.id] = None
+
+    def _result(self, call_id: str, index: int) -> None:
+        place = self._order.get(call_id, -1)
+        if self._waiting.pop(call_id, None) is None:
+            wrong = "a second result for call" if place >= 0 else "a result for call"
+            made = "" if place >= 0 else ", which nobody made"
+            self._faults.append(f"message {index}: {wrong} {call_id!r}{made}")
+        elif place < self._last:
+            self.disordered = True
+        self._last = place
+
+    def _orphans(self, where: str) -> None:
+        self._faults += [
+            f"{where}: call {id!r} of {name!r} has no result before it"
+            for id, name in self._waiting.items()
+        ]
+
+    def faults(self, *, open_end: bool = False) -> list[str]:
+        """Everything that is wrong; `open_end` allows calls of the last step to wait."""
+        if not open_end:
+            self._orphans("the end")
+            self._waiting = {}
+        return self._faults
+
+    def check(self, *, open_end: bool = False) -> None:
+        """Raises HistoryError, which lists everything that is wrong."""
+        if found := self.faults(open_end=open_end):
+            raise HistoryError(found)
 
 
 def problems(messages: Iterable[Message], *, open_end: bool = False) -> list[str]:
     """Everything that is wrong with a history; `open_end` allows calls of the last step to wait."""
-    found: list[str] = []
-    seen: set[str] = set()
-    waiting: dict[str, str] = {}  # the calls of the last assistant message without a result
-    known: set[str] = set()
-    for index, message in enumerate(messages):
-        where = f"message {index}"
-        if message.id:
-            if message.id in seen:
-                found.append(f"{where}: the id {message.id!r} appears twice")
-            seen.add(message.id)
-        if isinstance(message, ToolMessage):
-            if message.call_id in waiting:
-                del waiting[message.call_id]
-            elif message.call_id in known:
-                found.append(f"{where}: a second result for call {message.call_id!r}")
-            else:
-                found.append(f"{where}: a result for call {message.call_id!r}, which nobody made")
-            continue
-        found += _orphans(waiting, where)
-        waiting = {}
-        known = set()
-        if isinstance(message, AssistantMessage):
-            for call in message.tool_calls:
-                if call.id in known:
-                    found.append(f"{where}: two calls have the id {call.id!r}")
-                known.add(call.id)
-                waiting[call.id] = call.name
-    if not open_end:
-        found += _orphans(waiting, "the end")
-    return found
-
-
-def _orphans(waiting: dict[str, str], where: str) -> list[str]:
-    return [
-        f"{where}: call {id!r} of {name!r} has no result before it" for id, name in waiting.items()
-    ]
+    found = Survey()
+    found.see(messages)
+    return found.faults(open_end=open_end)
 
 
 def check_history(messages: Iterable[Message], *, open_end: bool = False) -> None:
     """Raises HistoryError, which lists everything that is wrong."""
-    found = problems(messages, open_end=open_end)
-    if found:
-        raise HistoryError(found)
+    found = Survey()
+    found.see(messages)
+    found.check(open_end=open_end)
+
+
+async def surveyed(messages: Sequence[Message]) -> Survey:
+    """The survey of a history that may be long: the event loop gets its turns meanwhile."""
+    found = Survey()
+    for begin in range(0, len(messages), PIECE):
+        if begin:
+            await asyncio.sleep(0)
+        found.see(messages[begin : begin + PIECE])
+    return found
 
 
 class Repair(Data, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 
 from hookline._base.cancel import Cut, shielded, spawn
 from hookline._base.errors import ConversationConflictError, UsageError
-from hookline._base.log import log_throw, logger
+from hookline._base.log import log_throw
 from hookline._base.messages import Message
 from hookline._talk.store import Change, PendingStep, Store, Stored
 
@@ -55,7 +55,7 @@ class Ledger:
         self._meta = b"{}"
         self._pending: PendingStep | None = None
         self._heart: asyncio.Task[None] | None = None
-        self.turn: asyncio.Lock  # of those that write
+        self.turn = asyncio.Lock()  # of those that ask the store for something
 
     def note(self, stored: Stored) -> None:
         """This is what stands there."""
@@ -78,7 +78,6 @@ class Ledger:
         """
         version, cut = await shielded(self.store.acquire(self.id, owner))
         self.owner = owner
-        self.turn = asyncio.Lock()  # of the loop in which this chat runs
         if cut is not None:
             raise cut
         if self.store.lease is not None:
@@ -125,7 +124,7 @@ class Ledger:
             try:
                 kept, cut = await shielded(renewal)
             except Exception as exc:
-                logger.warning("conversation %s: its lease was not renewed: %s", self.id, exc)
+                log_throw(f"conversation {self.id!r}: its lease was not renewed", exc)
                 if loop.time() < until:
                     continue
                 lost(exc)

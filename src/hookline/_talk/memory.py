@@ -46,6 +46,7 @@ class MemoryStore:
 
     async def load(self, conversation_id: str) -> Stored | None:
         """What stands there."""
+        check_id(conversation_id)
         with self._lock:
             entry = self._entries.get(conversation_id)
             if entry is None:
@@ -122,6 +123,7 @@ class MemoryStore:
 
     async def delete(self, conversation_id: str) -> bool:
         """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        check_id(conversation_id)
         with self._lock:
             entry = self._entries.get(conversation_id)
             if entry is None:
@@ -151,6 +153,8 @@ class MemoryStore:
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
         """What waits for an approval, in one conversation or in all."""
+        if conversation_id is not None:
+            check_id(conversation_id)
         with self._lock:
             steps = [
                 entry.pending

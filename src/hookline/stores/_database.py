@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from hookline.errors import StoreError
 from hookline.stores._schema import LATEST, LOCK, MIGRATIONS, SCHEMA
+from hookline.stores._url import Address
 
 T = TypeVar("T")
 How: TypeAlias = Literal["read", "write", "transaction"]
@@ -26,6 +27,16 @@ Work: TypeAlias = Callable[[AsyncConnection, bool], Awaitable[T]]
 # What PostgreSQL says while it stops, starts, or has dropped a connection (SQLSTATE classes).
 _AWAY: Final = ("08", "57P")
 _HINTS: Final = (
+    (
+        "queuepool limit",
+        "all its connections were in use for too long: give SQLStore a larger pool_size= or "
+        "pool_timeout=",
+    ),
+    (
+        "too many clients",
+        "the server has no connection left: give the SQLStore of each process a smaller "
+        "pool_size=, or raise max_connections there",
+    ),
     ("readonly", "the file is read-only: give this process the right to write it"),
     ("database is locked", "another program holds the file locked: end it, or raise busy_timeout="),
     ("disk is full", "the disk is full: make room, and what was not written can be written again"),
@@ -41,24 +52,25 @@ class Database:
 
     def __init__(
         self,
-        url: sa.URL,
+        address: Address,
         options: dict[str, Any],
         *,
         busy_timeout: float,
         synchronous: str,
         reconnect: float,
     ) -> None:
+        url = address.url
         self.sqlite = url.get_backend_name() == "sqlite"
         file = (url.database or "") if self.sqlite else ""
         self._directory = "" if file.startswith("file:") else path.dirname(file)
-        self._name = url.render_as_string(hide_password=True)
+        self._name, self._secret = address.name, address.secret
         self._reconnect = 0.0 if self.sqlite else reconnect
         self._away = 0.0  # since when the server cannot be reached
         self._busy_timeout = busy_timeout
         self._ready = False
         self._lock = asyncio.Lock()  # of the one that writes, and of making ready
-        if not self.sqlite:  # a server that says nothing is away, too
-            options.setdefault("connect_args", {"timeout": 10, "command_timeout": 30})
+        connect = {**address.connect, **options.get("connect_args", {})}
+        options = {**options, "connect_args": connect}
         self.engine: AsyncEngine = create_async_engine(
             url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
         )
@@ -169,7 +181,10 @@ class Database:
 
     def _explained(self, exc: Exception, uncertain: bool) -> StoreError:
         cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
-        text = " ".join(str(cause).split())[:300] or type(cause).__name__
+        text = " ".join(str(cause).split()) or type(cause).__name__
+        if self._secret:
+            text = text.replace(self._secret, "…")
+        text = text[:300]
         lowered = text.lower()
         hint = next((hint for sign, hint in _HINTS if sign in lowered), None)
         if hint is None and _is_away(exc):

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline.errors import ConversationBusyError, StoreError
 from hookline.stores._database import Database
-from hookline.stores._rows import NEXT
+from hookline.stores._rows import COUNT, NEXT
 from hookline.stores._schema import CONVERSATION
 
 C = CONVERSATION.c
@@ -39,6 +39,7 @@ class Leases:
         values = {
             "id": conversation_id,
             "revision": 0,
+            "messages": 0,
             "meta": "{}",
             "waits": 0,
             "beat": 0,
@@ -52,16 +53,17 @@ class Leases:
             index_elements=[C.id],
             set_=mine,
             where=sa.or_(C.owner.is_(None), C.owner == owner, C.expires <= now),
-        ).returning(C.revision)
+        ).returning(C.revision, C.messages)
         holder = sa.select(C.owner, C.beat, C.lease).where(C.id == conversation_id)
 
         async def work(connection: AsyncConnection, again: bool) -> int:
             while True:
-                revision = (await connection.execute(take)).scalar_one_or_none()
-                if revision is not None:
+                taken = (await connection.execute(take)).one_or_none()
+                if taken is not None:
                     self._seen.pop(conversation_id, None)
-                    count = await connection.execute(sa.select(NEXT), {"id_": conversation_id})
-                    return int(revision + count.scalar_one())
+                    found = await connection.execute(sa.select(NEXT), {"id_": conversation_id})
+                    count = max(found.scalar_one(), taken.messages)  # fewer are damage, not news
+                    return int(taken.revision + count)
                 held = (await connection.execute(holder)).one_or_none()
                 if held is None:
                     continue  # it was deleted in between
@@ -112,7 +114,12 @@ class Leases:
         freed = (
             CONVERSATION.update()
             .where(C.id == conversation_id, C.owner == owner)
-            .values(owner=None, expires=None, updated=self._now())
+            .values(
+                owner=None,
+                expires=None,
+                updated=self._now(),
+                messages=sa.case((C.messages < COUNT, COUNT), else_=C.messages),
+            )
         )
 
         async def work(connection: AsyncConnection, again: bool) -> None:

@@ -5,7 +5,7 @@ What is damaged is never passed over: a row that cannot be read is an error that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from hookline.storage import Change, PendingStep
 from hookline.stores._schema import CONVERSATION, MESSAGE
 
 C, M = CONVERSATION.c, MESSAGE.c
+PIECE: Final = 256  # messages that are read before the event loop gets a turn
 _step: Final = msgspec.json.Decoder(PendingStep)
 _meta: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -26,6 +27,13 @@ def _parameter(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=column.type)
 
 
+# How many messages a conversation has, as a part of a statement about it.
+COUNT: Final = (
+    sa.select(sa.func.coalesce(sa.func.max(M.seq) + 1, 0))
+    .where(M.conversation_id == C.id)
+    .correlate(CONVERSATION)
+    .scalar_subquery()
+)
 NEXT: Final = (
     sa.select(sa.func.coalesce(sa.func.max(M.seq) + 1, 0))
     .where(M.conversation_id == _parameter("id_", C.id))
@@ -48,6 +56,13 @@ APPEND: Final = MESSAGE.insert().from_select(
         _parameter("seq_", M.seq) == NEXT,
     )
     .with_for_update(read=True),  # PostgreSQL: nobody takes the lease in between
+)
+# All messages of a conversation, and what its own row says of them at that moment.
+BODY: Final = (
+    sa.select(M.seq, M.body, C.revision, C.messages)
+    .select_from(CONVERSATION.outerjoin(MESSAGE, C.id == M.conversation_id))
+    .where(C.id == _parameter("id_", C.id))
+    .order_by(M.seq)
 )
 FIND: Final = sa.select(C.revision, C.owner, NEXT.label("at")).where(
     C.id == _parameter("id_", C.id)
@@ -117,7 +132,7 @@ async def write(
         await connection.execute(MESSAGE.delete().where(M.conversation_id == conversation_id))
         count = 0
     after = count + len(change.messages)
-    values: dict[str, Any] = {"revision": change.expected + 1 - after}
+    values: dict[str, Any] = {"revision": change.expected + 1 - after, "messages": after}
     if change.meta is not msgspec.UNSET:
         values["meta"] = msgspec.json.encode(change.meta).decode()
     if change.pending is not msgspec.UNSET:
@@ -136,17 +151,35 @@ async def write(
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
 
-def messages_of(conversation_id: str, rows: Sequence[Any]) -> tuple[Message, ...]:
-    """The messages of these rows; raises StoreError where one is damaged or missing."""
+async def messages_of(
+    conversation_id: str, rows: sa.CursorResult[Any], revision: int
+) -> tuple[Message, ...] | None:
+    """The messages of these rows of BODY; None where they are of another revision.
+
+    Raises StoreError where one is damaged or missing. The event loop gets its turns meanwhile.
+    """
     found: list[Message] = []
-    for place, row in enumerate(rows):
-        if row.seq != place:
-            raise _damaged(conversation_id, f"message {place}", "it is missing")
-        try:
-            found.append(read_message(row.body))
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
-            raise _damaged(conversation_id, f"message {place}", str(exc)) from exc
-    return tuple(found)
+    known = None
+    while piece := rows.fetchmany(PIECE):
+        if known is None:
+            known = piece[0].messages
+            if piece[0].revision != revision:
+                return None
+        else:
+            await asyncio.sleep(0)
+        for row in piece:
+            if row.seq is None:
+                break  # there is no message
+            place = len(found)
+            if row.seq != place:
+                raise _damaged(conversation_id, f"message {place}", "it is missing")
+            try:
+                found.append(read_message(row.body))
+            except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
+                raise _damaged(conversation_id, f"message {place}", str(exc)) from exc
+    if known is not None and len(found) < known:
+        raise _damaged(conversation_id, f"message {len(found)}", "it is missing")
+    return None if known is None else tuple(found)
 
 
 def meta_of(conversation_id: str, text: Any) -> dict[str, Any]:

@@ -14,12 +14,14 @@ import sqlalchemy as sa
 _META: Final = sa.MetaData()
 
 # `revision` and the number of messages together are the version. `beat` counts renewals of the
-# lease; `lease` is how long one lasts, in seconds; `pending` is a PendingStep as JSON.
+# lease; `messages` is how many there were when the lease was given back last, so that fewer mean a
+# loss; `lease` is how long one lasts, in seconds; `pending` is a PendingStep as JSON.
 CONVERSATION: Final = sa.Table(
     "hookline_conversation",
     _META,
     sa.Column("id", sa.String(255), primary_key=True),
     sa.Column("revision", sa.BigInteger),
+    sa.Column("messages", sa.BigInteger),
     sa.Column("meta", sa.Text),
     sa.Column("pending", sa.Text),
     sa.Column("waits", sa.Integer),
@@ -72,6 +74,9 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "CREATE INDEX hookline_conversation_updated ON hookline_conversation (updated)",
         "CREATE INDEX hookline_conversation_waits ON hookline_conversation (waits)",
+    ),
+    (  # 2
+        "ALTER TABLE hookline_conversation ADD COLUMN messages BIGINT NOT NULL DEFAULT 0",
     ),
 )
 LATEST: Final = len(MIGRATIONS)

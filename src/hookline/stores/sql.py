@@ -9,16 +9,14 @@ because every statement stands here, beside the rule that it keeps.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
@@ -28,6 +26,7 @@ from hookline.stores._database import Database
 from hookline.stores._leases import Leases
 from hookline.stores._rows import (
     APPEND,
+    BODY,
     conflict,
     lock,
     messages_of,
@@ -38,13 +37,9 @@ from hookline.stores._rows import (
     write,
 )
 from hookline.stores._schema import CONVERSATION, MESSAGE
+from hookline.stores._url import read_url
 
 C, M = CONVERSATION.c, MESSAGE.c
-_DRIVERS: Final = {
-    "sqlite": "sqlite+aiosqlite",
-    "postgres": "postgresql+asyncpg",
-    "postgresql": "postgresql+asyncpg",
-}
 
 
 class SQLStore:
@@ -73,7 +68,7 @@ class SQLStore:
             raise UsageError(f"lease={lease!r} must be more than 0 seconds")
         if synchronous not in ("FULL", "NORMAL"):
             raise UsageError(f"synchronous={synchronous!r} must be 'FULL' or 'NORMAL'")
-        self._url = _parsed(url)
+        self._address = read_url(url)
         self._engine = engine
         self._settings: dict[str, Any] = {
             "busy_timeout": busy_timeout,
@@ -81,7 +76,7 @@ class SQLStore:
             "reconnect": reconnect,
         }
         self._clock = clock
-        self._sqlite = self._url.get_backend_name() == "sqlite"
+        self._sqlite = self._address.url.get_backend_name() == "sqlite"
         self._databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database]
         self._databases = WeakKeyDictionary()
         insert: Any
@@ -90,6 +85,11 @@ class SQLStore:
         else:
             from sqlalchemy.dialects.postgresql import insert
         self._leases = Leases(lease, self._now, insert)
+        try:
+            Database(self._address, engine, **self._settings)
+        except TypeError as exc:
+            options = ", ".join(f"{name}=" for name in engine)  # their values may be secret
+            raise UsageError(f"SQLAlchemy's engine does not take these {options}: {exc}") from exc
 
     @property
     def lease(self) -> float | None:
@@ -113,7 +113,7 @@ class SQLStore:
         loop = asyncio.get_running_loop()
         found = self._databases.get(loop)
         if found is None:
-            found = Database(self._url, dict(self._engine), **self._settings)
+            found = Database(self._address, self._engine, **self._settings)
             self._databases[loop] = found
         return found
 
@@ -131,32 +131,28 @@ class SQLStore:
 
     async def load(self, conversation_id: str) -> Stored | None:
         """What stands there."""
+        check_id(conversation_id)
+        alive = sa.and_(C.owner.is_not(None), C.expires > self._now()).label("alive")
+        head = sa.select(CONVERSATION, alive).where(C.id == conversation_id)
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
-            alive = sa.and_(C.owner.is_not(None), C.expires > self._now()).label("alive")
-            head = sa.select(CONVERSATION, alive).where(C.id == conversation_id)
-            body = (
-                sa.select(M.seq, M.body, C.revision)
-                .join(CONVERSATION, C.id == M.conversation_id)
-                .where(M.conversation_id == conversation_id)
-                .order_by(M.seq)
-            )
             while True:
                 found = (await connection.execute(head)).one_or_none()
                 if found is None:
                     return None
-                rows = (await connection.execute(body)).all()
-                if not rows or rows[0].revision == found.revision:
-                    return found, rows
+                rows = await connection.execute(BODY, {"id_": conversation_id})
+                messages = await messages_of(conversation_id, rows, found.revision)
+                if messages is not None:
+                    return found, messages
 
         read = await self._database.run("read", work)
         if read is None:
             return None
-        found, rows = read
+        found, messages = read
         return Stored(
             id=conversation_id,
-            version=found.revision + len(rows),
-            messages=messages_of(conversation_id, rows),
+            version=found.revision + len(messages),
+            messages=messages,
             meta=meta_of(conversation_id, found.meta),
             pending=pending_of(conversation_id, found.pending),
             owner=self._leases.owner(found),
@@ -199,6 +195,7 @@ class SQLStore:
         """What waits for an approval, in one conversation or in all."""
         query = sa.select(C.id, C.pending).where(C.waits == 1).order_by(C.id)
         if conversation_id is not None:
+            check_id(conversation_id)
             query = query.where(C.id == conversation_id)
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
@@ -294,6 +291,7 @@ class SQLStore:
 
     async def delete(self, conversation_id: str) -> bool:
         """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        check_id(conversation_id)
         now = self._now()
 
         async def work(connection: AsyncConnection, again: bool) -> bool:
@@ -309,34 +307,3 @@ class SQLStore:
             return True
 
         return await self._database.run("transaction", work)
-
-
-def _parsed(url: str) -> sa.URL:
-    """The URL with our drivers; raises UsageError, and names the pip line where one is missing."""
-    try:
-        parsed = sa.make_url(url)
-    except ArgumentError as exc:
-        raise UsageError(
-            f"{_shown(url)!r} must be the URL of a database, such as sqlite:///chats.db"
-        ) from exc
-    backend = parsed.drivername.partition("+")[0]
-    driver = _DRIVERS.get(backend)
-    if driver is None:
-        raise UsageError(
-            f"store={_shown(url)!r}: use SQLite (sqlite:///chats.db) or PostgreSQL "
-            f"(postgresql://user@host/name), not in {backend!r}"
-        )
-    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise UsageError(
-            f"store={url!r} must name a file; use store=MemoryStore() where none is wanted"
-        )
-    module = driver.partition("+")[2]
-    if find_spec(module) is None:
-        extra = "sqlite" if backend == "sqlite" else "postgres"
-        raise UsageError(f'store={_shown(url)!r} needs {module}: pip install "hookline[{extra}]"')
-    return parsed.set(drivername=driver)
-
-
-def _shown(url: str) -> str:
-    """The URL without its password, for an error."""
-    return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1…@", url)

@@ -1,0 +1,139 @@
+"""The URL of a database: read, checked, and never shown with what may be secret in it.
+
+PostgreSQL options in the query (`?sslmode=require`) are those of libpq. asyncpg's own reader of
+connection strings takes them, so they go there as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
+
+from hookline.errors import UsageError
+from hookline.storage import shown_url
+
+_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+}
+_EXTRAS: Final = {"sqlite": "sqlite", "postgres": "postgres", "postgresql": "postgres"}
+# Of SQLite's URLs, what SQLAlchemy hands on; anything else needs a file: URI.
+_SQLITE: Final = frozenset(
+    {"uri", "timeout", "isolation_level", "detect_types", "check_same_thread", "cached_statements"}
+)
+# Of PostgreSQL's, what is no option of libpq but a keyword of the driver.
+_KEYWORDS: Final[dict[str, Callable[[str], Any]]] = {
+    "command_timeout": float,
+    "connect_timeout": float,
+    "port": int,
+    "prepared_statement_cache_size": int,
+    "statement_cache_size": int,
+    "timeout": float,
+}
+_SSL: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+
+class Address(NamedTuple):
+    """Where a database is."""
+
+    url: sa.URL
+    connect: dict[str, Any]
+    """What its driver is given besides."""
+    name: str
+    """It as errors may show it."""
+    secret: str
+    """Its password, which they may not."""
+
+
+def read_url(text: str) -> Address:
+    """The database of a URL; raises UsageError where it cannot work, or a package is missing."""
+    shown = shown_url(text)
+    try:
+        url = sa.make_url(text)
+    except (ArgumentError, ValueError):  # their texts may hold the password
+        raise UsageError(
+            f"store={shown!r} must be the URL of a database, such as sqlite:///chats.db; "
+            "percent-encode what its user name and its password hold of : / @ ? #"
+        ) from None
+    backend = url.drivername.partition("+")[0]
+    driver = _DRIVERS.get(backend)
+    if driver is None:
+        raise UsageError(
+            f"store={shown!r}: use SQLite (sqlite:///chats.db) or PostgreSQL "
+            f"(postgresql://user@host/name), not {backend!r}"
+        )
+    module = driver.partition("+")[2]
+    if find_spec(module) is None:
+        raise UsageError(
+            f'store={shown!r} needs {module}: pip install "hookline[{_EXTRAS[backend]}]"'
+        )
+    url = url.set(drivername=driver)
+    return _sqlite(url, shown) if backend == "sqlite" else _postgres(url, shown)
+
+
+def _sqlite(url: sa.URL, shown: str) -> Address:
+    if url.username or url.password or url.host or url.port:
+        raise UsageError(
+            f"store={shown!r} has a host, and SQLite is a file: write sqlite:///relative.db or "
+            "sqlite:////absolute/path.db"
+        )
+    if url.database in (None, "", ":memory:"):
+        raise UsageError(
+            f"store={shown!r} must name a file; use store=MemoryStore() where none is wanted"
+        )
+    unknown = sorted(url.query.keys() - _SQLITE)
+    if unknown and "uri" not in url.query:
+        raise UsageError(
+            f"store={shown!r} has the option {unknown[0]!r}, which is not SQLAlchemy's; for an "
+            "option of SQLite's own write sqlite:///file:chats.db?mode=ro&uri=true"
+        )
+    return Address(url, {}, f"sqlite:///{url.database}", "")
+
+
+def _postgres(url: sa.URL, shown: str) -> Address:
+    query = {key: str(value) for key, value in url.query.items()}
+    keywords = {key: _number(key, query.pop(key), shown) for key in _KEYWORDS & query.keys()}
+    database = query.pop("dbname", query.pop("database", "")) or url.database
+    host = url.host or query.get("host", "localhost")
+    if "@" in host or "@" in (database or ""):
+        raise UsageError(
+            f"store={shown!r} cannot be read: percent-encode what its user name and its password "
+            "hold of : / @ ? #"
+        )
+    port = keywords.pop("port", 5432) if url.port is None else url.port
+    if not 0 < port < 65536:
+        raise UsageError(f"store={shown!r} has the port {port}; use one from 1 to 65535")
+    query.setdefault("sslmode", query.pop("ssl", "prefer"))
+    if query["sslmode"] not in _SSL:
+        raise UsageError(
+            f"store={shown!r} has sslmode={query['sslmode']!r}; use one of: {', '.join(_SSL)}"
+        )
+    if query.pop("channel_binding", "prefer") == "require":
+        raise UsageError(
+            f"store={shown!r} has channel_binding=require, which asyncpg does not support: leave "
+            "it out, and use sslmode=verify-full to be certain of the server"
+        )
+    connect: dict[str, Any] = {"timeout": 10.0, "command_timeout": 30.0}  # one that is silent
+    if (seconds := keywords.pop("connect_timeout", None)) is not None:
+        connect["timeout"] = seconds or None
+    connect |= keywords
+    connect["dsn"] = f"postgresql://?{urlencode(query)}"
+    return Address(
+        url=url.set(query={}, database=database, port=port),
+        connect=connect,
+        name=f"postgresql://{host}:{port}/{database or ''}",
+        secret=url.password or query.get("password", ""),
+    )
+
+
+def _number(key: str, text: str, shown: str) -> Any:
+    try:
+        return _KEYWORDS[key](text)
+    except ValueError:
+        raise UsageError(f"store={shown!r} has {key}={text!r}; use a number") from None
