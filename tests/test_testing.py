@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -74,7 +75,6 @@ from hookline.testing import (
     TestRuntime,
     Turn,
     call,
-    check_events,
     collect,
     event_line,
     message_line,

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from tests._event_grammar import check_events
 from tests._wires import KINDS, backend
 
 from hookline import (
@@ -27,7 +28,6 @@ from hookline.events import ChatDone, PartEnd, ReasoningDelta, TextDelta, ToolCa
 from hookline.testing import (
     Turn,
     call,
-    check_events,
     collect,
     text_of_events,
     validate_request,

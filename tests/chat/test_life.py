@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -48,7 +49,7 @@ from hookline.events import (
 )
 from hookline.models import TextChunk
 from hookline.points import TABLE
-from hookline.testing import ScriptedModel, Turn, call, check_events, collect
+from hookline.testing import ScriptedModel, Turn, call, collect
 
 
 class Boom(Exception):

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -28,7 +29,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.testing import ScriptedModel, call, check_events, collect
+from hookline.testing import ScriptedModel, call, collect
 
 
 class Boom(Exception):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pydantic
 import pytest
+from tests._event_grammar import check_events
 from tests._recording import Crash, Model, ask, live
 from typing_extensions import TypedDict
 
@@ -28,7 +29,7 @@ from hookline import (
 )
 from hookline.errors import ChatAbortedError, OutputError, UsageError
 from hookline.events import ChatDone, ChatFailed, StepStarted, read_event
-from hookline.testing import ScriptedModel, call, check_events, collect, record
+from hookline.testing import ScriptedModel, call, collect, record
 
 
 @dataclass

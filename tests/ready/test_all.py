@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests._event_grammar import check_events
 
 import hookline.hooks
 from hookline import Agent, Approve, Conversation, HookDef, Tool, tool
@@ -29,7 +30,7 @@ from hookline.hooks import (
     truncate,
     window,
 )
-from hookline.testing import ScriptedModel, Turn, call, check_events, collect
+from hookline.testing import ScriptedModel, Turn, call, collect
 
 MADE = {
     "limits": lambda path: limits(),

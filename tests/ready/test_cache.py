@@ -6,6 +6,7 @@ import logging
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -22,7 +23,7 @@ from hookline import (
 )
 from hookline.events import TextDelta, ToolCallDelta
 from hookline.hooks import MemoryCache, cache, request_key
-from hookline.testing import ScriptedModel, Turn, call, check_events, collect
+from hookline.testing import ScriptedModel, Turn, call, collect
 
 
 @tool

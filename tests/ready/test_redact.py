@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -29,7 +30,7 @@ from hookline.events import ReasoningDelta, ResponseReset, TextDelta, ToolCallDe
 from hookline.hooks import redact, retry
 from hookline.hooks._redactor import Pieces, Redactor
 from hookline.models import Finish, PartEndChunk, ReasoningChunk, TextChunk
-from hookline.testing import ScriptedModel, Turn, call, check_events, collect, raw_call
+from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 CARD = r"\b\d{13,16}\b"

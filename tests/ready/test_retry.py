@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests._event_grammar import check_events
 
 from hookline import Agent, Conversation, tool
 from hookline.errors import (
@@ -16,7 +17,7 @@ from hookline.errors import (
 )
 from hookline.events import ResponseReset, Status, TextDelta
 from hookline.hooks import fallback, retry
-from hookline.testing import ScriptedModel, Turn, call, check_events, collect
+from hookline.testing import ScriptedModel, Turn, call, collect
 
 
 class Waits:

@@ -6,6 +6,7 @@ import logging
 from contextlib import suppress
 
 import pytest
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -46,7 +47,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.models import Finish, TextChunk
-from hookline.testing import ScriptedModel, Turn, call, check_events, collect, raw_call, record
+from hookline.testing import ScriptedModel, Turn, call, collect, raw_call, record
 
 from ._play import Boom, add, agent_of, broken, names, only, requests, results, roles, sums, void
 

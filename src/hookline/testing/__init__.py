@@ -9,7 +9,6 @@ AssertionError or HistoryError.
 
 from hookline import check_history
 from hookline.testing._events import collect, text_of_events
-from hookline.testing._grammar import check_events
 from hookline.testing._lines import event_line, message_line
 from hookline.testing._recorder import Recorder, record
 from hookline.testing._script import ScriptedModel, ScriptError
@@ -34,7 +33,6 @@ __all__ = [
     "WireRequest",
     "WireServer",
     "call",
-    "check_events",
     "check_history",
     "collect",
     "event_line",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tests._event_automaton import ChatGrammar, WrongError, need
+
 from hookline.events import ChatEvent, ChatStarted, Status, ToolCallFinished
-from hookline.testing._automaton import ChatGrammar, WrongError, need
 from hookline.testing._lines import event_line
 
 AROUND: Final = 4  # lines of an excerpt before and after the event that is wrong
