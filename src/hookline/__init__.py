@@ -37,7 +37,7 @@ from hookline._base.run import Run
 from hookline._base.runtime import LocalRuntime, Runtime
 from hookline._chat.config import Limits
 from hookline._chat.stream import ChatStream
-from hookline._hooks.bus import HookBus, NullBus
+from hookline._hooks.bus import HookBus, NullBus, global_bus
 from hookline._hooks.plugins import Uninstall
 from hookline._hooks.points import Interceptor, Observer, Wrapper
 from hookline._hooks.proceed import Proceed
@@ -106,6 +106,7 @@ __all__ = [
     "__version__",
     "check_history",
     "define_hook",
+    "global_bus",
     "read_message",
     "repair_history",
     "tool",

@@ -36,8 +36,8 @@ from hookline._chat.state import Chat, new_chat
 from hookline._chat.stream import ChatStream
 from hookline._chat.supervisor import Owner
 from hookline._chat.update import update_message
-from hookline._hooks.bus import HookBus, NullBus, View, watcher
-from hookline._hooks.call_rules import fault
+from hookline._hooks.bus import HookBus, NullBus, View, listed
+from hookline._hooks.call_rules import fault, watcher
 from hookline._hooks.plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
 from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._hooks.registration import (
@@ -53,7 +53,14 @@ from hookline._hooks.registration import (
 from hookline._hooks.sources import DEFAULT_TELEMETRY, HookSource
 from hookline._hooks.subscribe import Overflow, Subscription
 from hookline._hooks.typed import AddHook, DefineHook, HookDecorator
-from hookline._hooks.views import also, inherited, inherited_points, observe, stays
+from hookline._hooks.views import (
+    Sources,
+    for_sub_agent,
+    inherited_points,
+    observe,
+    only_required,
+    sources_of,
+)
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import form_of
 from hookline._model.scopes import Scope, Scopes
@@ -112,7 +119,9 @@ class Agent(Generic[DepsT]):
             conversation.
         store: Where conversations named by an id are kept: a Store, or a URL such as
             "sqlite:///chats.db".
-        bus: Where hooks are registered; by default a HookBus of its own.
+        bus: Where hooks are registered; by default a HookBus of its own. Agents that share a bus
+            share all its hooks and events, whichever of them added them.
+        global_hooks: False keeps the hooks and subscribers of `hookline.global_bus` out.
         runtime: How the loop reaches the world; another one makes chats durable.
         telemetry: What traces chats; by default OpenTelemetry where the process has an SDK, None
             for nothing.
@@ -134,6 +143,7 @@ class Agent(Generic[DepsT]):
         approver: Approver | None = None,
         store: Store | str | None = None,
         bus: HookBus[DepsT] | None = None,
+        global_hooks: bool = True,
         runtime: Runtime = LOCAL,
         telemetry: HookSource | None = DEFAULT_TELEMETRY,
     ) -> None:
@@ -154,11 +164,12 @@ class Agent(Generic[DepsT]):
         self._made_store = isinstance(store, str)
         self._store = _store_of(store)
         self._telemetry = None if isinstance(self.bus, NullBus) else telemetry
+        self._sources = sources_of(self.bus, with_global=global_hooks)
+        self._plain = View(*self._sources)  # what a chat looks at that brings no hooks
         self._traced: tuple[HookBus[Any], View] | None = None
         self._config = Config(
             name=name,
             model=model,
-            bus=self.bus,
             scopes=self.scopes,
             system=system,
             settings=settings,
@@ -205,8 +216,8 @@ class Agent(Generic[DepsT]):
         return self.bus.hook
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
-        """All registrations in firing order, of one point or of all."""
-        return self.bus.hooks(point)
+        """All registrations in firing order, of one point or of all, global ones included."""
+        return listed(tuple(bus for bus, _ in self._sources), point)
 
     async def use(
         self, plugin: SetUp[Agent[DepsT]] | PluginObject | HookLike, *, name: str | None = None
@@ -277,7 +288,7 @@ class Agent(Generic[DepsT]):
             ctx = OnScopeUnregister(scope=scope)
         elif owner is not None:
             owner.note(partial(self._drop_scope, scope))
-        view = self.bus.view
+        view = self._plain
         late: list[Callable[[], Awaitable[None]]] = []
         for hook in getattr(view, point):
             if not hook.alive:
@@ -467,7 +478,8 @@ class Agent(Generic[DepsT]):
         """The hooks that telemetry brings into a chat; it has others at these points too."""
         if self._telemetry is None:
             return None
-        return self._telemetry.bus_for_chat((*self.bus.used(), *beside))
+        used = (key for bus, _ in self._sources for key in bus.used())
+        return self._telemetry.bus_for_chat((*used, *beside))
 
     def _view(self, hooks: HooksArgument | None, only: HooksArgument | None) -> View:
         """What runs in a chat: the agent's hooks, and those that the chat was given."""
@@ -480,16 +492,21 @@ class Agent(Generic[DepsT]):
         if given is None:
             tracing = self._tracing()
             if tracing is None:
-                return self.bus.view
+                return self._plain
             if self._traced is None or self._traced[0] is not tracing:
-                self._traced = tracing, View((self.bus, None), (tracing, None))
+                self._traced = tracing, View(*self._sources, (tracing, None))
             return self._traced[1]
         known = definitions(given, dict(self._known))
         own = self.bus.sibling()
         for hook in expand(given, known, origin="chat"):
             own.enter(hook)
-        keep = None if only is None else stays
-        return View((self.bus, keep), (own, None), *also(self._tracing(own.used())))
+        sources = self._sources if only is None else only_required(self._sources)
+        return self._view_of((*sources, (own, None)), own.used())
+
+    def _view_of(self, sources: Sources, beside: Iterable[object]) -> View:
+        """A view of these sources and of what telemetry brings."""
+        tracing = self._tracing(beside)
+        return View(*sources) if tracing is None else View(*sources, (tracing, None))
 
     def _stream(self, task: Task) -> ChatStream:
         return ChatStream(self._config, task)
@@ -523,7 +540,9 @@ class Agent(Generic[DepsT]):
                 )
             task = Task(
                 chat_id=self._config.runtime.new_id(),
-                view=inherited(parent.view, self.bus, self._tracing(inherited_points(parent.view))),
+                view=self._view_of(
+                    for_sub_agent(parent.view, self._sources), inherited_points(parent.view)
+                ),
                 message=as_message(input),
                 conversation=None,
                 deps=parent.deps,

@@ -159,7 +159,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     ended = False
     view, outlet, live = chat.view, chat.outlet, chat.live
     chat_id, path, items, iteration = chat.chat_id, outlet.path, outlet.items, chat.iteration
-    buffer, bus = outlet.buffer, outlet.bus
+    buffer = outlet.buffer
     clock, began, first = None, 0.0, 0.0
     if chat.wrapped:  # somebody can see how long it took
         clock = chat.deadlines.clock
@@ -194,8 +194,8 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 buffer.items.append(event)
                 if buffer.reader is not None:
                     buffer.wake()
-                if bus.subscribers:
-                    bus.publish(event)
+                if view.subscribed:
+                    view.publish(event)
             elif kind is ToolCallChunk and asm.source is None and not view.onDelta and not finish:
                 id, name = asm.call(checked(chunk))
                 if clock and not first:

@@ -13,13 +13,13 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Generator
 from types import coroutine
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from msgspec.structs import force_setattr
 
 from hookline._base.cancel import Deadlines
 from hookline._base.events import ChatEvent
-from hookline._hooks.bus import HookBus
+from hookline._hooks.bus import View
 
 SIZE: Final = 16
 NOTHING: Final[list[ChatEvent]] = []
@@ -133,52 +133,24 @@ class Buffer:
         self.wake()
 
 
-class Several:
-    """The buses of the agents that a sub-agent's chat runs under, each of them once."""
-
-    def __init__(self, buses: tuple[HookBus[Any], ...]) -> None:
-        self.buses = buses
-
-    @property
-    def subscribers(self) -> tuple[object, ...]:
-        """Whoever listens at one of them."""
-        return tuple([each for bus in self.buses for each in bus.subscribers])
-
-    def publish(self, event: object) -> None:
-        """Hand an event to all of them."""
-        for bus in self.buses:
-            bus.publish(event)
-
-
 class Outlet:
     """Where one chat puts its events."""
 
-    __slots__ = ("buffer", "bus", "deadlines", "items", "path")
+    __slots__ = ("buffer", "deadlines", "items", "path", "view")
 
     def __init__(
-        self,
-        bus: HookBus[Any],
-        deadlines: Deadlines,
-        buffer: Buffer,
-        parent: Outlet | None = None,
-        path: tuple[str, ...] = (),
+        self, view: View, deadlines: Deadlines, buffer: Buffer, path: tuple[str, ...] = ()
     ) -> None:
+        self.view = view  # knows the subscribers: the agent's, global ones, those of parents
         self.deadlines = deadlines
         self.path = path
         self.buffer = buffer
         self.items = buffer.items
-        self.bus: HookBus[Any] | Several = bus
-        if parent is not None:
-            above = parent.bus.buses if isinstance(parent.bus, Several) else (parent.bus,)
-            if not any(each is bus for each in above):
-                self.bus = Several((*above, bus))
-            else:
-                self.bus = parent.bus
 
     @property
     def heard(self) -> bool:
         """Whether anybody would get an event."""
-        return self.buffer.open or bool(self.bus.subscribers)
+        return self.buffer.open or bool(self.view.subscribed)
 
     @property
     def count(self) -> int:
@@ -212,5 +184,5 @@ class Outlet:
         buffer.items.append(event)
         if buffer.reader is not None:
             buffer.wake()
-        if self.bus.subscribers:
-            self.bus.publish(event)
+        if self.view.subscribed:
+            self.view.publish(event)

@@ -12,7 +12,7 @@ from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
 from hookline._base.run import Run
 from hookline._base.runtime import LOCAL, Runtime
-from hookline._hooks.bus import HookBus, View
+from hookline._hooks.bus import View
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import Form
 from hookline._model.scopes import Scopes
@@ -78,7 +78,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     model: Model
-    bus: HookBus[Any]
     scopes: Scopes
     system: SystemText = None
     settings: Settings = DEFAULT_SETTINGS

@@ -48,8 +48,7 @@ from hookline._base.run import Run
 from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._chat.channel import SIZE, Buffer, Outlet
 from hookline._chat.config import Config, Task
-from hookline._hooks.bus import watcher
-from hookline._hooks.call_rules import ALONE, Conduct, Watch, intercept, notify
+from hookline._hooks.call_rules import ALONE, Conduct, Watch, intercept, notify, watcher
 from hookline._hooks.points import OnMessage, OnStatus, PreMessage
 from hookline._model.assembly import Assembly, kept
 from hookline._model.model import ModelRequest, ModelResponse
@@ -550,11 +549,11 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
     parent: Chat | None = task.parent
     if parent is None:
         deadlines = Deadlines(None, config.limits.grace)
-        outlet = Outlet(config.bus, deadlines, buffer or Buffer(read=False))
+        outlet = Outlet(task.view, deadlines, buffer or Buffer(read=False))
     else:
         deadlines = Deadlines(parent.deadlines, config.limits.grace)
         path = (*parent.outlet.path, task.call_id or "")
-        outlet = Outlet(config.bus, deadlines, parent.outlet.buffer, parent.outlet, path)
+        outlet = Outlet(task.view, deadlines, parent.outlet.buffer, path)
     chat = Chat(config, task, deadlines, outlet)
     chat.runtime = config.runtime.for_chat(chat)
     return chat

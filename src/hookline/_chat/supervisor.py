@@ -365,7 +365,7 @@ class Owner:
         if chat.task.parent is None:
             outlet.number(last)
             self.terminal = last
-            outlet.bus.publish(last)
+            outlet.view.publish(last)
             return
         if len(outlet.items) >= SIZE:  # a sub-agent's last event goes the way of all its events
             try:

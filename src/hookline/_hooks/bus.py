@@ -1,32 +1,32 @@
 """The bus: where hooks are registered and where events go.
 
-A registration is a `Hook` in a sorted tuple per point; tuples are replaced, never changed, so that
-a dispatch runs the hooks that stood at its start. A `View` is what a chat looks at: one attribute
-per point, an empty tuple where nobody listens. How hooks are called is `_hooks/call_rules.py`.
+A registration is a `Hook` in a sorted tuple per point. Tuples are replaced and never changed, so a
+dispatch runs the hooks that were registered when it started. A chat looks at a `View` of one or
+more buses: one attribute per point, an empty tuple where nobody listens. Buses keep their views up
+to date, so looking costs an attribute and a bus without hooks costs nothing. How hooks are called
+is `_hooks/call_rules.py`.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from hookline._base.errors import HookOptionError, UnknownHookError
-from hookline._base.log import log_throw
 from hookline._base.run import DepsT
 from hookline._hooks.call_rules import (
     ALONE,
     Alone,
     Conduct,
-    Watch,
-    call,
-    fault,
     intercept,
     notify,
+    watcher,
     wrap,
 )
-from hookline._hooks.points import TABLE, Head, HookOutcome, Interceptor, OnHook, Wrapper, head_of
+from hookline._hooks.points import TABLE, Head, Interceptor, Wrapper, head_of
 from hookline._hooks.registration import (
     Disposer,
     Hook,
@@ -42,7 +42,17 @@ E = TypeVar("E")
 R = TypeVar("R")
 
 Key: TypeAlias = str | type
+Keep: TypeAlias = Callable[[Hook], bool]
 EMPTY: Final[tuple[Hook, ...]] = ()
+
+# Held while registrations change and views follow. There is one for all buses: a view has several,
+# which change in different threads. A fork waits for it, or a child whose parent was just adding a
+# hook in another thread would inherit a lock that nobody releases.
+_lock: Final = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 def _sorted(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
@@ -50,17 +60,32 @@ def _sorted(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 
 
 class View:
-    """The hooks of one chat, as attributes named like the points."""
+    """The hooks of one chat, as attributes named like the points, and who gets its events.
 
-    def __init__(self, *sources: tuple[HookBus[Any], Callable[[Hook], bool] | None]) -> None:
+    A source is a bus and which of its hooks run: None for all.
+    """
+
+    def __init__(self, *sources: tuple[HookBus[Any], Keep | None]) -> None:
         self.sources = sources
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
-        for bus, _ in sources:
-            bus.watch(self)  # first, or a hook added meanwhile would be missed
-        for bus, _ in sources:
-            for key in bus.used():
-                self.refresh(key)
+        with _lock:
+            for bus, _ in sources:
+                bus.watch(self)
+                for key in bus.used():
+                    self.refresh(key)
+            self.refresh_subscribers()
+
+    def refresh_subscribers(self) -> None:
+        """Somebody has subscribed at one of the buses, or has left."""
+        buses = dict.fromkeys(bus for bus, _ in self.sources if bus.subscribers)
+        self.subscribed = tuple(buses)
+        """The buses that have subscribers."""
+
+    def publish(self, event: object) -> None:
+        """Hand an event to the subscribers of all buses; never waits for any of them."""
+        for bus in self.subscribed:
+            bus.publish(event)
 
     def refresh(self, key: Key) -> None:
         """The hooks of one point have changed."""
@@ -89,8 +114,10 @@ class HookBus(Generic[DepsT]):
     chat are fired by the chat.
     """
 
+    origin = "add_hook"
+    """The origin of what is added here, as `hooks()` shows it."""
+
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         self._hooks: dict[Key, tuple[Hook, ...]] = {}
         self._views: weakref.WeakSet[View] = weakref.WeakSet()
         self.subscribers: tuple[Subscription[Any], ...] = ()
@@ -112,7 +139,7 @@ class HookBus(Generic[DepsT]):
 
     def _add(self, point: object, hook: Callable[..., Any], **options: Any) -> Disposer:
         check_options(point, options)
-        return self.enter(make_hook(point, hook, origin="add_hook", **options))
+        return self.enter(make_hook(point, hook, origin=self.origin, **options))
 
     def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:
         check_options(point, options)
@@ -126,7 +153,7 @@ class HookBus(Generic[DepsT]):
     def enter(self, hook: Hook) -> Disposer:
         """Register a hook that `make_hook` made."""
         key = hook.head.key
-        with self._lock:
+        with _lock:
             self._hooks[key] = _sorted((*self._hooks.get(key, EMPTY), hook))
             self._refresh(key)
         return Disposer(self._remove, hook)
@@ -134,7 +161,7 @@ class HookBus(Generic[DepsT]):
     def _remove(self, hook: Hook) -> None:
         hook.alive = False
         key = hook.head.key
-        with self._lock:
+        with _lock:
             known = self._hooks.get(key, EMPTY)
             if any(each is hook for each in known):
                 self._hooks[key] = tuple(each for each in known if each is not hook)
@@ -164,12 +191,13 @@ class HookBus(Generic[DepsT]):
         """The hooks that a dispatch of this point would run now, in order."""
         return self._hooks.get(key, EMPTY)
 
+    def registered(self, key: Key) -> tuple[Hook, ...]:
+        """The registrations of this point, in order."""
+        return self._hooks.get(key, EMPTY)
+
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
         """All registrations in firing order, of one point or of all."""
-        keys: list[Key] = [head_of(point).key] if point is not None else list(TABLE)
-        if point is None:
-            keys += [key for key in self._hooks if key not in TABLE]
-        return tuple(info_of(hook) for key in keys for hook in self._hooks.get(key, EMPTY))
+        return listed((self,), point)
 
     def clear(self, point: object = None) -> None:
         """Remove all hooks, of one point or of all."""
@@ -214,13 +242,20 @@ class HookBus(Generic[DepsT]):
         SubscriptionOverflowError, "drop_oldest" drops and counts.
         """
         subscription: Subscription[E] = Subscription(types, size, overflow, self._leave)
-        with self._lock:
-            self.subscribers = (*self.subscribers, subscription)
+        with _lock:
+            self._set_subscribers((*self.subscribers, subscription))
         return subscription
 
     def _leave(self, subscription: Subscription[Any]) -> None:
-        with self._lock:
-            self.subscribers = tuple(each for each in self.subscribers if each is not subscription)
+        with _lock:
+            self._set_subscribers(
+                tuple(each for each in self.subscribers if each is not subscription)
+            )
+
+    def _set_subscribers(self, subscribers: tuple[Subscription[Any], ...]) -> None:
+        self.subscribers = subscribers
+        for view in list(self._views):
+            view.refresh_subscribers()
 
     def publish(self, event: object) -> None:
         """Hand an event to the subscribers; never waits for any of them."""
@@ -243,6 +278,32 @@ class NullBus(HookBus[DepsT]):
         return NullBus()
 
 
+class _GlobalBus(HookBus[Any]):
+    origin = "global"
+
+
+global_bus: Final[HookBus[Any]] = _GlobalBus()
+"""The hooks of this process: they run in every chat of every agent, before the agent's own.
+
+`Agent(global_hooks=False)` opts out, and so does an agent on a `NullBus`. Its subscribers get the
+events of every agent that has not opted out.
+"""
+
+
+def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookInfo, ...]:
+    """The registrations of these buses in firing order, of one point or of all."""
+    keys: Iterable[Key]
+    if point is not None:
+        keys = (head_of(point).key,)
+    else:
+        keys = dict.fromkeys((*TABLE, *(key for bus in buses for key in bus.used())))
+    return tuple(
+        info_of(hook)
+        for key in keys
+        for hook in _sorted(hook for bus in buses for hook in bus.registered(key))
+    )
+
+
 def _own(ctx: object, kind: str) -> Head:
     head = head_of(type(ctx))
     if head.key in TABLE:
@@ -254,22 +315,3 @@ def _own(ctx: object, kind: str) -> Head:
             f"it is an {head.kind} point and was fired as {kind}; use its own method of the bus",
         )
     return head
-
-
-def watcher(view: View, run: Any) -> Watch:
-    """What tells the `onHook` observers of each hook that ran."""
-
-    async def watch(hook: Hook, outcome: HookOutcome, duration: float) -> None:
-        if hook.head.name == "onHook":
-            return
-        for observer in view.onHook:
-            ctx: OnHook[Any] = OnHook(
-                run=run, point=hook.head.name, hook=hook.name, outcome=outcome, duration=duration
-            )
-            try:
-                if observer.alive:
-                    await call(observer, ctx)
-            except BaseException as exc:
-                log_throw(f"hook {observer.name!r} at onHook raised", fault(observer, exc))
-
-    return watch

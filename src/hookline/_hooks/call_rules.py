@@ -23,7 +23,7 @@ from hookline._base.cancel import Deadlines, Expired
 from hookline._base.errors import HookError, HookReturnError, HookTimeoutError, ToolDenied
 from hookline._base.log import log_throw
 from hookline._base.returns import ToolFailure
-from hookline._hooks.points import DECIDED, END, KEEP, HookOutcome, head_of
+from hookline._hooks.points import DECIDED, END, KEEP, HookOutcome, OnHook, head_of
 from hookline._hooks.registration import Hook
 from hookline._model.model import PartEndChunk, ToolCallChunk
 
@@ -199,6 +199,25 @@ async def call(hook: Hook, ctx: Any, conduct: Conduct = ALONE) -> Any:
         return await _watched(hook, ctx, conduct)
     value = hook.fn(ctx)
     return await value if _awaits(value) else value
+
+
+def watcher(view: Watched, run: Any) -> Watch:
+    """What tells the `onHook` observers of each hook that ran."""
+
+    async def watch(hook: Hook, outcome: HookOutcome, duration: float) -> None:
+        if hook.head.name == "onHook":
+            return
+        for observer in view.onHook:
+            ctx: OnHook[Any] = OnHook(
+                run=run, point=hook.head.name, hook=hook.name, outcome=outcome, duration=duration
+            )
+            try:
+                if observer.alive:
+                    await call(observer, ctx)
+            except BaseException as exc:
+                log_throw(f"hook {observer.name!r} at onHook raised", fault(observer, exc))
+
+    return watch
 
 
 def _awaits(value: Any) -> TypeGuard[Awaitable[Any]]:

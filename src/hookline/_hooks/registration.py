@@ -205,7 +205,7 @@ def make_hook(
     if problem:
         raise HookOptionError(head.name, name, problem)
     owner = OWNER.get()
-    if owner is not None and origin == ADDED:
+    if owner is not None and origin == "add_hook":
         origin = owner.origin
     return Hook(
         head,
@@ -233,7 +233,6 @@ def check_options(point: object, options: Iterable[str], own: Iterable[str] = ()
     return head
 
 
-ADDED: Final = "add_hook"
 _OPTIONS = ("priority", "name", "tools", "timeout", "on_error", "inherit")
 
 

@@ -1,32 +1,44 @@
-"""Whose hooks run in a chat: the agent's, the chat's own, those that a sub-agent inherits.
+"""Which hooks run in a chat: global ones, the agent's, the chat's own, those of a parent.
 
-And how an observer of scopes is told, which happens outside of any chat.
+Also how an observer of scopes is called, which happens outside of any chat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeAlias
 
 from hookline._base.log import log_throw
-from hookline._hooks.bus import HookBus, View, watcher
-from hookline._hooks.call_rules import ALONE, Alone, call, fault
+from hookline._hooks.bus import HookBus, Keep, NullBus, View, global_bus
+from hookline._hooks.call_rules import ALONE, Alone, call, fault, watcher
 from hookline._hooks.registration import Hook
 
-
-def stays(hook: Hook) -> bool:
-    """True for a hook of the agent that also runs in a chat with `only_hooks=`."""
-    return not hook.declared or hook.required
+Sources: TypeAlias = tuple[tuple[HookBus[Any], Keep | None], ...]
 
 
-def _inherits(hook: Hook) -> bool:
-    return hook.inherit
+def sources_of(bus: HookBus[Any], *, with_global: bool) -> Sources:
+    """Where an agent's hooks come from: a NullBus keeps those of every other source out."""
+    if not with_global:
+        return ((bus, None),)
+    return ((global_bus, _none if isinstance(bus, NullBus) else None), (bus, None))
 
 
-def inherited(parent: View, bus: HookBus[Any], tracing: HookBus[Any] | None) -> View:
-    """A sub-agent's hooks: the parent's that are inherited, then its own."""
-    sources = [(source, _both(keep)) for source, keep in parent.sources]
-    return View(*sources, (bus, None), *also(tracing))
+def only_required(sources: Sources) -> Sources:
+    """The same for a chat with `only_hooks=`: declared hooks run only where they are required."""
+    return tuple((bus, keep or _stays) for bus, keep in sources)
+
+
+def for_sub_agent(parent: View, sources: Sources) -> Sources:
+    """A sub-agent's sources, with those of its parent's hooks that are inherited."""
+    silent = any(isinstance(bus, NullBus) for bus, _ in sources)
+    above = tuple(
+        (bus, _none if silent else _inherited(keep))
+        for bus, keep in parent.sources
+        if bus is not global_bus
+    )
+    own = [source for source in sources if source[0] is not global_bus]
+    shared = [source for source in sources if source[0] is global_bus]
+    return (*shared, *above, *own)
 
 
 def inherited_points(parent: View) -> set[object]:
@@ -34,19 +46,20 @@ def inherited_points(parent: View) -> set[object]:
     return {hook.head.key for bus, _ in parent.sources for hook in bus.all_hooks() if hook.inherit}
 
 
-def also(tracing: HookBus[Any] | None) -> list[tuple[HookBus[Any], None]]:
-    """What telemetry brings, as a further source of a view."""
-    return [] if tracing is None else [(tracing, None)]
+def _none(hook: Hook) -> bool:
+    return False
 
 
-def _both(keep: Callable[[Hook], bool] | None) -> Callable[[Hook], bool]:
-    if keep is None:
-        return _inherits
-    return lambda hook: hook.inherit and keep(hook)
+def _stays(hook: Hook) -> bool:
+    return not hook.declared or hook.required
+
+
+def _inherited(keep: Keep | None) -> Keep:
+    return lambda hook: hook.inherit and (keep is None or keep(hook))
 
 
 async def observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
-    """Tell an async scope observer; `begun` is what a sync one has returned to be awaited."""
+    """Call an async scope observer; `begun` is what a sync one has returned to be awaited."""
     conduct = Alone(watcher(view, None)) if view.onHook else ALONE
     try:
         if begun is not None:
