@@ -96,9 +96,9 @@ def test_other_files_are_left_alone(folder, name):
 
 def test_definitions_in_lists_and_imported_ones_are_taken_once(folder):
     text = """
-        from hookline.hooks import limits
+        from hookline.hooks import budget
         from hookline import HookDef
-        guards = [limits(steps=3), [HookDef("onStep", lambda ctx: None, id="x")]]
+        guards = [budget(steps=3), [HookDef("onStep", lambda ctx: None, id="x")]]
         x = guards[1][0]
     """
     write(folder, "a.py", text)

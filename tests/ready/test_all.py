@@ -19,10 +19,10 @@ from hookline.hooks import (
     allow_tools,
     approve,
     audit,
+    budget,
     cache,
     deny_commands,
     fallback,
-    limits,
     log,
     rate_limit,
     redact,
@@ -33,7 +33,7 @@ from hookline.hooks import (
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 MADE = {
-    "limits": lambda path: limits(),
+    "budget": lambda path: budget(steps=99),
     "allow_tools": lambda path: allow_tools("*"),
     "deny_commands": lambda path: deny_commands("rm -rf"),
     "rate_limit": lambda path: rate_limit(99),
@@ -122,8 +122,8 @@ async def test_all_of_them_together(tmp_path):
 # ── failure rules ───────────────────────────────────────────────────────────────────────────
 
 ENDS = {
-    "limits, price": lambda path: limits(cost=1.0, price=boom),
-    "limits, count": lambda path: limits(count=boom),
+    "budget, price": lambda path: budget(cost=1.0, price=boom),
+    "budget, count": lambda path: budget(steps=1, count=boom),
     "window, count": lambda path: window(tokens=1, count=boom),
     "redact, replacement": lambda path: redact("here", replacement=boom),
     "audit, file": lambda path: audit(path / "no" / "folder"),

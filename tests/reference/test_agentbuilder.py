@@ -20,7 +20,7 @@ from hookline import (
 from hookline.discovery import from_folder
 from hookline.errors import HookOptionError, UnknownHookError, UsageError
 from hookline.events import Status, ToolCallFinished, ToolCallStarted
-from hookline.hooks import limits
+from hookline.hooks import budget
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, Turn, call, collect
 
@@ -359,7 +359,7 @@ async def test_104_a_hook_may_block_a_run_before_the_model_is_asked():
 
 
 async def test_106_a_limit_ends_with_a_reason():
-    agent = agent_of(*[sums] * 9, hooks=[limits(steps=3)])
+    agent = agent_of(*[sums] * 9, hooks=[budget(steps=3)])
     response = await agent.chat("hi")
     assert (response.stop_reason, len(requests(agent))) == ("steps_limit", 3)
 

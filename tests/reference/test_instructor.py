@@ -29,7 +29,7 @@ from hookline.errors import (
     UnknownHookError,
 )
 from hookline.events import ChatDone, ChatStarted, StepFinished, TextDelta, ToolCallFinished
-from hookline.hooks import limits
+from hookline.hooks import budget
 from hookline.points import TABLE, OnHook, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call, collect, record
 
@@ -67,7 +67,7 @@ async def test_006_one_object_may_listen_to_several_points():
 
 
 def test_007_guards_stand_at_200_and_the_finish_reason_at_minus_200():
-    agent = agent_of(hooks=[limits(finish_reasons=["length"])])
+    agent = agent_of(hooks=[budget(finish_reasons=["length"])])
     assert {info.priority for info in agent.hooks("preRequest")} == {200}
     assert [info.priority for info in agent.hooks("onStep")] == [200, -200]
 
@@ -235,7 +235,7 @@ async def test_051_after_an_error_what_ends_still_runs_in_order():
 
 async def test_052_before_and_after_a_step_and_none_after_for_one_that_never_began():
     out = []
-    agent = agent_of(sums, sums, hooks=[limits(steps=None, tokens=1)])
+    agent = agent_of(sums, sums, hooks=[budget(tokens=1)])
     agent.add_hook("preRequest", lambda ctx: void(out.append(f"before {ctx.iteration}")))
     agent.add_hook("onStep", lambda ctx: void(out.append(f"after {ctx.iteration}")))
     await agent.chat("hi")
@@ -359,14 +359,14 @@ async def test_102_conversations_are_kept_by_id_and_hooks_stand_before_and_after
 
 
 async def test_107_n_steps_are_n_model_calls_and_none_disables_a_guard():
-    agent = agent_of(*[sums] * 9, hooks=[limits(steps=2)])
+    agent = agent_of(*[sums] * 9, hooks=[budget(steps=2)])
     response = await agent.chat("hi")
     assert (len(requests(agent)), response.stop_reason, response.text) == (
         2,
         "steps_limit",
         "step limit reached: 2/2",
     )
-    agent = agent_of(*[sums] * 30, "done", hooks=[limits(steps=None)], limits=Limits(steps=50))
+    agent = agent_of(*[sums] * 30, "done", hooks=[budget(tokens=10**9)], limits=Limits(steps=50))
     assert (await agent.chat("hi")).text == "done"
 
 
@@ -374,14 +374,14 @@ async def test_108_what_a_step_is_can_be_chosen():
     def results_so_far(run: Run) -> int:
         return sum(message.role == "tool" for message in run.history)
 
-    agent = agent_of(*[[sums, sums]] * 9, hooks=[limits(steps=3, count=results_so_far)])
+    agent = agent_of(*[[sums, sums]] * 9, hooks=[budget(steps=3, count=results_so_far)])
     assert (await agent.chat("hi")).text == "step limit reached: 4/3"
 
 
 @pytest.mark.parametrize(("reason", "steps"), [("length", 1), ("tool_calls", 2), (None, 2)])
 async def test_109_a_finish_reason_stops(reason, steps):
     turn = Turn(sums, finish_reason=reason)
-    agent = agent_of(turn, "done", hooks=[limits(finish_reasons=["length"])])
+    agent = agent_of(turn, "done", hooks=[budget(finish_reasons=["length"])])
     await agent.chat("hi")
     assert len(requests(agent)) == steps
 
@@ -398,7 +398,7 @@ async def test_111_one_more_step_may_be_granted_to_a_guard_that_asks():
     def made(run: Run) -> int:
         return run.iteration - run.state.get("granted", 0)
 
-    agent = agent_of(sums, sums, sums, hooks=[limits(steps=1, count=made)])
+    agent = agent_of(sums, sums, sums, hooks=[budget(steps=1, count=made)])
     agent.add_hook("onChatStart", lambda ctx: ctx.run.state.update(granted=1))
     await agent.chat("hi")
     assert len(requests(agent)) == 2
@@ -406,7 +406,7 @@ async def test_111_one_more_step_may_be_granted_to_a_guard_that_asks():
 
 async def test_112_forced_and_natural_ends_can_be_told_apart():
     assert (await agent_of("ok").chat("hi")).stop_reason is None
-    assert (await agent_of(sums, hooks=[limits(steps=1)]).chat("hi")).stop_reason is not None
+    assert (await agent_of(sums, hooks=[budget(steps=1)]).chat("hi")).stop_reason is not None
 
 
 # ── events, cancelling, the rest ────────────────────────────────────────────────────────────
@@ -470,7 +470,7 @@ async def test_158_a_sub_agent_has_a_depth_a_budget_and_its_parents_id():
     out = []
     kid = Agent(ScriptedModel(*[sums] * 9), name="kid", tools=[add])
     mum = agent_of(
-        call("kid", input="x"), "done", tools=[kid.as_tool(max_depth=1)], hooks=[limits(steps=4)]
+        call("kid", input="x"), "done", tools=[kid.as_tool(max_depth=1)], hooks=[budget(steps=4)]
     )
     kid.add_hook("onChatStart", lambda ctx: out.append(ctx.run.parent_chat_id))
     response = await mum.chat("hi")

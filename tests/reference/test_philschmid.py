@@ -23,7 +23,7 @@ from hookline import (
     tool,
 )
 from hookline.events import ChatAborted, ChatFailed, Status, TextDelta, ToolCallFinished
-from hookline.hooks import deny_commands, limits, rate_limit, truncate, window
+from hookline.hooks import budget, deny_commands, rate_limit, truncate, window
 from hookline.testing import ScriptedModel, call, collect
 
 from ._play import Boom, agent_of, names, only, requests, results, roles, sums, void
@@ -301,7 +301,7 @@ async def test_080_an_unknown_tool_is_an_error_to_the_model():
 
 
 async def test_106_a_limit_always_has_its_reason():
-    agent = agent_of(*[sums] * 9, hooks=[limits(steps=2)])
+    agent = agent_of(*[sums] * 9, hooks=[budget(steps=2)])
     response = await agent.chat("go")
     assert (response.stop_reason, response.text) == ("steps_limit", "step limit reached: 2/2")
 

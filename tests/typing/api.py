@@ -63,7 +63,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.hooks import approve, audit, limits, rate_limit, redact, retry
+from hookline.hooks import approve, audit, budget, rate_limit, redact, retry
 from hookline.models import Delta
 from hookline.otel import Telemetry
 from hookline.points import (
@@ -1824,9 +1824,9 @@ async def uses() -> None:
 
 # ── ready-made hooks ────────────────────────────────────────────────────────────────────────
 
-ready = [limits(steps=3), retry(), redact("x"), approve("pay", when=lambda ctx: True), audit("x")]
+ready = [budget(steps=3), retry(), redact("x"), approve("pay", when=lambda ctx: True), audit("x")]
 Agent(any_model(), hooks=ready)
-Agent(any_model(), hooks=[*ready, declared, [limits()]])
+Agent(any_model(), hooks=[*ready, declared, [budget(steps=1)]])
 rate_limit(3, by=lambda ctx: ctx.run.deps)
 rate_limit(3, by="person")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 retry(on=(ValueError, KeyError))
@@ -1834,7 +1834,7 @@ retry(on=ValueError())  # type: ignore[arg-type]  # pyright: ignore[reportArgume
 
 
 async def uses_ready_made() -> None:
-    await agent.use(limits())
+    await agent.use(budget(steps=1))
     await agent.use(from_folder("/srv/hooks"))
     Agent(any_model(), hooks=from_folder("/srv/hooks").hooks)
 

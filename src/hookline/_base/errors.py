@@ -478,7 +478,7 @@ class MaxStepsError(HooklineError):
     """The chat made its last allowed model call and still was not done.
 
     What to do: raise `Limits.steps`, or end the chat gracefully with a hook that returns Stop
-    (`hookline.hooks.limits`). `limit` is how many calls were allowed.
+    (`hookline.hooks.budget`). `limit` is how many calls were allowed.
     """
 
     def __init__(self, limit: int) -> None:

@@ -164,6 +164,8 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
     resumed = pending if chat.task.answers is not None else None
     if resumed is not None:
         chat.resumes = resumed.chat_id
+        for key, value in (resumed.state or {}).items():
+            chat.state.setdefault(key, value)
     if chat.config.scopes.told:
         await chat.config.scopes.tell()
     await chat.publish(

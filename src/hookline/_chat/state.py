@@ -503,6 +503,11 @@ class Chat:
             self.shown = False
             await self.publish(ResponseReset, iteration=self.iteration)
 
+    def json_state(self) -> dict[str, Any]:
+        """The JSON values of `run.state`: what outlives this process."""
+        items = _encoded_items(self.state).items()
+        return {key: msgspec.json.decode(data) for key, data in items}
+
     # ── for a durable runtime ───────────────────────────────────────────────────────────────
 
     def mark(self) -> Any:

@@ -238,6 +238,7 @@ async def _suspend(chat: Chat, step: Step, begin: Opening) -> None:
         tools=None if begin.tools is None else tuple(tool.name for tool in begin.tools),
         foreign=tuple(foreign_names(chat, begin.tools or ())),
         settings=begin.settings,
+        state=chat.json_state() or None,
     )
     waits = await chat.runtime.step((PENDING, step.iteration), _wait, _PENDING, chat, pending)
     chat.conversation.wait(waits)  # once more, for a step that was replayed

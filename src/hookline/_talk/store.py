@@ -45,6 +45,8 @@ class PendingStep(Data, frozen=True, kw_only=True):
     foreign: tuple[str, ...] = ()
     """Tools that a hook had put into the request, which no scope has."""
     settings: Settings | None = None
+    state: dict[str, Any] | None = None
+    """The JSON values of `run.state`, which the resumed chat begins with."""
     claimed: str | None = None
     answered: tuple[str, ...] = ()
 

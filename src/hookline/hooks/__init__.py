@@ -1,6 +1,6 @@
-"""Ready-made hooks: limits, guards, short histories, redaction, cache, retries, records.
+"""Ready-made hooks: budgets, guards, short histories, redaction, cache, retries, records.
 
-    agent = Agent(model, tools=tools, hooks=[limits(steps=10), deny_commands("rm -rf"), log()])
+    agent = Agent(model, tools=tools, hooks=[budget(steps=10), deny_commands("rm -rf"), log()])
 
 Each function gives definitions for `Agent(hooks=)`, `agent.chat(hooks=)` or `agent.use()`. All of
 them are written with the public hooks alone.
@@ -10,9 +10,9 @@ from hookline.hooks._allow import allow_tools
 from hookline.hooks._answers import CacheStore, MemoryCache
 from hookline.hooks._approve import approve
 from hookline.hooks._audit import audit
+from hookline.hooks._budget import budget
 from hookline.hooks._cache import cache, request_key
 from hookline.hooks._deny import deny_commands
-from hookline.hooks._limits import limits
 from hookline.hooks._logging import log
 from hookline.hooks._rate import rate_limit
 from hookline.hooks._redact import redact
@@ -25,10 +25,10 @@ __all__ = [
     "allow_tools",
     "approve",
     "audit",
+    "budget",
     "cache",
     "deny_commands",
     "fallback",
-    "limits",
     "log",
     "rate_limit",
     "redact",
