@@ -33,6 +33,7 @@ PLAN = {
         "log",
         "cancel",
         "errors",
+        "frozen",
         "json",
         "messages",
         "run",
@@ -44,7 +45,9 @@ PLAN = {
     "_model": (
         "issues",
         "callables",
+        "constraints",
         "schema",
+        "foreign",
         "tool",
         "model",
         "output",

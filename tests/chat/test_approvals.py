@@ -528,17 +528,26 @@ async def test_what_was_approved_cannot_be_changed_while_somebody_thinks():
     assert "delete /etc" not in out
 
 
-async def test_an_approver_that_writes_into_what_it_is_shown_runs_nothing():
+@pytest.mark.parametrize(
+    ("write", "error", "words"),
+    [
+        pytest.param(lambda a: a.update(path="/etc"), TypeError, "read-only", id="told"),
+        pytest.param(
+            lambda a: dict.update(a, path="/etc"), ApprovalError, "changed after", id="by-force"
+        ),
+    ],
+)
+async def test_an_approver_that_writes_into_what_it_is_shown_runs_nothing(write, error, words):
     """Arguments are edited by `Approve(arguments=…)`, where they are seen and validated."""
     out = []
 
     def approver(request, run):
-        request.call.arguments["path"] = "/etc"
+        write(request.call.arguments)
         return Approve()
 
     conversation = Conversation()
     agent = agent_of(delete("/x"), "next", out=out, approver=approver)
-    with pytest.raises(ApprovalError, match="changed after it was asked about"):
+    with pytest.raises(error, match=words):
         await agent.chat("go", conversation=conversation)
     assert out == []
     await goes_on(agent, conversation)
@@ -1245,7 +1254,7 @@ async def test_an_answer_in_time_runs():
 async def test_a_pending_call_that_was_tampered_with_is_refused():
     out = []
     agent, conversation, response = await pend(delete("/x"), out=out)
-    conversation.pending_step.requests[0].call.arguments["path"] = "/etc"
+    dict.update(conversation.pending_step.requests[0].call.arguments, path="/etc")  # by force
     await refused(agent, conversation, yes(response))
     assert out == []
 
@@ -1253,7 +1262,7 @@ async def test_a_pending_call_that_was_tampered_with_is_refused():
 async def test_a_new_chat_denies_a_pending_call_that_was_tampered_with_too():
     out = []
     agent, conversation, _ = await pend(delete("/x"), "next", out=out)
-    conversation.pending_step.requests[0].call.arguments["path"] = "/etc"
+    dict.update(conversation.pending_step.requests[0].call.arguments, path="/etc")  # by force
     await goes_on(agent, conversation)
     assert [outcome for _, outcome, _ in results(conversation)] == ["denied"]
     assert out == []

@@ -381,10 +381,14 @@ def test_what_a_partial_bound_is_no_part_of_the_schema() -> None:
         pytest.param(Item | Plain, "use a pydantic model with that union", id="model-or-dataclass"),
         pytest.param(Box | Plain, "msgspec Structs with tag=True", id="two-dataclasses"),
         pytest.param(datetime.date | str, "more than one str-like", id="two-kinds-of-text"),
-        pytest.param(Annotated[int, Field(ge=1)], "pydantic's Field", id="field"),
-        pytest.param(list[Annotated[int, Field(ge=1)]], "pydantic's Field", id="field-inside"),
+        pytest.param(Annotated[int, Field(alias="y")], "pydantic's alias", id="field-alias"),
+        pytest.param(
+            list[Annotated[int, Field(default=1)]], "pydantic's default", id="field-inside"
+        ),
         pytest.param(dict[str, HasField], "pydantic's Field", id="field-in-dataclass"),
-        pytest.param(Annotated[int, annotated_types.Ge(1)], "msgspec.Meta", id="annotated-types"),
+        pytest.param(
+            Annotated[int, annotated_types.Timezone(...)], "pydantic's tz", id="annotated-types"
+        ),
         pytest.param(Checked, "a pydantic dataclass would not", id="pydantic-dataclass"),
         pytest.param(list[Checked | None], "make it a BaseModel", id="pydantic-dataclass-inside"),
         pytest.param(
@@ -399,6 +403,62 @@ def test_a_type_without_a_schema_is_refused(hint: Any, words: str) -> None:
     assert words in message
     assert message.startswith("tool 't': ")
     assert "parameter 'x'" in message
+
+
+@pytest.mark.parametrize(
+    ("hint", "schema", "good", "bad"),
+    [
+        pytest.param(
+            Annotated[int, Field(ge=1, lt=9, description="how many")],
+            {
+                "type": "integer",
+                "minimum": 1,
+                "exclusiveMaximum": 9,
+                "description": "how many",
+            },
+            1,
+            9,
+            id="number",
+        ),
+        pytest.param(
+            Annotated[str, Field(min_length=2, pattern="^a")],
+            {"type": "string", "minLength": 2, "pattern": "^a"},
+            "ab",
+            "a",
+            id="text",
+        ),
+        pytest.param(
+            list[Annotated[float, Field(gt=0, multiple_of=0.5)]],
+            {
+                "type": "array",
+                "items": {"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5},
+            },
+            [1.5],
+            [0.2],
+            id="inside-a-list",
+        ),
+        pytest.param(
+            Annotated[int, annotated_types.Ge(1)] | None,
+            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+            None,
+            0,
+            id="annotated-types-in-a-union",
+        ),
+        pytest.param(
+            Annotated[str, Field(json_schema_extra={"format": "iban"}, examples=["DE1"])],
+            {"type": "string", "format": "iban", "examples": ["DE1"]},
+            "x",
+            1,
+            id="words-alone",
+        ),
+    ],
+)
+def test_pydantics_field_in_a_hint_is_kept(hint: Any, schema: Any, good: Any, bad: Any) -> None:
+    made = signature(function_of({"x": hint}))
+    assert made.schema["properties"]["x"] == schema
+    assert made.bind({"x": good}) == {"x": good}
+    with pytest.raises(BadArguments):
+        made.bind({"x": bad})
 
 
 def test_a_pydantic_field_as_default_is_refused() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+from hookline._base.frozen import own
 from hookline._base.json import Reader
 from hookline._base.messages import (
     CallOutcome,
@@ -130,6 +131,9 @@ class Status(Event, frozen=True, kw_only=True, tag="status"):
     """JSON data."""
     call_id: str | None = None
     """The call whose tool reports, None for a hook."""
+
+    def __post_init__(self) -> None:
+        own(self, "data")
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):

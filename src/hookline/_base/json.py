@@ -24,6 +24,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
+from hookline._base.frozen import frozen_dict, frozen_list
+
 __all__ = [
     "BadArguments", "NotJson", "Reader", "clean_text", "json_text", "parse_arguments",
     "to_json_data",
@@ -88,25 +90,6 @@ def clean_data(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [clean_data(value) for value in data]  # pyright: ignore
     return data
-
-
-class Frozen(dict[str, Any]):
-    """A JSON object whose keys nobody can change: those who hold it share it."""
-
-    __slots__ = ()
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(
-            "arguments of a call cannot be changed in place; return a changed copy, such as "
-            "call.replace(arguments={**call.arguments, 'key': value})"
-        )
-
-    __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = _refuse
-    update = _refuse  # pyright: ignore[reportAssignmentType]
-    setdefault = _refuse  # pyright: ignore[reportAssignmentType]
-
-    def __reduce__(self) -> Any:
-        return dict, (dict(self),)  # copies and pickles are plain dicts
 
 
 def shown(name: object) -> str:
@@ -276,7 +259,7 @@ class Reader(Generic[T]):
 
 
 def to_json_data(value: object) -> Any:
-    """The value as JSON data of its own; NotJson for what cannot be, whatever its code raises."""
+    """The value as read-only JSON data of its own; NotJson for what cannot be."""
     kind = type(value)
     if kind is str and value.isascii():  # type: ignore[attr-defined]  # pyright: ignore
         return value
@@ -342,7 +325,7 @@ def _checked(data: Any, depth: int) -> Any:
     if depth >= MAX_RESULT_DEPTH:
         raise NotJson(f"it is nested deeper than {MAX_RESULT_DEPTH} levels; return a flatter value")
     if kind is list or kind is tuple:
-        return [_checked(item, depth + 1) for item in data]
+        return frozen_list([_checked(item, depth + 1) for item in data])
     if kind is not dict:  # an Enum's value, which msgspec hands on as it stands
         return _checked(msgspec.to_builtins(data, enc_hook=encode_foreign), depth + 1)
     clean = {
@@ -351,7 +334,7 @@ def _checked(data: Any, depth: int) -> Any:
     }
     if len(clean) != len(data):
         raise NotJson("two keys of a dict become the same text; make them differ as strings")
-    return clean
+    return frozen_dict(clean)
 
 
 def _key(key: Any) -> str:

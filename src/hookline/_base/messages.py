@@ -3,6 +3,7 @@
 All of it is frozen data with JSON both ways. A message is never half written: a text that was
 cut off by an abort or an error is a whole message that says so (`partial`). What the model wrote
 as arguments of a call and was no JSON object is not kept: the message then shows `{}`.
+It is long because the nouns of a conversation belong together.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
+from hookline._base.frozen import EMPTY, own, own_tuples
 from hookline._base.json import Reader, clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
@@ -90,6 +92,9 @@ class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
     """Empty where the provider signed it and kept it to itself."""
     meta: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        own(self, "meta")
+
 
 class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
     """A picture, as bytes or by URL."""
@@ -125,10 +130,13 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
     """Unique within the conversation; its result bears the same."""
     name: str
     """The tool that is meant, whether or not there is one."""
-    arguments: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
+    arguments: dict[str, Any] = msgspec.field(default_factory=lambda: EMPTY)
     """A JSON object; empty where the model wrote none."""
     raw: str | None = None
     meta: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        own(self, "arguments", "meta")
 
 
 UserPart: TypeAlias = Text | Image | File
@@ -186,6 +194,9 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
     parts: tuple[UserPart, ...]
     """Text, images and files, in order."""
 
+    def __post_init__(self) -> None:
+        own_tuples(self, "parts")
+
     @property
     def text(self) -> str:
         """The text of all its Text parts, joined."""
@@ -217,6 +228,10 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
     partial: bool = False
     meta: dict[str, Any] | None = None
     """The provider's own, which an adapter wants back."""
+
+    def __post_init__(self) -> None:
+        own(self, "meta")
+        own_tuples(self, "parts")
 
     @property
     def text(self) -> str:
@@ -256,6 +271,9 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     """How the call went."""
     media: tuple[MediaPart, ...] = ()
     """Pictures and files that go to the model beside the text."""
+
+    def __post_init__(self) -> None:
+        own_tuples(self, "media")
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage

@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr
 from typing_extensions import TypeVar
 
 from hookline._base.errors import ToolArgumentsError
+from hookline._base.frozen import own, own_tuples
 from hookline._base.messages import (
     NO_USAGE,
     Data,
@@ -59,6 +60,10 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
     media: tuple[MediaPart, ...] = ()
     truncated: bool = False
     """The value was cut to `Limits.output_bytes`."""
+
+    def __post_init__(self) -> None:
+        own(self, "value")
+        own_tuples(self, "media")
 
 
 class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
@@ -161,6 +166,9 @@ class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="cha
     parts: tuple[UserPart | ModelPart, ...] | None = None
     """Stand in place of all its parts."""
 
+    def __post_init__(self) -> None:
+        own_tuples(self, "parts")
+
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
 
@@ -169,6 +177,9 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
     """Run the call; `arguments` runs it with these instead (validated like the model's)."""
 
     arguments: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        own(self, "arguments")
 
 
 class Deny(Data, frozen=True, tag_field="kind", tag="deny"):

@@ -47,8 +47,6 @@ def prepare(chat: Chat, iteration: int, call: Call, asks: Sequence[Ask]) -> None
         return
     call.bound = None
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
-    arguments = msgspec.json.decode(msgspec.json.encode(call.call.arguments))  # nobody else's dict
-    call.call = call.call.replace(arguments=arguments)
     call.request = ApprovalRequest(
         id=f"{chat.chat_id}.{call.id}",
         call=call.call,
@@ -123,16 +121,17 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
     """Carry out the answer: the call runs as approved, or is denied."""
     request = call.request
     assert request is not None
-    if isinstance(decision, Approve) and digest_of(request.call) != request.digest:
-        raise ApprovalError(
-            f"approval {request.id!r}: the call was changed after it was asked about; start a new "
-            "chat to ask again"
-        )
     call.decided = True
     call.pending = False
     if chat.view.onApproval:
         key = (ANSWERED, iteration, call.id)
         await chat.runtime.step(key, _tell, NOTHING, chat, request, decision)
+    # After the last code that is not ours, and nothing is awaited before the arguments are bound.
+    if isinstance(decision, Approve) and digest_of(request.call) != request.digest:
+        raise ApprovalError(
+            f"approval {request.id!r}: the call was changed after it was asked about; start a new "
+            "chat to ask again"
+        )
     if isinstance(decision, Deny):
         call.set(ToolFailure(decision.reason, type="Denied"), "denied")
     elif call.tool is None:
@@ -145,7 +144,7 @@ async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> 
 
 
 def _check_edit(id: str, decision: Any) -> None:
-    if isinstance(decision, Approve) and type(decision.arguments) not in (dict, NoneType):
+    if isinstance(decision, Approve) and not isinstance(decision.arguments, (dict, NoneType)):
         raise ApprovalError(
             f"the arguments of the answer to {id!r} must be a dict, and nothing was run"
         )

@@ -78,7 +78,7 @@ async def first_request(chat: Chat, message: UserMessage) -> ChatRequest:
     return ChatRequest(
         message=message,
         system=await system_text(chat),
-        tools=chat.config.scopes.offered(),
+        tools=chat.config.scopes.offered(chat.run),
         settings=chat.task.settings or chat.config.settings,
     )
 
@@ -107,7 +107,7 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
         if system is not None and not isinstance(system, str):
             return None
     scopes = config.scopes
-    offered, sections = always or scopes.on()
+    offered, sections = always or scopes.on(chat.run)
     chat.base_tools = offered
     if start.tools is not None:
         on = {tool.name for tool in offered}

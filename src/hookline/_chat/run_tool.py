@@ -131,7 +131,7 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         error: ToolFailure | None = None
         if wanted is not None:
             error = _take_changed(chat, call, wanted)
-        elif call.bound is None:
+        elif call.bound is None or call.ran:  # a handler may have changed what it got before
             error = admit(chat, call)
         elif call.fixed is None or call.fixed is not chat.config.scopes.fixed:
             error = _gone(chat, call, tool)  # somebody was waited for since
@@ -207,7 +207,11 @@ def _gone(chat: Chat, call: Call, tool: AnyTool) -> ToolFailure | None:
     found = scopes.tools.get(tool.name)
     if scope is not FROM_HOOK and (found is None or found[0] is not tool):
         return ToolFailure.of(UnknownToolError(tool.name, ()))
-    return None if scopes.allows(tool, scope) else ToolFailure.of(DisabledToolError(tool.name))
+    return (
+        None
+        if scopes.allows(tool, scope, call.run_of(chat))
+        else ToolFailure.of(DisabledToolError(tool.name))
+    )
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:

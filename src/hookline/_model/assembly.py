@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from hookline._base.errors import ModelError
-from hookline._base.json import BadArguments, Frozen, clean_data, clean_text, parse_arguments
+from hookline._base.json import BadArguments, clean_data, clean_text, parse_arguments
 from hookline._base.messages import ModelPart, Reasoning, Text, ToolCall
 from hookline._model.model import Finish, ModelResponse, Timing, ToolCallChunk
 
@@ -162,7 +162,7 @@ class Assembly(msgspec.Struct, eq=False):
         text = call.text[0] if len(call.text) == 1 else "".join(call.text)
         if not cut or text.strip():  # else it was cut before its arguments
             try:
-                arguments = Frozen(parse_arguments(text, limit=self.limit))
+                arguments = parse_arguments(text, limit=self.limit)
                 return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
             except BadArguments:
                 pass

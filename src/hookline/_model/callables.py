@@ -21,7 +21,7 @@ import msgspec
 
 from hookline._base.errors import ToolDefinitionError
 
-__all__ = ["Callee", "parse_docstring", "read_callable"]
+__all__ = ["Callee", "hints_of", "parse_docstring", "read_callable"]
 
 _NO_KEYWORD: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the '/' from the signature",
@@ -60,6 +60,14 @@ def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
         if problem is not None:
             raise ToolDefinitionError(tool, f"parameter {name!r} {problem}")
     return Callee(parameters=parameters, hints=_resolve(function, parameters, tool), doc=doc)
+
+
+def hints_of(
+    fn: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], tool: str
+) -> dict[str, Any]:
+    """The hints of those parameters that have one."""
+    hinted = {name: each for name, each in parameters.items() if each.annotation is not each.empty}
+    return _resolve(_unwrap(fn)[0], hinted, tool)
 
 
 def _unwrap(fn: Any) -> tuple[Any, frozenset[str], str]:

@@ -13,9 +13,11 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
+from hookline._base.frozen import own, own_tuples
 from hookline._base.messages import (
     Data,
     FinishReason,
+    History,
     Message,
     ModelPart,
     Reasoning,
@@ -54,6 +56,9 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
     """Which of the two it is."""
     meta: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        own(self, "meta")
+
 
 class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="call"):
     """More of the call number `index`; its first chunk names it (`id` may be missing).
@@ -70,6 +75,9 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
     """More of the JSON text."""
     meta: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        own(self, "meta")
+
 
 class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
     """The answer is complete."""
@@ -84,6 +92,9 @@ class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
     """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
     """The provider's own, kept with the message."""
+
+    def __post_init__(self) -> None:
+        own(self, "meta")
 
 
 Chunk: TypeAlias = TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk | Finish
@@ -112,6 +123,10 @@ class Settings(Data, frozen=True, kw_only=True):
     """"auto", "none", "required", or the name of a tool."""
     extra: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        own(self, "extra")
+        own_tuples(self, "stop")
+
 
 DEFAULT_SETTINGS = Settings()
 
@@ -126,6 +141,9 @@ class OutputSchema(Data, frozen=True, kw_only=True):
     """The type's name."""
     schema: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        own(self, "schema")
+
 
 class ChatRequest(Data, frozen=True, kw_only=True):
     """What a chat begins with; an edit in `preChat` holds for all its steps."""
@@ -138,6 +156,9 @@ class ChatRequest(Data, frozen=True, kw_only=True):
     """What is offered, in this order."""
     settings: Settings = DEFAULT_SETTINGS
     """The agent's, or those of the chat."""
+
+    def __post_init__(self) -> None:
+        own_tuples(self, "tools")
 
 
 class ModelRequest(Data, frozen=True, kw_only=True):
@@ -155,6 +176,11 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     """How the model is to answer."""
     output: OutputSchema | None = None
     """The form that the answer is to have, if one was asked for."""
+
+    def __post_init__(self) -> None:
+        own_tuples(self, "tools")
+        if type(self.messages) is not History:
+            own_tuples(self, "messages")
 
 
 class Timing(Data, frozen=True, kw_only=True):
@@ -187,6 +213,10 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     meta: dict[str, Any] | None = None
     """The provider's own, kept with the message."""
     timing: Timing | None = None
+
+    def __post_init__(self) -> None:
+        own(self, "meta")
+        own_tuples(self, "parts")
 
     @classmethod
     def of(

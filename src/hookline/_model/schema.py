@@ -22,6 +22,7 @@ from msgspec import convert
 from msgspec.structs import asdict
 
 from hookline._base.errors import ToolDefinitionError, UsageError
+from hookline._base.frozen import freeze, thaw
 from hookline._base.json import (
     BadArguments,
     NotJson,
@@ -32,6 +33,7 @@ from hookline._base.json import (
     to_json_data,
 )
 from hookline._model.callables import parse_docstring, read_callable
+from hookline._model.constraints import Unknown, is_foreign, translated
 from hookline._model.issues import decode_foreign, is_model, is_record, missing_and_unknown
 
 __all__ = [
@@ -61,9 +63,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The typed keyword arguments; a parameter with a default may be left out.
 
-        BadArguments names every field that is wrong, missing or unknown.
+        They are plain objects of their own: the handler may change them. BadArguments names every
+        field that is wrong, missing or unknown.
         """
         try:
+            arguments = thaw(arguments)
             # A Struct, for msgspec remembers what it is: 8 times as fast as a TypedDict.
             if self._plain:
                 filled = convert(arguments, self._arguments)
@@ -92,7 +96,11 @@ def inspect_callable(
         raise ToolDefinitionError(
             tool, f"the parameters {', '.join(injected)} are all injected; keep one of them"
         )
-    hints = {name: hint for name, hint in callee.hints.items() if name not in injected}
+    hints = {
+        name: _translated(tool, name, hint)
+        for name, hint in callee.hints.items()
+        if name not in injected
+    }
     defaults = {
         name: parameter.default
         for name, parameter in callee.parameters.items()
@@ -114,7 +122,7 @@ def inspect_callable(
         "additionalProperties": False,
     }
     return Signature(
-        schema=schema | {"$defs": definitions} if definitions else schema,
+        schema=freeze(schema | {"$defs": definitions} if definitions else schema),
         description=description,
         injected=injected[0] if injected else None,
         _arguments=_arguments_type(hints, defaults),
@@ -171,12 +179,12 @@ def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
     seen: set[type] = set()  # classes may contain themselves
     while parts:
         part = parts.pop()
-        if _is_pydantic_field(part) or _is_pydantic_field(default):
+        if is_foreign(part) or is_foreign(default):
             raise ToolDefinitionError(
                 tool,
-                f"parameter {name!r}: pydantic's Field and annotated_types work only inside a "
-                "pydantic model; write Annotated[<type>, msgspec.Meta(description=…, ge=…)] and "
-                "a plain default",
+                f"parameter {name!r}: pydantic's Field works in the hint of a parameter and in a "
+                "pydantic model; write Annotated[<type>, Field(description=…, ge=…)] and a plain "
+                "default",
             )
         if hasattr(part, "__pydantic_validator__") and not is_model(part):
             raise ToolDefinitionError(
@@ -192,11 +200,16 @@ def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
                 parts += get_type_hints(part, include_extras=True).values()
 
 
-def _is_pydantic_field(value: object) -> bool:
-    kind = type(value)
-    return kind.__module__ == "annotated_types" or (
-        kind.__name__ == "FieldInfo" and kind.__module__.startswith("pydantic")
-    )
+def _translated(tool: str, name: str, hint: Any) -> Any:
+    """The hint with msgspec's words in place of pydantic's."""
+    try:
+        return translated(hint)
+    except Unknown as unknown:
+        raise ToolDefinitionError(
+            tool,
+            f"parameter {name!r}: pydantic's {unknown} has no counterpart in a tool's schema; use "
+            "constraints and descriptions, or make the parameter a pydantic model",
+        ) from None
 
 
 # ── schema ──────────────────────────────────────────────────────────────────────────────────

@@ -18,21 +18,41 @@ from typing import Any, Literal
 import msgspec
 
 from hookline._base.errors import ScopeError
+from hookline._base.frozen import ReadOnly
 from hookline._base.json import json_text, to_json_data
 from hookline._base.log import log_throw
-from hookline._model.tool import AnyTool, ToolLike, as_tool, is_async_callable
+from hookline._base.run import Run
+from hookline._model.tool import (
+    AnyTool,
+    Enabled,
+    ToolLike,
+    as_tool,
+    is_async_callable,
+    with_run,
+)
 
 
-class Scope:
+class Scope(ReadOnly):
     """A named bundle: tools, a context section, a switch.
 
     `context()` is asked at each step; what it returns (text, or JSON data) is injected under
     `title` as a section of the system text, or into the last user message of the request
-    (`inject="user"`); it is never stored. `enabled()` switches all of it. Raises ScopeError for an
-    empty label, two tools of one name, or an async function.
+    (`inject="user"`); it is never stored. `enabled(run)` switches all of it; the parameter may be
+    left out. Raises ScopeError for an empty label, two tools of one name, or an async function.
     """
 
-    __slots__ = ("__weakref__", "context", "enabled", "inject", "label", "title", "tools")
+    __slots__ = ("__weakref__", "context", "enabled", "inject", "is_on", "label", "title", "tools")
+
+    label: str
+    """The name that no other scope of the agent has."""
+    title: str
+    tools: tuple[AnyTool, ...]
+    """Offered to the model while the scope is on."""
+    context: Callable[[], Any] | None
+    enabled: Enabled | None
+    is_on: Callable[[Run[Any]], object] | None
+    """`enabled`, asked with the run whether or not it takes one."""
+    inject: Literal["system", "user"]
 
     def __init__(
         self,
@@ -40,7 +60,7 @@ class Scope:
         *,
         tools: Iterable[ToolLike] = (),
         context: Callable[[], Any] | None = None,
-        enabled: Callable[[], bool] | None = None,
+        enabled: Enabled | None = None,
         inject: Literal["system", "user"] = "system",
         title: str | None = None,
     ) -> None:
@@ -52,14 +72,15 @@ class Scope:
                     f"scope {label!r}: {name}= is asked in the middle of a step and "
                     "cannot be async; let something else fetch what it tells"
                 )
-        self.label = label
-        """The name that no other scope of the agent has."""
-        self.title = title or label
-        self.tools: tuple[AnyTool, ...] = tuple(as_tool(each) for each in tools)
-        """Offered to the model while the scope is on."""
-        self.context = context
-        self.enabled = enabled
-        self.inject = inject
+        self._set(
+            label=label,
+            title=title or label,
+            tools=tuple(as_tool(each) for each in tools),
+            context=context,
+            enabled=enabled,
+            is_on=with_run(enabled),
+            inject=inject,
+        )
         names = [each.name for each in self.tools]
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
@@ -68,23 +89,35 @@ class Scope:
                 f"{', '.join(map(repr, doubled))}; give one of them another name"
             )
 
+    def replace(self, **changes: Any) -> Scope:
+        """A copy with some of label, title, tools, context, enabled, inject changed."""
+        options: dict[str, Any] = {
+            "title": self.title,
+            "tools": self.tools,
+            "context": self.context,
+            "enabled": self.enabled,
+            "inject": self.inject,
+        }
+        return Scope(changes.pop("label", self.label), **{**options, **changes})
+
     def __repr__(self) -> str:
         return (
             f"<Scope {self.label!r}: {', '.join(each.name for each in self.tools) or 'no tools'}>"
         )
 
 
-def holds(enabled: Callable[[], bool] | None, what: str) -> bool:
-    """Ask a predicate; one that raises counts as False and is logged."""
-    if enabled is None:
+def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
+    """Ask whether a tool or a scope is on; a predicate that raises counts as False, logged."""
+    if which.is_on is None:
         return True
     try:
-        answer: object = enabled()
+        answer: object = which.is_on(run)
         if isawaitable(answer):  # it would count as True, whatever it comes to
             raise TypeError("enabled() gave an awaitable; make it a function that returns a bool")
         return bool(answer)
     except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
-        log_throw(f"{what}.enabled() raised and counts as off", exc)
+        name = f"scope {which.label!r}" if isinstance(which, Scope) else f"tool {which.name!r}"
+        log_throw(f"{name}.enabled() raised and counts as off", exc)
         return False
 
 
@@ -116,7 +149,7 @@ class Scopes:
         self.tools: dict[str, tuple[AnyTool, Scope]] = {}
         self._offered: tuple[AnyTool, ...] = ()
         self._observer = observer
-        self._set(())
+        self._place(())
 
     def __iter__(self) -> Iterator[Scope]:
         return iter(self._scopes)
@@ -135,19 +168,46 @@ class Scopes:
         taken.
         """
         with self._lock:
-            if self.get(scope.label) is not None:
-                raise ScopeError(f"there is a scope {scope.label!r} already; remove it first")
-            for each in scope.tools:
-                if each.name in self.tools:
-                    owner = self.tools[each.name][1].label
-                    raise ScopeError(
-                        f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
-                        f"is taken by scope {owner!r}; give one of them another name"
-                    )
+            self._check(scope)
             token = object()
-            self._set((*self._entries, (token, scope)))
+            self._place((*self._entries, (token, scope)))
         self._tell("onScopeRegister", scope)
         return lambda: self._remove(token)
+
+    def replace(self, label: str, scope: Scope) -> Callable[[], object]:
+        """Put a scope in the place of the one of that label, in one go; returns its disposer.
+
+        No request is made without either. Observers are told that one went and one came. Raises
+        ScopeError, with nothing changed, when there is no such scope, or when the new one's label
+        or one of its tools' names is another scope's.
+        """
+        with self._lock:
+            old = self.get(label)
+            if old is None:
+                raise ScopeError(f"there is no scope {label!r} to replace; register the new one")
+            self._check(scope, old)
+            token = object()
+            self._place(
+                tuple(
+                    (token, scope) if each is old else (known, each)
+                    for known, each in self._entries
+                )
+            )
+        self._tell("onScopeUnregister", old)
+        self._tell("onScopeRegister", scope)
+        return lambda: self._remove(token)
+
+    def _check(self, scope: Scope, gone: Scope | None = None) -> None:
+        """Refuse a label or a tool's name that another scope has than the one that goes."""
+        if (found := self.get(scope.label)) is not None and found is not gone:
+            raise ScopeError(f"there is a scope {scope.label!r} already; remove it first")
+        for each in scope.tools:
+            owner = self.tools[each.name][1] if each.name in self.tools else None
+            if owner is not None and owner is not gone:
+                raise ScopeError(
+                    f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
+                    f"is taken by scope {owner.label!r}; give one of them another name"
+                )
 
     def unregister(self, label: str) -> bool:
         """Remove the scope of that label; False when there is none."""
@@ -159,11 +219,11 @@ class Scopes:
             gone = [scope for each, scope in self._entries if each is token]
             if not gone:
                 return False
-            self._set(tuple(entry for entry in self._entries if entry[0] is not token))
+            self._place(tuple(entry for entry in self._entries if entry[0] is not token))
         self._tell("onScopeUnregister", gone[0])
         return True
 
-    def _set(self, entries: tuple[tuple[object, Scope], ...]) -> None:
+    def _place(self, entries: tuple[tuple[object, Scope], ...]) -> None:
         self._entries = entries
         self._scopes = scopes = tuple(scope for _, scope in entries)
         self.tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
@@ -212,39 +272,37 @@ class Scopes:
 
     # ── what the loop asks ──────────────────────────────────────────────────────────────────
 
-    def offered(self) -> tuple[AnyTool, ...]:
+    def offered(self, run: Run[Any]) -> tuple[AnyTool, ...]:
         """The tools that are on now, in order of registration."""
         if self._plain:
             return self._offered
         return tuple(
             each
             for scope in self._scopes
-            if holds(scope.enabled, f"scope {scope.label!r}")
+            if holds(scope, run)
             for each in scope.tools
-            if holds(each.enabled, f"tool {each.name!r}")
+            if holds(each, run)
         )
 
     def find(self, name: str) -> tuple[AnyTool, Scope] | None:
         """The tool of that name, on or off, and its scope."""
         return self.tools.get(name)
 
-    def allows(self, tool: AnyTool, scope: Scope) -> bool:
+    def allows(self, tool: AnyTool, scope: Scope, run: Run[Any]) -> bool:
         """Whether the tool is on at this moment and its scope still there."""
         if self._plain and scope.enabled is None and tool.enabled is None:
             return True
-        return holds(scope.enabled, f"scope {scope.label!r}") and holds(
-            tool.enabled, f"tool {tool.name!r}"
-        )
+        return holds(scope, run) and holds(tool, run)
 
-    def on(self) -> tuple[tuple[AnyTool, ...], Sections]:
+    def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
         """What a request gets: the tools and the context sections that are on now."""
-        return self.always or (self.offered(), self.sections())
+        return self.always or (self.offered(run), self.sections(run))
 
-    def sections(self) -> Sections:
+    def sections(self, run: Run[Any]) -> Sections:
         """The context sections of the scopes that are on now."""
         texts: dict[str, list[str]] = {"system": [], "user": []}
         for scope in self._scopes:
-            if scope.context is None or not holds(scope.enabled, f"scope {scope.label!r}"):
+            if scope.context is None or not holds(scope, run):
                 continue
             try:
                 value = scope.context()

@@ -1,0 +1,77 @@
+"""pydantic's `Field` and annotated_types in a parameter's hint, as msgspec's `Meta`.
+
+`Annotated[int, pydantic.Field(ge=1)]` is what most people write. Both are descriptions of the same
+JSON schema, so one is put in place of the other where the hint is read. What has no counterpart,
+such as an alias, is an error that says so; pydantic itself is never imported here.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from types import UnionType
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import msgspec
+
+_SAME: Final = frozenset(
+    (
+        *("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern"),
+        *("title", "description", "examples"),
+    )
+)
+_EXTRA: Final = "json_schema_extra"
+_NO_EFFECT: Final = frozenset(["annotation", "strict", "repr"])
+
+
+class Unknown(Exception):
+    """A constraint that msgspec has no word for."""
+
+
+def is_foreign(value: object) -> bool:
+    """Whether this is metadata of pydantic or annotated_types."""
+    kind = type(value)
+    return kind.__module__ == "annotated_types" or (
+        kind.__name__ == "FieldInfo" and kind.__module__.startswith("pydantic")
+    )
+
+
+def translated(hint: Any) -> Any:
+    """The hint with msgspec's metadata in place of pydantic's; raises Unknown."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        meta = [_meta(each) if is_foreign(each) else each for each in args[1:]]
+        if meta == list(args[1:]) and (inner := translated(args[0])) is args[0]:
+            return hint
+        return Annotated[(translated(args[0]), *meta)]
+    if not args or not any(_holds_foreign(each) for each in args):
+        return hint
+    inner = tuple(translated(each) for each in args)
+    return functools.reduce(operator.or_, inner) if origin is UnionType else origin[inner]
+
+
+def _holds_foreign(hint: Any) -> bool:
+    return is_foreign(hint) or any(map(_holds_foreign, get_args(hint)))
+
+
+def _meta(value: Any) -> msgspec.Meta:
+    options: dict[str, Any] = {}
+    for name, given in _told(value).items():
+        if name in _SAME:
+            options[name] = getattr(given, "pattern", given) if name == "pattern" else given
+        elif name == _EXTRA and isinstance(given, dict):
+            options["extra_json_schema"] = given
+        elif name not in _NO_EFFECT:
+            raise Unknown(name)
+    return msgspec.Meta(**options)
+
+
+def _told(value: Any) -> dict[str, Any]:
+    """What was said in the Field, or in one of annotated_types."""
+    said: dict[str, Any] = dict(getattr(value, "_attributes_set", ()))
+    for each in getattr(value, "metadata", [value]):  # of a Field: what it keeps in other words
+        names = getattr(each, "__dataclass_fields__", None) or getattr(each, "__dict__", None)
+        if not names:
+            raise Unknown(type(each).__name__)
+        said.update({name: getattr(each, name) for name in names})
+    return {name: given for name, given in said.items() if given is not None}
