@@ -4,8 +4,9 @@
 imports its SDK when it is used. Here are the names that a further adapter needs.
 """
 
+from hookline.providers._clients import Clients, check_extra
 from hookline.providers._failures import failure, retry_after, scrubbed, told
-from hookline.providers._frame import Clients, Reader, check_extra, relay, server_sent
+from hookline.providers._frame import Reader, relay, server_sent
 
 __all__ = [
     "Clients",

@@ -35,8 +35,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._failures import told
-from hookline.providers._frame import (
+from hookline.providers._clients import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
     Clients,
@@ -45,10 +44,10 @@ from hookline.providers._frame import (
     from_environment,
     imported,
     no_key,
-    relay,
     server_of,
-    server_sent,
 )
+from hookline.providers._failures import told
+from hookline.providers._frame import posted, relay
 from hookline.providers._parts import (
     base64_text,
     choice,
@@ -76,6 +75,7 @@ Client: TypeAlias = "AsyncAnthropic | Callable[[], AsyncAnthropic]"
 
 PROVIDER: Final = "anthropic"
 URL: Final = "https://api.anthropic.com"
+MODULES: Final = ("anthropic", "anthropic.resources.messages")
 KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 MAX_TOKENS: Final = 16_384  # the API wants a limit; this one every current model takes
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
@@ -367,6 +367,7 @@ class AnthropicModel:
         self.server_address, self.server_port = server_of(given, base_url, here, URL)
         self._clients: Clients[AsyncAnthropic] = Clients(
             client,
+            modules=MODULES,
             make=self._make,
             key=self._key,
             close=lambda client: client.close(),
@@ -384,17 +385,15 @@ class AnthropicModel:
             self._idle_timeout, connect=min(self._idle_timeout, CONNECT_TIMEOUT)
         )
         # The SDK walks through what it is given as an argument, and merges in extra_body as it is.
-        async with (
-            client.messages.with_streaming_response.create(
-                model=self.name,
-                max_tokens=body["max_tokens"],
-                messages=(),
-                stream=True,
-                extra_body=body,
-                timeout=limits,
-            ) as response,
-            aclosing(server_sent(response)) as events,
-        ):
+        sent = client.messages.with_streaming_response.create(
+            model=self.name,
+            max_tokens=body["max_tokens"],
+            messages=(),
+            stream=True,
+            extra_body=body,
+            timeout=limits,
+        )
+        async with aclosing(posted(sent)) as events:
             async for event in events:
                 yield event
 

@@ -39,7 +39,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._frame import (
+from hookline.providers._clients import (
     IDLE_TIMEOUT,
     Clients,
     check_async,
@@ -47,10 +47,9 @@ from hookline.providers._frame import (
     from_environment,
     imported,
     no_key,
-    relay,
     server_of,
-    spent,
 )
+from hookline.providers._frame import relay, spent
 from hookline.providers._parts import (
     choice,
     count,
@@ -73,6 +72,7 @@ Client: TypeAlias = "GenaiClient | Callable[[], GenaiClient]"
 
 PROVIDER: Final = "google"
 URL: Final = "https://generativelanguage.googleapis.com"
+MODULES: Final = ("google.genai", "google.genai.types")
 KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _REFUSALS: Final = (
@@ -345,7 +345,7 @@ class GoogleModel:
         elif client is not None:
             given = _Service(client)
         self._clients: Clients[_Service] = Clients(
-            given, make=self._make, key=self._key, close=_Service.close
+            given, modules=MODULES, make=self._make, key=self._key, close=_Service.close
         )
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
@@ -355,6 +355,7 @@ class GoogleModel:
         return relay(PROVIDER, self._events(request), GeminiReader(), secrets)
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
+        service = await self._clients.get()
         body = request_body(self.name, request)
         own_options: dict[str, Any] = body["config"].get("http_options") or {}
         body["config"]["http_options"] = {
@@ -367,7 +368,6 @@ class GoogleModel:
         except ValueError as exc:
             wrong = f"the SDK takes no such settings ({_places(exc)})"
             raise refuse(PROVIDER, wrong, "see its GenerateContentConfig") from None
-        service = await self._clients.get()
         opened: list[Any] = []
         _opened.set(opened)
         stream: Any = await service.client.aio.models.generate_content_stream(

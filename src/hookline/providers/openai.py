@@ -37,8 +37,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._failures import told
-from hookline.providers._frame import (
+from hookline.providers._clients import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
     Clients,
@@ -47,10 +46,10 @@ from hookline.providers._frame import (
     from_environment,
     imported,
     no_key,
-    relay,
     server_of,
-    server_sent,
 )
+from hookline.providers._failures import told
+from hookline.providers._frame import posted, relay
 from hookline.providers._parts import (
     choice,
     closed,
@@ -76,6 +75,10 @@ __all__ = ["OpenAIModel"]
 Client: TypeAlias = "AsyncOpenAI | Callable[[], AsyncOpenAI]"
 
 PROVIDER: Final = "openai"
+MODULES: Final = (
+    *("openai", "openai.resources.responses.responses"),
+    "openai.resources.chat.completions.completions",
+)
 VARIABLES: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 _CUT: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
@@ -354,6 +357,7 @@ class Connection:
         self._client = client
         self.clients: Clients[AsyncOpenAI] = Clients(
             client,
+            modules=MODULES,
             make=self._make,
             key=self._key,
             close=lambda client: client.close(),
@@ -427,16 +431,14 @@ class OpenAIModel:
         body = request_body(self.name, request)
         client = await self._connection.clients.get()
         # The SDK walks through what it is given as an argument, and merges in extra_body as it is.
-        async with (
-            client.responses.with_streaming_response.create(
-                model=self.name,
-                input=[],
-                stream=True,
-                extra_body=body,
-                timeout=self._connection.limits(self._idle_timeout),
-            ) as response,
-            aclosing(server_sent(response)) as events,
-        ):
+        sent = client.responses.with_streaming_response.create(
+            model=self.name,
+            input=[],
+            stream=True,
+            extra_body=body,
+            timeout=self._connection.limits(self._idle_timeout),
+        )
+        async with aclosing(posted(sent)) as events:
             async for event in events:
                 yield event
 

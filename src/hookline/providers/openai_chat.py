@@ -37,8 +37,9 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
+from hookline.providers._clients import IDLE_TIMEOUT
 from hookline.providers._failures import told
-from hookline.providers._frame import IDLE_TIMEOUT, relay, server_sent
+from hookline.providers._frame import posted, relay
 from hookline.providers._parts import (
     base64_text,
     choice,
@@ -356,16 +357,14 @@ class OpenAIChatModel:
         theirs = client.base_url.host.endswith(("openai.com", "azure.com"))
         limit = "max_completion_tokens" if theirs else "max_tokens"
         body = request_body(self.name, request, provider=self.provider, limit=limit)
-        async with (
-            client.chat.completions.with_streaming_response.create(
-                model=self.name,
-                messages=(),
-                stream=True,
-                extra_body=body,
-                timeout=self._connection.limits(self._idle_timeout),
-            ) as response,
-            aclosing(server_sent(response)) as events,
-        ):
+        sent = client.chat.completions.with_streaming_response.create(
+            model=self.name,
+            messages=(),
+            stream=True,
+            extra_body=body,
+            timeout=self._connection.limits(self._idle_timeout),
+        )
+        async with aclosing(posted(sent)) as events:
             async for event in events:
                 yield event
 

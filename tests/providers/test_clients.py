@@ -1,0 +1,195 @@
+"""Clients of the adapters: where the SDK is imported, who makes a client, and what is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests._wires import ADAPTERS, KEY, WIRES, wire
+
+from hookline import Agent
+from hookline.errors import MalformedStreamError
+from hookline.events import TextDelta
+from hookline.models import Finish, TextChunk
+from hookline.providers import _clients, _frame, relay
+from hookline.testing import Turn, Wire, WireServer
+
+each_wire = pytest.mark.parametrize("kind", WIRES)
+ROOT = Path(__file__).parents[2]
+
+# ── where the SDK is imported ───────────────────────────────────────────────────────────────
+
+FIRST_CHAT = """
+import asyncio, json, sys, threading
+from hookline import Agent
+from hookline.testing import WireServer
+from tests._wires import ADAPTERS, KEY
+
+loop, seen = threading.get_ident(), []
+
+def audit(event, args):
+    if event == "import":
+        seen.append((args[0], threading.get_ident() == loop))
+
+async def main(kind):
+    async with WireServer(kind, "One.", "Two.") as server:
+        agent = Agent(ADAPTERS[kind]("m", base_url=server.url, api_key=KEY))
+        sys.addaudithook(audit)
+        texts = await asyncio.gather(agent.chat("Hi."), agent.chat("Hi."))
+        assert sorted(each.text for each in texts) == ["One.", "Two."]
+    print(json.dumps([[name for name, on in seen if on is here] for here in (True, False)]))
+
+asyncio.run(main(sys.argv[1]))
+"""
+# What starting a thread and reading a socket import themselves, which is no part of an SDK.
+OTHERS = {"_queue", "queue", "concurrent", "anyio", "opentelemetry"}
+
+
+@each_wire
+def test_the_first_chat_imports_its_sdk_in_a_thread_and_not_on_the_event_loop(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CHAT, kind],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    on_the_loop, in_a_thread = json.loads(done.stdout)
+    sdk = {"openai-chat": "openai"}.get(kind, kind)
+    assert sdk in {name.split(".")[0] for name in in_a_thread}
+    assert {name.split(".")[0] for name in on_the_loop} <= OTHERS
+
+
+@each_wire
+async def test_chats_that_begin_at_once_share_the_one_client_that_is_made(kind: Any) -> None:
+    async with wire(kind, *["Hi."] * 5) as (model, _):
+        await asyncio.gather(*(Agent(model).chat("Hi.") for _ in range(5)))
+        assert len(_clients._shared[asyncio.get_running_loop()]) == 1
+
+
+# ── what is closed when a stream is left ────────────────────────────────────────────────────
+
+
+class Reader:
+    """Takes words; "done" ends the answer, anything that is no word is malformed."""
+
+    done = False
+
+    def take(self, event: Any, /) -> list[TextChunk]:
+        self.done = event == "done"
+        return [TextChunk(event.lower())]
+
+    def end(self) -> list[Finish]:
+        return [Finish()]
+
+
+async def words(*given: Any) -> AsyncGenerator[Any, None]:
+    for each in given:
+        yield each
+    await asyncio.Event().wait()
+
+
+def is_closed(generator: AsyncGenerator[Any, None]) -> bool:
+    """Whether a generator that somebody still holds has ended, which no collection does."""
+    return getattr(generator, "ag_frame", None) is None
+
+
+async def test_a_relay_that_is_closed_has_closed_its_events() -> None:
+    events = words("one", "two")
+    chunks = relay("acme", events, Reader())
+    await anext(chunks)
+    await chunks.aclose()
+    assert is_closed(events)
+
+
+async def test_a_relay_whose_reader_raises_has_closed_its_events() -> None:
+    events = words("one", 2)
+    with pytest.raises(MalformedStreamError):
+        async for _ in relay("acme", events, Reader()):
+            pass
+    assert is_closed(events)
+
+
+async def test_a_relay_that_is_cancelled_has_closed_its_events() -> None:
+    events = words("one")
+    seen = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in relay("acme", events, Reader()):
+            seen.set()
+
+    task = asyncio.create_task(read())
+    await seen.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert is_closed(events)
+
+
+async def test_a_relay_whose_answer_is_whole_has_closed_its_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_frame, "DRAIN", 0.0)
+    events = words("one", "done", "more")
+    assert len([chunk async for chunk in relay("acme", events, Reader())]) == 3
+    assert is_closed(events)
+
+
+@each_wire
+@pytest.mark.parametrize("slow", [False, True], ids=["silent service", "slow reader"])
+async def test_an_adapter_whose_chat_is_left_has_closed_every_generator_below_it(
+    kind: Any, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each generator is held here, so that no reference count closes it in the adapter's place.
+
+    A service that is silent leaves them in the middle of a read, a slow reader at a yield.
+    """
+    held: list[Any] = []
+
+    def hold(owner: Any, name: str, *, awaited: bool = False) -> None:
+        opened = getattr(owner, name)
+
+        def kept(*args: Any, **kwargs: Any) -> Any:
+            held.append(opened(*args, **kwargs))
+            return held[-1]
+
+        async def kept_once_awaited(*args: Any, **kwargs: Any) -> Any:
+            held.append(await opened(*args, **kwargs))
+            return held[-1]
+
+        monkeypatch.setattr(owner, name, kept_once_awaited if awaited else kept)
+
+    hold(ADAPTERS[kind], "_events")
+    if kind == "google":
+        from google.genai.models import AsyncModels
+
+        hold(AsyncModels, "generate_content_stream", awaited=True)
+    else:
+        hold(sys.modules[ADAPTERS[kind].__module__], "posted")
+        hold(_frame, "server_sent")
+    answer = Wire(Turn(*["word "] * 300), stall=None if slow else 2000)
+    async with WireServer(kind, answer) as server:
+        if kind == "google":  # a client of the user's, which tells us of no response
+            from google.genai import Client
+
+            client = Client(api_key=KEY, http_options={"base_url": server.url})
+            model = ADAPTERS[kind]("m", client=client)
+        else:
+            model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY)
+        async with Agent(model).chat_stream("Hi.") as stream:
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    break
+            while (held[0].ag_await is None) != slow:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)  # until the chat waits for the service, or for its reader
+            await stream.aclose()
+            assert len(held) == (2 if kind == "google" else 3)
+            assert all(map(is_closed, held))
+        if kind == "google":
+            await client.aio.aclose()
