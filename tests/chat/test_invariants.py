@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -762,4 +763,4 @@ Chats.TestCase.settings = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
-test_the_invariants_hold = Chats.TestCase
+test_the_invariants_hold = pytest.mark.slow(Chats.TestCase)

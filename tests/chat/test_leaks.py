@@ -496,6 +496,7 @@ class Same:
             yield chunk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
     ["chat", "stream", "left", "error", "tool error", "own hooks"],
@@ -526,6 +527,7 @@ async def test_many_chats_do_not_grow(form: str) -> None:
     heard.close()
 
 
+@pytest.mark.slow
 async def test_many_hooks_added_and_disposed_do_not_grow() -> None:
     agent = Agent(Same())
 

@@ -603,6 +603,7 @@ async def deaths(play):
     return _deaths[play]
 
 
+@pytest.mark.slow
 @ALL_SCENES
 async def test_a_chat_goes_on_from_every_step_to_the_same_end(play):
     """Resumed at each step boundary, and inside of each step: same history, same response."""
@@ -638,6 +639,7 @@ async def test_two_lives_publish_what_one_would_have_published(play):
         assert [by_number(after)[seq] for seq in both] == [by_number(before)[seq] for seq in both]
 
 
+@pytest.mark.slow
 @ALL_SCENES
 async def test_a_second_life_leaves_a_record_that_plays_too(play):
     """Two deaths: the third life begins with what the first two have written."""
