@@ -79,6 +79,8 @@ class Recording:
         self._plain = Ids(name, 1)  # of what is inside of steps, after the chat itself
         self._clock = Ids(name)
         self.died: Any = lambda: None
+        self.answers = False
+        self.life = f"{len(past)}"  # each begins where the journal of the one before ended
         self._reread = reread  # a step that ran gives its value as it is read back, too
         self._ids = deque(line["id"] for line in past if "id" in line)
         self._times = deque(line["now"] for line in past if "now" in line)
@@ -150,6 +152,8 @@ class _OfChat:
         self.gather = all_.gather
         self.now = all_.now
         self.new_id = all_.new_id
+        self.life = all_.life
+        self.answers = all_.answers
 
     def for_chat(self, chat: Any) -> Any:
         return self._all.for_chat(chat)

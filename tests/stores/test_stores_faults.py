@@ -619,7 +619,7 @@ async def test_a_chat_that_has_lost_its_lease_stops(base: SQLStore, talk: str) -
     agent = Agent(ScriptedModel(call("work"), "b"), tools=[work], store=base)
 
     async def take_over(ctx: Any) -> None:
-        await base.release(talk, ctx.run.chat_id)
+        await base.release(talk, (await base.load(talk)).owner)
         await base.acquire(talk, "heir")
 
     agent.add_hook("onResponse", take_over)
@@ -648,7 +648,7 @@ async def test_a_lost_lease_is_noticed_while_a_model_thinks(database: str, talk:
 
 async def test_of_two_that_append_at_the_same_place_one_does(database: str, talk: str) -> None:
     async with SQLStore(database) as one, SQLStore(database) as two:
-        await one.acquire(talk, "same")  # a second life of one owner: the lease lets both
+        await one.acquire(talk, "same")  # one owner, twice: the lease lets both
         for place in range(10):
 
             async def append(store: SQLStore, text: str, place: int = place) -> bool:
@@ -1059,8 +1059,9 @@ async def test_a_lease_that_cannot_be_renewed_is_tried_for_then_the_chat_stops(
 class Named(LocalRuntime):
     """A durable runtime that begins a chat of this id again."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, life: str = "2") -> None:
         self.name = name
+        self.life = life
 
     def new_id(self) -> str:
         return self.name
@@ -1072,10 +1073,10 @@ async def test_a_second_life_of_a_resumed_chat_has_its_answers(store: Any, talk:
     agent = asking(store, ran, [call("delete", path="a"), call("delete", path="b")])
     first, second = (await agent.chat("go", conversation=talk)).pending
     stored = await store.load(talk)
-    await store.acquire(talk, "resumed")
+    await store.acquire(talk, "resumed/1")
     claimed = stored.pending.replace(claimed="resumed", answered=(first.id,))
     change = Change(
-        owner="resumed", expected=stored.version, place=len(stored.messages), pending=claimed
+        owner="resumed/1", expected=stored.version, place=len(stored.messages), pending=claimed
     )
     await store.append(talk, change)
 
@@ -1107,6 +1108,75 @@ async def test_what_an_earlier_life_wrote_and_a_later_does_not_reach_stays(talk:
     with pytest.raises(LookupError):
         await second.chat("go", conversation=opened)
     assert texts(opened) == texts(await store.open(talk)) == ["go", "one"]
+
+
+async def test_a_later_life_takes_the_lease_at_once_and_the_zombie_is_refused(
+    store: Any, talk: str
+) -> None:
+    version = await store.acquire(talk, "chat/1", heir=True)
+    for owner, heir in (("chat/2", False), ("cha_/2", True), ("cha/1", True), ("other/1", True)):
+        with pytest.raises(ConversationBusyError) as busy:
+            await store.acquire(talk, owner, heir=heir)
+        assert busy.value.chat_id == "chat"
+    assert await store.acquire(talk, "chat/2", heir=True) == version
+
+    def change(owner: str, expected: int) -> Change:
+        message = user("hello", f"m{expected}")
+        return Change(owner=owner, expected=expected, place=expected, messages=(message,))
+
+    assert await store.renew(talk, "chat/1") is False
+    with pytest.raises(ConversationConflictError):
+        await store.append(talk, change("chat/1", version))
+    await store.release(talk, "chat/1")  # frees nothing
+    assert await store.renew(talk, "chat/2") is True
+    version = await store.append(talk, change("chat/2", version))
+    with pytest.raises(ConversationConflictError):
+        await store.update(talk, user("mine", "m0"), owner="chat/1", expected=version)
+    assert (await store.load(talk)).owner == "chat/2"
+    assert texts(await store.open(talk)) == ["hello"]
+    await store.release(talk, "chat/2")
+    assert (await store.load(talk)).owner is None
+
+
+async def test_a_zombie_stops_and_its_heir_lives(store: Any, talk: str) -> None:
+    thinks, think_on = asyncio.Event(), asyncio.Event()
+
+    async def pause() -> None:
+        thinks.set()
+        await think_on.wait()
+
+    def life(number: str, model: Any) -> Agent[Any]:
+        return Agent(model, store=store, runtime=Named("chat", number))
+
+    zombie = life("1", ScriptedModel(Turn("of the zombie", delay=pause)))
+    first = asyncio.create_task(zombie.chat("go", conversation=talk))
+    await thinks.wait()
+    heir = life("2", ScriptedModel("of the heir"))
+    assert (await heir.chat("go", conversation=talk)).text == "of the heir"
+    think_on.set()
+    with pytest.raises(ConversationConflictError):
+        await first
+    assert texts(await store.open(talk)) == ["go", "of the heir"]
+    assert (await Agent(ScriptedModel("on"), store=store).chat("b", conversation=talk)).text == "on"
+
+
+async def test_a_chat_of_one_life_takes_no_lease_of_the_same_id(store: Any, talk: str) -> None:
+    """As when two processes are given one chat_id."""
+    await store.acquire(talk, "chat/1")
+    with pytest.raises(ConversationBusyError):
+        await Agent(ScriptedModel("x"), store=store, runtime=Single("chat")).chat(
+            "go", conversation=talk
+        )
+
+
+class Single(LocalRuntime):
+    """Names its chats, which have one life each."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def new_id(self) -> str:
+        return self.name
 
 
 async def test_a_database_of_the_first_schema_is_migrated_and_goes_on(

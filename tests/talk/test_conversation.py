@@ -939,6 +939,8 @@ async def test_a_conversation_in_no_store_is_not_saved() -> None:
 class SameId(LocalRuntime):
     """A durable runtime that begins the same chat again."""
 
+    life = "2"
+
     def new_id(self) -> str:
         return "the-chat"
 
@@ -955,10 +957,10 @@ async def test_a_second_life_on_a_store_writes_nothing_twice(lived: int) -> None
     await Agent(ScriptedModel("before")).chat("old", conversation=await store.open("c"))
     whole = Conversation((await store.open("c")).messages)
     await looking(SameId()).chat("go", conversation=whole)
-    version = await store.acquire("c", "the-chat")
+    version = await store.acquire("c", "the-chat/1")
     for place in range(2, 2 + lived):
         message = whole.messages[place]
-        change = Change(owner="the-chat", expected=version, place=place, messages=(message,))
+        change = Change(owner="the-chat/1", expected=version, place=place, messages=(message,))
         version = await store.append("c", change)
     told: list[str] = []
     second = looking(SameId(), store=store)

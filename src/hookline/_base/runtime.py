@@ -139,6 +139,20 @@ class Journaled(Protocol):
 class Runtime(Protocol):
     """What the loop needs of the world."""
 
+    @property
+    def life(self) -> str | None:
+        """Names this life of a chat that may have several, such as `"3"`: no "/" in it.
+
+        A later life takes the lease of its conversation from an earlier one at once. None where a
+        chat has one life: nobody takes its lease.
+        """
+        ...
+
+    @property
+    def answers(self) -> bool:
+        """Whether `wait` brings an answer by itself, where no approver is there to be asked."""
+        ...
+
     def for_chat(self, chat: Journaled) -> Runtime:
         """The runtime of one chat; asked once, before its first step."""
         ...
@@ -175,6 +189,11 @@ class Runtime(Protocol):
 
 class LocalRuntime:
     """This process, this event loop: it just calls."""
+
+    life: str | None = None
+    """None: a chat has one life here."""
+    answers: bool = False
+    """Without an approver nobody is asked."""
 
     def for_chat(self, chat: Journaled) -> Runtime:
         """Itself: no chat needs one of its own."""

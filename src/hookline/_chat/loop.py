@@ -60,7 +60,7 @@ def run(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
 
 
 async def _stored(chat: Chat, keeper: Keeper) -> Response:
-    await chat.conversation.take(chat.chat_id, chat.lost)
+    await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
     return await _checked(chat, keeper)
 
 

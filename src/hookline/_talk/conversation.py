@@ -24,7 +24,16 @@ from hookline._base.returns import ApprovalRequest
 from hookline._base.runtime import LOCAL
 from hookline._talk.history import Survey, in_call_order, surveyed
 from hookline._talk.ledger import Ledger, Lost
-from hookline._talk.store import PendingStep, Store, Stored, check_id, is_of, left_behind, made_by
+from hookline._talk.store import (
+    PendingStep,
+    Store,
+    Stored,
+    chat_of,
+    check_id,
+    is_of,
+    left_behind,
+    made_by,
+)
 
 _lock = threading.Lock()  # held for a moment each time, so that one does for all
 FORMAT = 1  # of the JSON of a conversation
@@ -330,8 +339,8 @@ class Conversation:
 
     # ── the same, for one that is kept in a store ───────────────────────────────────────────
 
-    async def take(self, chat_id: str, lost: Lost) -> None:
-        """Take the lease, and become what others have written meanwhile.
+    async def take(self, chat_id: str, lost: Lost, life: str | None = None) -> None:
+        """Take the lease for this life of a chat, and become what others have written meanwhile.
 
         Raises ConversationBusyError, or ConversationConflictError where both have changed.
         """
@@ -341,7 +350,7 @@ class Conversation:
         self.ledger.turn = asyncio.Lock()  # of the loop in which this chat runs
         async with self.ledger.turn:
             try:
-                stored = await self.ledger.take(chat_id, lost)
+                stored = await self.ledger.take(chat_id, life, lost)
                 if stored is None:
                     return
                 if stored.version != known and changed:
@@ -402,7 +411,9 @@ class Conversation:
         ledger = self.ledger
         assert ledger is not None
         async with ledger.turn:
-            if ledger.owner != chat_id:  # it was refused, or the next chat has the lease
+            if (
+                ledger.owner is None or chat_of(ledger.owner) != chat_id
+            ):  # it was refused, or the next chat has the lease
                 return
             self._catch_up()
             self._close_step()

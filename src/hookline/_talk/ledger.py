@@ -17,7 +17,8 @@ from hookline._base.cancel import Cut, shielded, spawn
 from hookline._base.errors import ConversationConflictError, UsageError
 from hookline._base.log import log_throw
 from hookline._base.messages import Message
-from hookline._talk.store import Change, PendingStep, Store, Stored
+from hookline._base.runtime import LOCAL
+from hookline._talk.store import Change, PendingStep, Store, Stored, owner_of
 
 Lost: TypeAlias = Callable[[BaseException], None]
 
@@ -51,7 +52,7 @@ class Ledger:
         self.version = 0  # nothing stands there
         self.unsettled = False  # a chat ran on it when it was read
         self.count = 0  # how many messages of the conversation are written
-        self.owner: str | None = None  # the chat that has the lease through us
+        self.owner: str | None = None  # the life of a chat that has the lease through us
         self._meta = b"{}"
         self._pending: PendingStep | None = None
         self._heart: asyncio.Task[None] | None = None
@@ -71,12 +72,15 @@ class Ledger:
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
-    async def take(self, owner: str, lost: Lost) -> Stored | None:
+    async def take(self, chat_id: str, life: str | None, lost: Lost) -> Stored | None:
         """Take the lease; gives what stands there where that is not what is known.
 
-        `lost` is called when the lease is another's before it was released.
+        A chat of several lives is the heir of the one before. `lost` is called when the lease is
+        another's before it was released.
         """
-        version, cut = await shielded(self.store.acquire(self.id, owner))
+        owner = owner_of(chat_id, life or LOCAL.new_id())
+        taking = self.store.acquire(self.id, owner, heir=life is not None)
+        version, cut = await shielded(taking)
         self.owner = owner
         if cut is not None:
             raise cut

@@ -15,7 +15,7 @@ from hookline._base.errors import ConversationBusyError, ConversationConflictErr
 from hookline._base.messages import Message
 from hookline._base.returns import ApprovalRequest
 from hookline._talk.conversation import Conversation
-from hookline._talk.store import Change, ConversationInfo, PendingStep, Stored, check_id
+from hookline._talk.store import Change, ConversationInfo, PendingStep, Stored, chat_of, check_id
 
 
 class _Entry:
@@ -61,28 +61,30 @@ class MemoryStore:
                 owner=entry.owner,
             )
 
-    async def acquire(self, conversation_id: str, owner: str) -> int:
-        """Give the lease to this chat, and tell the version.
+    async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
+        """Give the lease to this owner, and tell the version.
 
-        Raises ConversationBusyError while another chat has it.
+        Raises ConversationBusyError while another has it, who is no earlier life of its chat.
         """
         check_id(conversation_id)
         with self._lock:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 entry = self._entries[conversation_id] = _Entry()
-            if entry.owner not in (None, owner):
-                raise ConversationBusyError(conversation_id, entry.owner)
+            held = entry.owner
+            inherits = heir and held is not None and chat_of(held) == chat_of(owner)
+            if held is not None and held != owner and not inherits:
+                raise ConversationBusyError(conversation_id, chat_of(held))
             entry.owner = owner
             return entry.version
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
-        """Whether the lease is still this chat's."""
+        """Whether the lease is still this owner's."""
         entry = self._entries.get(conversation_id)
         return entry is not None and entry.owner == owner
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Free it, if that chat has it."""
+        """Free it, if that owner has it."""
         with self._lock:
             entry = self._entries.get(conversation_id)
             if entry is not None and entry.owner == owner:
@@ -129,7 +131,7 @@ class MemoryStore:
             if entry is None:
                 return False
             if entry.owner is not None:
-                raise ConversationBusyError(conversation_id, entry.owner)
+                raise ConversationBusyError(conversation_id, chat_of(entry.owner))
             del self._entries[conversation_id]
             return True
 

@@ -57,7 +57,7 @@ class PendingStep(Data, frozen=True, kw_only=True):
 
 
 class Stored(Data, frozen=True, kw_only=True):
-    """A conversation as it stands in a store. `owner` is the chat that runs on it, if one does."""
+    """A conversation as it stands in a store. `owner` holds its lease, if anybody does."""
 
     id: str
     """The conversation's id."""
@@ -92,8 +92,8 @@ class ConversationInfo(Data, frozen=True, kw_only=True):
 class Change(Data, frozen=True, kw_only=True):
     """What is written to a conversation at once.
 
-    `owner` is the chat that holds the lease, `expected` the version that it knows, and `place` the
-    number of messages that stand before these. `fresh`: all that stood there is forgotten first.
+    `owner` holds the lease, `expected` is the version that it knows, and `place` the number of
+    messages that stand before these. `fresh`: all that stood there is forgotten first.
     """
 
     owner: str
@@ -113,7 +113,8 @@ class Store(Protocol):
     """Where conversations named by an id are kept.
 
     All of it may be called from several tasks at once. What cannot be read or written is a
-    StoreError. A version counts one up with each write. Only the owner of a lease writes.
+    StoreError. A version counts one up with each write. Only the owner of a lease writes. An owner
+    is one life of a chat, `"{chat_id}/{life}"`: all but `acquire` compare the whole of it.
     """
 
     @property
@@ -125,10 +126,11 @@ class Store(Protocol):
         """What stands there; None where nothing was ever written."""
         ...
 
-    async def acquire(self, conversation_id: str, owner: str) -> int:
-        """Give the lease to this chat, and tell the version; makes what is not there.
+    async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
+        """Give the lease to this owner, and tell the version; makes what is not there.
 
-        Raises ConversationBusyError while another chat has it. The same owner gets it again.
+        The same owner gets it again. An heir takes it over from another life of its chat at once.
+        Raises ConversationBusyError while somebody else has it.
         """
         ...
 
@@ -137,7 +139,7 @@ class Store(Protocol):
         ...
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Free it, if that chat has it."""
+        """Free it, if that owner has it."""
         ...
 
     async def append(self, conversation_id: str, change: Change) -> int:
@@ -165,6 +167,16 @@ class Store(Protocol):
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
         """What waits for an approval, in one conversation or in all."""
         ...
+
+
+def owner_of(chat_id: str, life: str) -> str:
+    """What a lease is taken by: one life of a chat."""
+    return f"{chat_id}/{life}"
+
+
+def chat_of(owner: str) -> str:
+    """The chat that an owner is a life of."""
+    return owner.rpartition("/")[0] or owner
 
 
 def check_id(conversation_id: str) -> None:

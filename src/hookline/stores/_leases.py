@@ -1,4 +1,4 @@
-"""Leases: which chat a conversation belongs to at the moment, and when a dead one's is free."""
+"""Leases: which life of a chat has a conversation at the moment, and when a dead one's is free."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline.errors import ConversationBusyError, StoreError
+from hookline.storage import chat_of
 from hookline.stores._database import Database
 from hookline.stores._rows import COUNT, NEXT
 from hookline.stores._schema import CONVERSATION
@@ -26,15 +27,17 @@ class Leases:
         self._now = now  # the time as SQL
         self._insert = insert  # of the dialect
         self._seen: dict[str, tuple[str, int, float]] = {}
-        self._ended: set[str] = set()  # chats whose leases could not be released
+        self._ended: set[str] = set()  # owners whose leases could not be released
 
     def owner(self, row: Any) -> str | None:
-        """The chat that has a conversation, where it is alive as far as one knows."""
+        """Who has a conversation, where it is alive as far as one knows."""
         owner: str | None = row.owner
         return owner if row.alive and owner not in self._ended else None
 
-    async def acquire(self, database: Database, conversation_id: str, owner: str) -> int:
-        """Give the lease to this chat, and tell the version."""
+    async def acquire(
+        self, database: Database, conversation_id: str, owner: str, heir: bool
+    ) -> int:
+        """Give the lease to this owner, and tell the version."""
         now = self._now()
         values = {
             "id": conversation_id,
@@ -49,10 +52,13 @@ class Leases:
         }
         mine = {**self._owned(owner), "beat": C.beat + 1, "updated": now}
         insert = self._insert(CONVERSATION).values(values)
+        free = [C.owner.is_(None), C.owner == owner, C.expires <= now]
+        if heir:
+            free.append(C.owner.startswith(f"{chat_of(owner)}/", autoescape=True))
         take = insert.on_conflict_do_update(
             index_elements=[C.id],
             set_=mine,
-            where=sa.or_(C.owner.is_(None), C.owner == owner, C.expires <= now),
+            where=sa.or_(*free),
         ).returning(C.revision, C.messages)
         holder = sa.select(C.owner, C.beat, C.lease).where(C.id == conversation_id)
 
@@ -65,16 +71,16 @@ class Leases:
                     count = max(found.scalar_one(), taken.messages)  # fewer are damage, not news
                     return int(taken.revision + count)
                 held = (await connection.execute(holder)).one_or_none()
-                if held is None:
-                    continue  # it was deleted in between
+                if held is None or held.owner is None:
+                    continue  # it was deleted or freed in between
                 if held.owner in self._ended:
                     self._ended.discard(held.owner)
                 elif not self._is_dead(conversation_id, held):
-                    raise ConversationBusyError(conversation_id, held.owner)
-                free = CONVERSATION.update().where(
+                    raise ConversationBusyError(conversation_id, chat_of(held.owner))
+                dead = CONVERSATION.update().where(
                     C.id == conversation_id, C.owner == held.owner, C.beat == held.beat
                 )
-                await connection.execute(free.values(owner=None))
+                await connection.execute(dead.values(owner=None))
 
         return await database.run("write", work)
 

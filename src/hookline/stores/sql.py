@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
 from hookline.errors import ConversationBusyError, UsageError
-from hookline.storage import Change, ConversationInfo, Stored, check_id
+from hookline.storage import Change, ConversationInfo, Stored, chat_of, check_id
 from hookline.stores._database import Database
 from hookline.stores._leases import Leases
 from hookline.stores._rows import (
@@ -207,17 +207,17 @@ class SQLStore:
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
-    async def acquire(self, conversation_id: str, owner: str) -> int:
-        """Give the lease to this chat, and tell the version."""
+    async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
+        """Give the lease to this owner, and tell the version."""
         check_id(conversation_id)
-        return await self._leases.acquire(self._database, conversation_id, owner)
+        return await self._leases.acquire(self._database, conversation_id, owner, heir)
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
         """The owner lives; False when the lease is another's now."""
         return await self._leases.renew(self._database, conversation_id, owner)
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Free it, if that chat has it."""
+        """Free it, if that owner has it."""
         await self._leases.release(self._database, conversation_id, owner)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────
@@ -301,7 +301,7 @@ class SQLStore:
             if found is None:
                 return again  # gone by the try before
             if found.owner is not None and found.alive:
-                raise ConversationBusyError(conversation_id, found.owner)
+                raise ConversationBusyError(conversation_id, chat_of(found.owner))
             await connection.execute(MESSAGE.delete().where(M.conversation_id == conversation_id))
             await connection.execute(CONVERSATION.delete().where(C.id == conversation_id))
             return True
