@@ -1573,3 +1573,32 @@ async def test_reset_forgets_what_is_pending():
     await refused(agent, conversation, yes(response))
     await goes_on(agent, conversation)
     assert out == []
+
+
+# ── what docs/approvals.md says of upgrades and copies ──────────────────────────────────────
+
+
+async def test_after_an_upgrade_the_tool_of_that_name_runs_with_what_was_approved():
+    ran = []
+
+    @tool(name="delete")
+    async def moved_to_the_bin(path: str) -> str:
+        ran.append(path)
+        return "in the bin"
+
+    talk = Conversation()
+    asked = await agent_of(delete("/x")).chat("go", conversation=talk)
+    newer = Agent(ScriptedModel("done"), tools=[moved_to_the_bin])
+    response = await newer.resume(talk, yes(asked))
+    assert ran == ["/x"]
+    assert results(response) == [("a", "ok", "in the bin")]
+
+
+async def test_each_of_two_copies_of_an_exported_conversation_takes_an_answer():
+    out = []
+    talk = Conversation()
+    asked = await agent_of(delete("/x"), out=out).chat("go", conversation=talk)
+    copies = [Conversation.from_json(talk.to_json()) for _ in range(2)]
+    for copy in copies:
+        await agent_of("done", out=out).resume(copy, yes(asked))
+    assert out == ["delete /x", "delete /x"]

@@ -46,13 +46,17 @@ class Scope(ReadOnly):
     label: str
     """The name that no other scope of the agent has."""
     title: str
+    """The heading of its context."""
     tools: tuple[AnyTool, ...]
     """Offered to the model while the scope is on."""
     context: Callable[[], Any] | None
+    """Asked at each step for what is injected."""
     enabled: Enabled | None
+    """Decides whether the scope is on, at each request and call."""
     is_on: Callable[[Run[Any]], object] | None
     """`enabled`, asked with the run whether or not it takes one."""
     inject: Literal["system", "user"]
+    """Where the context goes."""
 
     def __init__(
         self,

@@ -61,9 +61,13 @@ class Tool(ReadOnly, Generic[P, R]):
     parameters: dict[str, Any]
     """The JSON schema of its arguments."""
     parallel: bool
+    """False: it runs alone."""
     idempotent: bool
+    """True: a wrapper may run it again."""
     timeout: float | None
+    """Seconds; None for the limit of the agent, inf for none."""
     enabled: Enabled | None
+    """Decides whether the tool is offered and may run."""
     is_on: Callable[[Run[Any]], object] | None
     """`enabled`, asked with the run whether or not it takes one."""
     is_async: bool
@@ -161,7 +165,10 @@ class Tool(ReadOnly, Generic[P, R]):
             raise ToolArgumentsError(self.name, bad.issues) from None
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some of name, description, parallel, idempotent, timeout, enabled changed."""
+        """A copy with some of name, description, parallel, idempotent, timeout, enabled changed.
+
+        Raises TypeError for any other option.
+        """
         unknown = changes.keys() - _KEPT
         if unknown:
             raise TypeError(
