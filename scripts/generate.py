@@ -53,7 +53,8 @@ from hookline._base.returns import (
     ToolFailure,
     ToolResult,
 )
-from hookline._hooks.registration import Disposer, HookDef
+from hookline._hooks.declared import HookDef
+from hookline._hooks.registration import Disposer
 from hookline._base.run import D, DepsT
 
 C = TypeVar("C")
@@ -177,6 +178,7 @@ def decorators(extra: str) -> str:
         (point_type(head), hook_type(head).replace("{D}", "Any"), options(head))
         for head in TABLE.values()
     ]
+    # Of a function, or of a method, whose first parameter is the object.
     hooks += [(point, hook, OWN_OPTIONS) for point, hook in OWN]
     return "".join(
         f"""    @overload
@@ -185,7 +187,7 @@ def decorators(extra: str) -> str:
         point: {point},
         *,
         {extra}{rest}
-    ) -> Callable[[{hook}], HookDef]: ...
+    ) -> Callable[[{hook} | {hook.replace("Callable[[", "Callable[[Any, ", 1)}], HookDef]: ...
 """
         for point, hook, rest in hooks
     )

@@ -60,6 +60,7 @@ PLAN = {
         "subscribe",
         "points",
         "registration",
+        "declared",
         "plugins",
         "typed",
         "call_rules",

@@ -38,10 +38,11 @@ from hookline._base.runtime import LocalRuntime, Runtime
 from hookline._chat.config import Limits
 from hookline._chat.stream import ChatStream
 from hookline._hooks.bus import HookBus, NullBus, global_bus
+from hookline._hooks.declared import HookDef, HookSet
 from hookline._hooks.plugins import Uninstall
 from hookline._hooks.points import Interceptor, Observer, Wrapper
 from hookline._hooks.proceed import Proceed
-from hookline._hooks.registration import Disposer, HookDef, HookInfo
+from hookline._hooks.registration import Disposer, HookInfo
 from hookline._hooks.subscribe import Subscription
 from hookline._model.model import ChatRequest, Model, ModelRequest, ModelResponse, Settings
 from hookline._model.scopes import Scope
@@ -69,6 +70,7 @@ __all__ = [
     "HookBus",
     "HookDef",
     "HookInfo",
+    "HookSet",
     "Image",
     "Interceptor",
     "Limits",

@@ -38,18 +38,18 @@ from hookline._chat.supervisor import Owner
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
 from hookline._hooks.call_rules import fault, watcher
-from hookline._hooks.plugins import PluginObject, SetUp, Uninstall, name_of, noted, set_up
-from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
-from hookline._hooks.registration import (
-    OWNER,
+from hookline._hooks.declared import (
     HookDef,
-    HookInfo,
     HookLike,
     HooksArgument,
     define,
     definitions,
     expand,
+    hooks_of,
 )
+from hookline._hooks.plugins import PluginObject, SetUp, Uninstall, brings, name_of, noted, set_up
+from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
+from hookline._hooks.registration import OWNER, HookInfo
 from hookline._hooks.sources import DEFAULT_TELEMETRY, HookSource
 from hookline._hooks.subscribe import Overflow, Subscription
 from hookline._hooks.typed import AddHook, DefineHook, HookDecorator
@@ -225,26 +225,27 @@ class Agent(Generic[DepsT]):
         """Add a plugin; returns what takes back all that it has added.
 
         It is a function of the agent, sync or async, which may return a function that cleans up; or
-        an object with hooks, tools or scopes; or hooks as `define_hook` and `hookline.hooks` make
-        them. When it raises, nothing of it stays. Raises UsageError for what is no plugin.
+        an object with hooks, tools or scopes, or with methods under `@define_hook`; or hooks as
+        `define_hook` and `hookline.hooks` make them. When it raises, nothing of it stays. Raises
+        UsageError for what is not a plugin.
         """
         undo = Uninstall(name or name_of(plugin))
         with noted(undo):
             if isinstance(plugin, (HookDef, str, list, tuple)):
                 self._declare([plugin], undo)
-            elif any(hasattr(plugin, part) for part in ("hooks", "tools", "scopes")):
+            elif brings(plugin):
                 brought: Any = plugin
                 for scope in getattr(brought, "scopes", ()):
                     self.scopes.register(scope)
                 tools = list(getattr(brought, "tools", ()))
                 if tools:
                     self.scopes.register(Scope(undo.name, tools=tools))
-                self._declare(getattr(brought, "hooks", ()), undo)
+                self._declare(hooks_of(brought), undo)
             elif callable(plugin):
                 await set_up(plugin, self, undo)
             else:
                 raise UsageError(
-                    f"{plugin!r} is no plugin: it needs to be a function of the agent, or to have "
+                    f"{plugin!r} is not a plugin: pass a function of the agent, or an object with "
                     "hooks, tools or scopes"
                 )
         return undo

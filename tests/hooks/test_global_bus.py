@@ -8,7 +8,7 @@ import pytest
 
 from hookline import Agent, HookBus, NullBus, Observer, Scope, define_hook, global_bus, tool
 from hookline._hooks.bus import View
-from hookline._hooks.registration import expand
+from hookline._hooks.declared import expand
 from hookline.events import ChatDone, TextDelta
 from hookline.testing import ScriptedModel, call
 

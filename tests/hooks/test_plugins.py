@@ -26,7 +26,7 @@ def agent_of(**options):
 
 def state(agent):
     """All that a plugin can add."""
-    return agent.hooks(), tuple(agent.scopes), agent.scopes.offered()
+    return agent.hooks(), tuple(agent.scopes), tuple(agent.scopes.tools)
 
 
 def note(out, name, **options):
@@ -53,7 +53,7 @@ async def test_a_function_of_the_agent_adds_hooks_tools_and_scopes(form):
     remove = await agent.use(add if form == "sync" else add_later)
     await agent.chat("hi")
     assert out == ["ran"]
-    assert agent.scopes.offered() == (look,)
+    assert list(agent.scopes.tools) == ["look"]
     remove()
     assert state(agent) == before
     await agent.chat("hi")
@@ -106,7 +106,7 @@ async def test_definitions_and_lists_of_them_are_plugins():
 
 @pytest.mark.parametrize("nothing", [3, object(), None], ids=["int", "object", "None"])
 async def test_what_is_no_plugin_is_refused(nothing):
-    with pytest.raises(UsageError, match="no plugin"):
+    with pytest.raises(UsageError, match="not a plugin"):
         await agent_of().use(nothing)
 
 

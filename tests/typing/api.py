@@ -20,6 +20,7 @@ from hookline import (
     Disposer,
     HookBus,
     HookDef,
+    HookSet,
     Interceptor,
     MemoryStore,
     Message,
@@ -41,6 +42,7 @@ from hookline import (
     UserMessage,
     Wrapper,
     define_hook,
+    global_bus,
     tool,
 )
 from hookline.discovery import from_folder
@@ -1790,6 +1792,37 @@ def declared_wrong(ctx: PreToolCall[Deps]) -> int:
 
 @define_hook("onMessage")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 def declared_elsewhere(ctx: PreToolCall[Deps]) -> None: ...
+
+
+class Tenant(HookSet):
+    @define_hook("preToolCall", required=True, on_error="deny")
+    def check(self, ctx: PreToolCall[Deps]) -> ToolFailure | None: ...
+
+    @define_hook("aroundChat")
+    async def around(self, ctx: AroundChat[Deps], proceed: ChatProceed) -> Response:
+        return await proceed()
+
+    @define_hook(OnMessage)
+    async def later(self, ctx: OnMessage[Deps]) -> None: ...
+
+    @define_hook("preToolCall")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    def wrong_return(self, ctx: PreToolCall[Deps]) -> int:
+        return 1
+
+    @define_hook("onMessage")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    def wrong_context(self, ctx: PreToolCall[Deps]) -> None: ...
+
+
+assert_type(Tenant().check, HookDef)
+assert_type(Tenant().check.name, str)
+Agent(any_model(), hooks=[Tenant(), Tenant().later, [Tenant()]])
+
+
+async def uses_a_set_of_hooks() -> None:
+    await agent.use(Tenant())
+    await agent.chat("hi", hooks=[Tenant()])
+    await agent.chat("hi", only_hooks=[Tenant()])
+    global_bus.add_hook("preToolCall", Tenant().check)
 
 
 assert_type(declared, HookDef)

@@ -65,6 +65,22 @@ class UsageError(HooklineError):
     """
 
 
+def closest(name: object, known: Iterable[str]) -> tuple[str, ...]:
+    """The known names that `name` was probably meant to be."""
+    import difflib  # only here: it costs a millisecond of every import
+
+    known = list(known)
+    plain = str(name).replace("_", "").lower()  # pre_tool_call is preToolCall
+    same = tuple(each for each in known if each.replace("_", "").lower() == plain)
+    return same or tuple(difflib.get_close_matches(str(name), known, n=3, cutoff=0.5))
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """A hint in brackets, empty without names."""
+    text = " or ".join(map(repr, names))
+    return f" (did you mean {text}?)" if text else ""
+
+
 class UnknownHookError(UsageError):
     """There is no hook point, or no declared hook, of that name.
 
@@ -75,10 +91,8 @@ class UnknownHookError(UsageError):
     def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
         self.name = name
         known = list(known)
-        import difflib  # only here: it costs a millisecond of every import
-
-        self.closest = tuple(difflib.get_close_matches(str(name), known, n=3, cutoff=0.5))
-        hint = f" (did you mean {' or '.join(map(repr, self.closest))}?)" if self.closest else ""
+        self.closest = closest(name, known)
+        hint = did_you_mean(self.closest)
         help_ = (
             ". See docs/hooks.md, which lists them all; for a point of your own, pass its class, "
             "derived from Observer, Interceptor or Wrapper"

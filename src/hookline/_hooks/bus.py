@@ -31,8 +31,7 @@ from hookline._hooks.registration import (
     Disposer,
     Hook,
     HookInfo,
-    check_options,
-    info_of,
+    check_names,
     make_hook,
 )
 from hookline._hooks.subscribe import Overflow, Subscription
@@ -56,7 +55,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _sorted(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
-    return tuple(sorted(hooks, key=lambda hook: -hook.priority))
+    return tuple(sorted(hooks, key=lambda hook: -hook.options.priority))
 
 
 class View:
@@ -138,11 +137,10 @@ class HookBus(Generic[DepsT]):
         return cast("HookDecorator[DepsT]", self._decorate)
 
     def _add(self, point: object, hook: Callable[..., Any], **options: Any) -> Disposer:
-        check_options(point, options)
-        return self.enter(make_hook(point, hook, origin=self.origin, **options))
+        return self.enter(make_hook(point, hook, options, self.origin))
 
     def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:
-        check_options(point, options)
+        check_names(point, options)
 
         def enter(fn: Any) -> Any:
             self._add(point, fn, **options)
@@ -298,7 +296,7 @@ def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookI
     else:
         keys = dict.fromkeys((*TABLE, *(key for bus in buses for key in bus.used())))
     return tuple(
-        info_of(hook)
+        hook.info()
         for key in keys
         for hook in _sorted(hook for bus in buses for hook in bus.registered(key))
     )

@@ -122,10 +122,10 @@ def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
     exc = fault(hook, exc)
     if _denies(hook, exc):
         return ToolFailure.of(exc)
-    if hook.on_error == "log":
+    if hook.options.on_error == "log":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
         return None
-    if hook.on_error == "deny":
+    if hook.options.on_error == "deny":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised and denies the call", exc)
         return ToolFailure("the call was denied: its check failed", type="Denied")
     note = f"raised by hook {hook.name!r} at {hook.head.name}"

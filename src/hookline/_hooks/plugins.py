@@ -14,7 +14,8 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 from hookline._base.errors import UsageError
 from hookline._base.log import log_throw
-from hookline._hooks.registration import OWNER, HookDef, HooksArgument
+from hookline._hooks.declared import HasHooks, HookDef, hooks_of
+from hookline._hooks.registration import OWNER
 from hookline._model.scopes import Scope
 from hookline._model.tool import ToolLike, is_async_callable
 
@@ -25,13 +26,6 @@ class SetUp(Protocol[A]):
     """A plugin that is a function: sync or async; a function that it returns cleans up."""
 
     def __call__(self, agent: A, /) -> object: ...
-
-
-class HasHooks(Protocol):
-    """A plugin that brings hooks; `tools` and `scopes` are looked at too."""
-
-    @property
-    def hooks(self) -> HooksArgument: ...
 
 
 class HasTools(Protocol):
@@ -124,10 +118,17 @@ async def _awaited(work: Awaitable[Any]) -> Any:
     return await work
 
 
+def brings(plugin: object) -> bool:
+    """True for an object that holds what an agent can take, so that it is not called."""
+    if any(hasattr(plugin, part) for part in ("hooks", "tools", "scopes")):
+        return True
+    return not isinstance(plugin, type) and bool(hooks_of(plugin))
+
+
 def name_of(plugin: object) -> str:
     """How a plugin is called in `hooks()`: its `name`, or that of its function or class."""
     if isinstance(plugin, HookDef):
-        return str(plugin.options.get("name") or plugin.id or name_of(plugin.fn))
+        return plugin.id or plugin.name
     if isinstance(plugin, (list, tuple)):
         hooks = cast("Sequence[object]", plugin)
         return name_of(hooks[0]) if hooks else "hooks"

@@ -1,21 +1,23 @@
-"""One registration: what `add_hook` was told, checked, and the disposer that takes it back.
+"""One registration: the options of a hook, checked, and the disposer that removes it.
 
-`Hook` is what the call rules see, `HookDef` a hook that is declared and registered later,
-`HookInfo` how a registration is listed. Where hooks are kept is `bus.py`. While a plugin is being
-set up, each new disposer is noted for it, whoever made the registration (`plugins.py`). It is long
-because each option is explained where it is checked.
+`Hook` is what the call rules see, `HookOptions` what `add_hook` was given, `HookInfo` how `hooks()`
+lists it. Hooks that are declared and registered later are `declared.py`; where hooks are kept is
+`bus.py`. While a plugin is set up, each new disposer is noted for it, whoever made the registration
+(`plugins.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from inspect import isasyncgenfunction, isgeneratorfunction, unwrap
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast
+from inspect import isasyncgenfunction, isgeneratorfunction, signature, unwrap
+from typing import Any, Final, Literal, Protocol, Self
 
-from hookline._base.errors import HookOptionError, UnknownHookError, UsageError
+import msgspec
+
+from hookline._base.errors import HookOptionError, closest, did_you_mean
 from hookline._base.messages import Data
 from hookline._hooks.points import Head, Kind, head_of
 from hookline._model.tool import is_async_callable
@@ -25,7 +27,7 @@ _ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Owner(Protocol):
-    """Somebody who brings hooks: they bear its name, and it takes them back."""
+    """Brings hooks: they bear its name, and it takes them back."""
 
     origin: str
 
@@ -33,6 +35,42 @@ class Owner(Protocol):
 
 
 OWNER: Final[ContextVar[Owner | None]] = ContextVar("hookline.plugin", default=None)
+
+
+class HookOptions(Data, frozen=True, kw_only=True):
+    """The options of a hook, as `add_hook` and `define_hook` take them."""
+
+    name: str
+    """The hook's name: the function's, unless `name=` was given."""
+    priority: int = 0
+    """Higher runs first."""
+    tools: tuple[str, ...] | None = None
+    """The tools that it is limited to, None for all."""
+    timeout: float | None = None
+    """Seconds, None for no limit."""
+    on_error: OnError = "raise"
+    """What an exception does."""
+    inherit: bool = False
+    """True if it also runs in the chats of sub-agents."""
+    id: str | None = None
+    """What a definition may be named by."""
+    required: bool = False
+    """True if it also runs in a chat with `only_hooks=`."""
+
+
+class HookInfo(HookOptions, frozen=True, kw_only=True):
+    """One registration, as `hooks()` lists it."""
+
+    point: str
+    """The point's name."""
+    origin: str
+    """Who brought it: "agent", "add_hook", "global", a plugin, a file."""
+    kind: Kind = "observer"
+    """What its point is: observer, interceptor or wrapper."""
+    is_async: bool = False
+    """Whether its function is a coroutine function."""
+    where: str | None = None
+    """module:line of its function, where it has one."""
 
 
 class Hook:
@@ -44,14 +82,10 @@ class Hook:
         "definition",
         "fn",
         "head",
-        "id",
-        "inherit",
         "is_async",
         "name",
-        "on_error",
+        "options",
         "origin",
-        "priority",
-        "required",
         "timeout",
         "tools",
     )
@@ -60,30 +94,30 @@ class Hook:
         self,
         head: Head,
         fn: Callable[..., Any],
-        *,
-        name: str,
-        priority: int,
-        tools: frozenset[str] | None,
-        timeout: float | None,
-        on_error: OnError,
-        inherit: bool,
+        options: HookOptions,
         origin: str,
+        definition: object = None,
     ) -> None:
         self.head = head
         self.fn = fn
-        self.name = name
-        self.priority = priority
-        self.tools = tools
-        self.timeout = timeout
-        self.on_error: OnError = on_error
-        self.inherit = inherit
+        self.options = options
+        self.name, self.tools, self.timeout = options.name, options.tools, options.timeout
         self.origin = origin
-        self.id: str | None = None
-        self.required = False
+        self.definition = definition  # the HookDef that it was made of
         self.declared = False  # by Agent(hooks=): `only_hooks=` of a chat replaces it
-        self.definition: HookDef | None = None
         self.alive = True
         self.is_async = is_async_callable(fn)
+
+    def info(self) -> HookInfo:
+        """The registration as `hooks()` lists it."""
+        return HookInfo(
+            **msgspec.structs.asdict(self.options),
+            point=self.head.name,
+            origin=self.origin,
+            kind=self.head.kind,
+            is_async=self.is_async,
+            where=_where(self.fn),
+        )
 
 
 class Disposer:
@@ -108,132 +142,60 @@ class Disposer:
         self()
 
 
-class HookInfo(Data, frozen=True, kw_only=True):
-    """One registration, as `hooks()` lists it."""
-
-    point: str
-    """The point's name."""
-    name: str
-    """The hook's name: the function's, unless `name=` was given."""
-    priority: int
-    """Higher runs first."""
-    origin: str
-    """Who brought it: "agent", "add_hook", a plugin, a file."""
-    id: str | None = None
-    """What a definition may be named by."""
-    required: bool = False
-    """True if it also runs in a chat with `only_hooks=`."""
-    on_error: OnError = "raise"
-    """What a throw does."""
-    timeout: float | None = None
-    """Seconds, None for no limit."""
-    tools: tuple[str, ...] | None = None
-    """The tools that it is limited to, None for all."""
-    inherit: bool = False
-    """Whether it also hears the chats of sub-agents."""
-    kind: Kind = "observer"
-    """What its point is: observer, interceptor or wrapper."""
-    is_async: bool = False
-    """Whether its function is a coroutine function."""
-    where: str | None = None
-    """module:line of its function, where it has one."""
-
-
-class HookDef:
-    """A hook to be registered later: for `Agent(hooks=[...])`, plugins and files of hooks.
-
-    With an `id` it can be named by it; `required` hooks also run in a chat with `only_hooks=`.
-    `origin` says where it was found, for a hook that comes out of a file. Calling it calls `fn`.
-    `point` and `options` are what `add_hook` will be given. Raises HookOptionError for an id or an
-    option that does not fit, and UnknownHookError.
-    """
-
-    __slots__ = ("fn", "id", "options", "origin", "point", "required")
-
-    def __init__(
-        self,
-        point: object,
-        fn: Callable[..., Any],
-        *,
-        id: str | None = None,
-        required: bool = False,
-        **options: Any,
-    ) -> None:
-        if id is not None and not _ID.fullmatch(id):
-            raise HookOptionError(
-                str(point),
-                id,
-                f"the id {id!r} must be snake_case: lowercase letters, digits and '_', a letter "
-                "first",
-            )
-        check_options(point, options)
-        make_hook(point, fn, **options)  # what else is wrong is said here
-        self.point = point
-        self.fn = fn
-        self.id = id
-        self.required = required
-        self.options = options
-        self.origin: str | None = None
-
-    def __call__(self, *args: Any) -> Any:
-        return self.fn(*args)
-
-    def __repr__(self) -> str:
-        return f"<HookDef {self.id or getattr(self.fn, '__qualname__', '?')!r} at {self.point}>"
-
-
-HookLike: TypeAlias = "HookDef | str | Sequence[HookLike]"
-HooksArgument: TypeAlias = "Mapping[Any, Any] | Sequence[HookLike]"
+_ADDED: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit")
+_DECLARED: Final = (*_ADDED, "id", "required")
 
 
 def make_hook(
-    point: object,
-    hook: Callable[..., Any],
-    *,
-    priority: int = 0,
-    name: str | None = None,
-    tools: Iterable[str] | None = None,
-    timeout: float | None = None,
-    on_error: OnError = "raise",
-    inherit: bool = False,
-    origin: str = "",
+    point: object, fn: Callable[..., Any], options: Mapping[str, Any], origin: str
 ) -> Hook:
-    """A checked registration, not yet on a bus."""
-    head = head_of(point)
-    name = name or _name_of(hook)
-    problem = _problem(head, hook, priority, tools, timeout, on_error)
-    if problem:
-        raise HookOptionError(head.name, name, problem)
+    """A checked registration, not yet on a bus; a plugin that is being set up is its origin."""
+    head, checked = check_hook(point, fn, options, _ADDED)
+    check_parameters(head, fn, checked.name)
     owner = OWNER.get()
     if owner is not None and origin == "add_hook":
         origin = owner.origin
-    return Hook(
-        head,
-        hook,
-        name=name,
-        priority=priority,
-        tools=None if tools is None else frozenset(tools),
-        timeout=timeout,
-        on_error=on_error,
-        inherit=inherit,
-        origin=origin,
-    )
+    return Hook(head, fn, checked, origin)
 
 
-def check_options(point: object, options: Iterable[str], own: Iterable[str] = ()) -> Head:
-    """Refuse options that there are not; gives the point's head."""
+def check_hook(
+    point: object, fn: Any, given: Mapping[str, Any], known: Iterable[str] = _DECLARED
+) -> tuple[Head, HookOptions]:
+    """The point and the options of a hook; raises HookOptionError and UnknownHookError."""
+    head = check_names(point, given, known)
+    name = given.get("name") or _name_of(fn)
+    options: dict[str, Any] = {**given, "name": name}
+    problem = _problem(head, fn, **options)
+    if problem:
+        raise HookOptionError(head.name, name, problem)
+    if options.get("tools") is not None:
+        options["tools"] = tuple(sorted(set(options["tools"])))
+    return head, HookOptions(**options)
+
+
+def check_names(point: object, given: Iterable[str], known: Iterable[str] = _ADDED) -> Head:
+    """Refuse options of other names; gives the point's head."""
     head = head_of(point)
-    known = {*_OPTIONS, *own}
-    unknown = sorted(set(options) - known)
-    if unknown:
+    for name in sorted(set(given) - set(known)):
         there = ", ".join(sorted(known))
         raise HookOptionError(
-            head.name, "?", f"there is no option {unknown[0]!r}; use one of: {there}"
+            head.name,
+            "?",
+            f"there is no option {name!r}{did_you_mean(closest(name, known))}; use one of: {there}",
         )
     return head
 
 
-_OPTIONS = ("priority", "name", "tools", "timeout", "on_error", "inherit")
+def check_parameters(head: Head, fn: Callable[..., Any], name: str) -> None:
+    """Refuse a function that cannot be called with what the point gives."""
+    given = ("ctx", "proceed") if head.kind == "wrapper" else ("ctx",)
+    try:
+        signature(fn).bind(*given)
+    except TypeError as exc:
+        problem = f"it cannot be called with ({', '.join(given)}): {exc}"
+        raise HookOptionError(head.name, name, problem) from None
+    except ValueError:
+        return  # implemented in C: it does not say what it takes
 
 
 def _name_of(hook: Any) -> str:
@@ -243,17 +205,46 @@ def _name_of(hook: Any) -> str:
 
 
 def _problem(
-    head: Head, hook: object, priority: object, tools: object, timeout: object, on_error: object
+    head: Head,
+    hook: object,
+    *,
+    name: object,
+    priority: object = 0,
+    tools: object = None,
+    timeout: object = None,
+    on_error: object = "raise",
+    inherit: object = False,
+    id: object = None,
+    required: object = False,
 ) -> str | None:
+    """The first thing that is wrong with a hook and its options."""
     if not callable(hook):
         return f"{hook!r} must be a function, or be callable"
     if isgeneratorfunction(hook) or isasyncgenfunction(hook):
         return "a function with `yield` does nothing when it is called: return the value instead"
+    if not isinstance(name, str):
+        return f"name={name!r} must be a str"
     if not isinstance(priority, int):
         return f"priority={priority!r} must be an int"
+    if id is not None and not (isinstance(id, str) and _ID.fullmatch(id)):
+        return (
+            f"the id {id!r} must be snake_case: lowercase letters, digits and '_', a letter first"
+        )
+    for option, value in (("inherit", inherit), ("required", required)):
+        if not isinstance(value, bool):
+            return f"{option}={value!r} must be True or False"
+    if head.kind == "wrapper" and not is_async_callable(hook):
+        return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
+    return _problem_at(head, hook, tools, timeout, on_error)
+
+
+def _problem_at(
+    head: Head, hook: object, tools: object, timeout: object, on_error: object
+) -> str | None:
+    """What is wrong with the options that depend on the point."""
     if tools is not None and not head.at_tool:
         return f"tools={tools!r} is for the points of a tool call only; leave it out"
-    if isinstance(tools, str):
+    if tools is not None and (not isinstance(tools, Iterable) or isinstance(tools, (str, bytes))):
         return f"tools={tools!r} must be a list of names"
     if on_error not in ("raise", "log", "deny"):
         return f"on_error={on_error!r} must be 'raise', 'log' or 'deny'"
@@ -264,31 +255,11 @@ def _problem(
             return f"timeout={timeout!r} must be above 0 seconds"
         if not is_async_callable(hook):
             return f"timeout={timeout!r} needs an async hook: a sync one cannot be interrupted"
-    if head.kind == "wrapper" and not is_async_callable(hook):
-        return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return None
 
 
-def info_of(hook: Hook) -> HookInfo:
-    return HookInfo(
-        point=hook.head.name,
-        name=hook.name,
-        priority=hook.priority,
-        origin=hook.origin,
-        id=hook.id,
-        required=hook.required,
-        on_error=hook.on_error,
-        timeout=hook.timeout,
-        tools=None if hook.tools is None else tuple(sorted(hook.tools)),
-        inherit=hook.inherit,
-        kind=hook.head.kind,
-        is_async=hook.is_async,
-        where=_where(hook.fn),
-    )
-
-
 def _where(hook: Any) -> str | None:
-    """Where a hook is written; what is written in C is nowhere."""
+    """module:line of a hook; None for functions implemented in C."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     try:
@@ -300,63 +271,3 @@ def _where(hook: Any) -> str | None:
         if code is not None:
             return f"{found.__module__}:{code.co_firstlineno}"
     return None
-
-
-def define(point: object, hook: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """A definition, or the decorator that makes one of the function below it."""
-    if hook is not None:
-        return HookDef(point, hook, **options)
-
-    def made(fn: Callable[..., Any]) -> HookDef:
-        return HookDef(point, fn, **options)
-
-    return made
-
-
-def definitions(
-    hooks: HooksArgument, found: dict[str, HookDef] | None = None
-) -> dict[str, HookDef]:
-    """The definitions with an id among these, added to `found`; an id stands for one alone."""
-    found = {} if found is None else found
-    if isinstance(hooks, Mapping):
-        return found
-    for each in hooks:
-        if isinstance(each, HookDef):
-            if each.id is not None and found.setdefault(each.id, each) is not each:
-                raise UsageError(
-                    f"two hooks have the id {each.id!r}: {found[each.id]!r}, "
-                    f"{each!r}; give one of them another"
-                )
-        elif not isinstance(each, str):
-            definitions(each, found)
-    return found
-
-
-def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
-    """The registrations that `hooks=` declares: a table, or definitions, ids and lists of them."""
-    if isinstance(hooks, str):
-        raise UsageError(f"hooks={hooks!r} must be a table, or a list of definitions and ids")
-    if isinstance(hooks, Mapping):
-        made = [
-            make_hook(point, fn, origin=origin)
-            for point, value in hooks.items()
-            for fn in (cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value])
-        ]
-    else:
-        made = [hook for each in hooks for hook in _expanded(each, known, origin)]
-    for hook in made:
-        hook.declared = True
-    return made
-
-
-def _expanded(each: HookLike, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
-    if isinstance(each, str):
-        if each not in known:
-            raise UnknownHookError(each, known, what="hook id")
-        each = known[each]
-    if not isinstance(each, HookDef):
-        return expand(each, known, origin)
-    options: dict[str, Any] = {"origin": each.origin or origin, **each.options}
-    hook = make_hook(each.point, each.fn, **options)
-    hook.id, hook.required, hook.definition = each.id, each.required, each
-    return [hook]

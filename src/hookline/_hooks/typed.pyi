@@ -20,8 +20,9 @@ from hookline._base.returns import (
 )
 from hookline._base.run import D, DepsT
 from hookline._hooks import points as p
+from hookline._hooks.declared import HookDef
 from hookline._hooks.proceed import Proceed
-from hookline._hooks.registration import Disposer, HookDef
+from hookline._hooks.registration import Disposer
 from hookline._model.model import (
     ChatRequest,
     ModelRequest,
@@ -1200,7 +1201,12 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.AroundChat[Any], Proceed[UserMessage, Response]], Awaitable[Response]]],
+        [
+            Callable[[p.AroundChat[Any], Proceed[UserMessage, Response]], Awaitable[Response]]
+            | Callable[
+                [Any, p.AroundChat[Any], Proceed[UserMessage, Response]], Awaitable[Response]
+            ]
+        ],
         HookDef,
     ]: ...
     @overload
@@ -1215,7 +1221,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnChatStart[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnChatStart[Any]], object] | Callable[[Any, p.OnChatStart[Any]], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1229,7 +1238,11 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.PreChat[Any]], Maybe[ChatRequest | ModelResponse | Stop]]], HookDef
+        [
+            Callable[[p.PreChat[Any]], Maybe[ChatRequest | ModelResponse | Stop]]
+            | Callable[[Any, p.PreChat[Any]], Maybe[ChatRequest | ModelResponse | Stop]]
+        ],
+        HookDef,
     ]: ...
     @overload
     def __call__(
@@ -1244,7 +1257,11 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.PreRequest[Any]], Maybe[ModelRequest | ModelResponse | Stop]]], HookDef
+        [
+            Callable[[p.PreRequest[Any]], Maybe[ModelRequest | ModelResponse | Stop]]
+            | Callable[[Any, p.PreRequest[Any]], Maybe[ModelRequest | ModelResponse | Stop]]
+        ],
+        HookDef,
     ]: ...
     @overload
     def __call__(
@@ -1262,6 +1279,10 @@ class DefineHook(Protocol):
         [
             Callable[
                 [p.AroundRequest[Any], Proceed[ModelRequest, ModelResponse]],
+                Awaitable[ModelResponse],
+            ]
+            | Callable[
+                [Any, p.AroundRequest[Any], Proceed[ModelRequest, ModelResponse]],
                 Awaitable[ModelResponse],
             ]
         ],
@@ -1291,6 +1312,16 @@ class DefineHook(Protocol):
                     | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
                 ],
             ]
+            | Callable[
+                [Any, p.OnDelta[Any]],
+                Maybe[
+                    TextChunk
+                    | ReasoningChunk
+                    | PartEndChunk
+                    | ToolCallChunk
+                    | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
+                ],
+            ]
         ],
         HookDef,
     ]: ...
@@ -1306,7 +1337,13 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnResponse[Any]], Maybe[ModelResponse]]], HookDef]: ...
+    ) -> Callable[
+        [
+            Callable[[p.OnResponse[Any]], Maybe[ModelResponse]]
+            | Callable[[Any, p.OnResponse[Any]], Maybe[ModelResponse]]
+        ],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1320,7 +1357,12 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.PreMessage[Any]], Maybe[UserMessage | AssistantMessage | ToolMessage]]],
+        [
+            Callable[[p.PreMessage[Any]], Maybe[UserMessage | AssistantMessage | ToolMessage]]
+            | Callable[
+                [Any, p.PreMessage[Any]], Maybe[UserMessage | AssistantMessage | ToolMessage]
+            ]
+        ],
         HookDef,
     ]: ...
     @overload
@@ -1335,7 +1377,9 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnMessage[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnMessage[Any]], object] | Callable[[Any, p.OnMessage[Any]], object]], HookDef
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1350,7 +1394,12 @@ class DefineHook(Protocol):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]]],
+        [
+            Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]]
+            | Callable[
+                [Any, p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]
+            ]
+        ],
         HookDef,
     ]: ...
     @overload
@@ -1372,6 +1421,10 @@ class DefineHook(Protocol):
                 [p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolFailure]],
                 Awaitable[ToolResult | ToolFailure],
             ]
+            | Callable[
+                [Any, p.AroundToolCall[Any], Proceed[ToolCall, ToolResult | ToolFailure]],
+                Awaitable[ToolResult | ToolFailure],
+            ]
         ],
         HookDef,
     ]: ...
@@ -1389,7 +1442,11 @@ class DefineHook(Protocol):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolFailure]]], HookDef
+        [
+            Callable[[p.OnToolCallResult[Any]], Maybe[ToolResult | ToolFailure]]
+            | Callable[[Any, p.OnToolCallResult[Any]], Maybe[ToolResult | ToolFailure]]
+        ],
+        HookDef,
     ]: ...
     @overload
     def __call__(
@@ -1405,7 +1462,11 @@ class DefineHook(Protocol):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> Callable[
-        [Callable[[p.OnToolCallError[Any]], Maybe[ToolFailure | ToolResult | Stop]]], HookDef
+        [
+            Callable[[p.OnToolCallError[Any]], Maybe[ToolFailure | ToolResult | Stop]]
+            | Callable[[Any, p.OnToolCallError[Any]], Maybe[ToolFailure | ToolResult | Stop]]
+        ],
+        HookDef,
     ]: ...
     @overload
     def __call__(
@@ -1419,7 +1480,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnStep[Any]], Maybe[Stop]]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnStep[Any]], Maybe[Stop]] | Callable[[Any, p.OnStep[Any]], Maybe[Stop]]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1432,7 +1496,13 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.PreStop[Any]], Maybe[Continue]]], HookDef]: ...
+    ) -> Callable[
+        [
+            Callable[[p.PreStop[Any]], Maybe[Continue]]
+            | Callable[[Any, p.PreStop[Any]], Maybe[Continue]]
+        ],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1445,7 +1515,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnChatDone[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnChatDone[Any]], object] | Callable[[Any, p.OnChatDone[Any]], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1458,7 +1531,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnChatAbort[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnChatAbort[Any]], object] | Callable[[Any, p.OnChatAbort[Any]], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1471,7 +1547,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnChatError[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnChatError[Any]], object] | Callable[[Any, p.OnChatError[Any]], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1484,7 +1563,9 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnChatEnd[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnChatEnd[Any]], object] | Callable[[Any, p.OnChatEnd[Any]], object]], HookDef
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1497,7 +1578,9 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnStatus[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnStatus[Any]], object] | Callable[[Any, p.OnStatus[Any]], object]], HookDef
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1510,7 +1593,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnApproval[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnApproval[Any]], object] | Callable[[Any, p.OnApproval[Any]], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1523,7 +1609,13 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.PreMessageUpdate[Any]], Maybe[MessageChanges]]], HookDef]: ...
+    ) -> Callable[
+        [
+            Callable[[p.PreMessageUpdate[Any]], Maybe[MessageChanges]]
+            | Callable[[Any, p.PreMessageUpdate[Any]], Maybe[MessageChanges]]
+        ],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1536,7 +1628,13 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnMessageUpdate[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [
+            Callable[[p.OnMessageUpdate[Any]], object]
+            | Callable[[Any, p.OnMessageUpdate[Any]], object]
+        ],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1549,7 +1647,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnScopeRegister], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnScopeRegister], object] | Callable[[Any, p.OnScopeRegister], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1562,7 +1663,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnScopeUnregister], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnScopeUnregister], object] | Callable[[Any, p.OnScopeUnregister], object]],
+        HookDef,
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1575,7 +1679,9 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[p.OnHook[Any]], object]], HookDef]: ...
+    ) -> Callable[
+        [Callable[[p.OnHook[Any]], object] | Callable[[Any, p.OnHook[Any]], object]], HookDef
+    ]: ...
     @overload
     def __call__(
         self,
@@ -1588,7 +1694,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[O], object]], HookDef]: ...
+    ) -> Callable[[Callable[[O], object] | Callable[[Any, O], object]], HookDef]: ...
     @overload
     def __call__(
         self,
@@ -1601,7 +1707,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[Any], Maybe[R]]], HookDef]: ...
+    ) -> Callable[[Callable[[Any], Maybe[R]] | Callable[[Any, Any], Maybe[R]]], HookDef]: ...
     @overload
     def __call__(
         self,
@@ -1614,4 +1720,10 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
-    ) -> Callable[[Callable[[Any, Proceed[Any, R]], Awaitable[R]]], HookDef]: ...
+    ) -> Callable[
+        [
+            Callable[[Any, Proceed[Any, R]], Awaitable[R]]
+            | Callable[[Any, Any, Proceed[Any, R]], Awaitable[R]]
+        ],
+        HookDef,
+    ]: ...

@@ -43,7 +43,12 @@ def for_sub_agent(parent: View, sources: Sources) -> Sources:
 
 def inherited_points(parent: View) -> set[object]:
     """The points at which a parent has hooks for its sub-agents."""
-    return {hook.head.key for bus, _ in parent.sources for hook in bus.all_hooks() if hook.inherit}
+    return {
+        hook.head.key
+        for bus, _ in parent.sources
+        for hook in bus.all_hooks()
+        if hook.options.inherit
+    }
 
 
 def _none(hook: Hook) -> bool:
@@ -51,11 +56,11 @@ def _none(hook: Hook) -> bool:
 
 
 def _stays(hook: Hook) -> bool:
-    return not hook.declared or hook.required
+    return not hook.declared or hook.options.required
 
 
 def _inherited(keep: Keep | None) -> Keep:
-    return lambda hook: hook.inherit and (keep is None or keep(hook))
+    return lambda hook: hook.options.inherit and (keep is None or keep(hook))
 
 
 async def observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
