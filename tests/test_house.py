@@ -73,6 +73,7 @@ PLAN = {
         "call",
         "channel",
         "config",
+        "life",
         "state",
         "values",
         "results",
@@ -391,18 +392,30 @@ def test_no_test_of_the_suite_has_a_deadline() -> None:
 # ── heads and sizes ─────────────────────────────────────────────────────────────────────────
 
 
+MECHANISMS = {"_chat.life", "_chat.supervisor", "_chat.channel"}
+"""These tell their theory of operation."""
+
+
 @MODULES
 def test_a_module_opens_by_saying_what_lives_here(module: str) -> None:
     text = ast.get_docstring(TREES[module])
     assert text
     if module != "_base.errors":  # which draws the tree of all exceptions
-        assert len(text.splitlines()) <= 15
+        assert len(text.splitlines()) <= (30 if module in MECHANISMS else 15)
+
+
+LONG_MODULES = {
+    "_chat.state",  # nothing else changes the state of a chat
+    "_chat.supervisor",  # facts about asyncio's cancellation stay in one file
+}
 
 
 @MODULES
 def test_a_module_of_more_than_about_300_lines_says_why(module: str) -> None:
     path = PACKAGE / f"{module.replace('.', '/')}.py"
-    if path.is_file() and module != "_hooks.typed":  # which is generated
+    if module in LONG_MODULES:
+        assert len(path.read_text().splitlines()) > 330, "it is short: take it off the list"
+    elif path.is_file() and module != "_hooks.typed":  # which is generated
         head = ast.get_docstring(TREES[module]) or ""
         assert len(path.read_text().splitlines()) <= 330 or re.search(r"\blong\b|300 lines", head)
 

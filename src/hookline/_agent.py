@@ -34,7 +34,7 @@ from hookline._chat.config import (
 )
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.stream import ChatStream
-from hookline._chat.supervisor import Owner
+from hookline._chat.supervisor import Supervisor
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
 from hookline._hooks.call_rules import fault, watcher
@@ -513,9 +513,9 @@ class Agent(Generic[DepsT]):
         return ChatStream(self._config, task)
 
     async def _collect(self, task: Task) -> Response:
-        owner = Owner(new_chat(self._config, task, None), None)
-        owner.start()
-        return await owner.collect()
+        supervisor = Supervisor(new_chat(self._config, task, None), None)
+        supervisor.start()
+        return await supervisor.collect()
 
     # ── as a tool of another agent ──────────────────────────────────────────────────────────
 

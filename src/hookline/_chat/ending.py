@@ -119,10 +119,10 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
         await chat.runtime.step(key, _tell, NOTHING, chat, hook)
     except BaseException as raised:
         exc = fault(hook, raised)
-        if hook.head.name != "onChatDone" or chat.thrown is not None:
+        if hook.head.name != "onChatDone" or chat.life.late:
             log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
         else:
-            chat.thrown = exc
+            chat.life.late = (exc,)
         del exc  # or its traceback would hold it
 
 

@@ -3,7 +3,7 @@
 It reads like the contract: start, preChat, the user's message, steps until there is nothing left
 to do, then exactly one outcome and its observers. It does no I/O of its own, asks no clock, draws
 no random number and starts no task: all that comes through the runtime, and what has to do with
-tasks and cancellation through the keeper that owns the run.
+tasks and cancellation through the supervisor that owns the run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hookline._base.returns import Continue, Response, Stop
 from hookline._base.runtime import LOCAL, NOTHING, PRE_CHAT, PRE_STOP, START, Json
 from hookline._chat.approval import check_answers
 from hookline._chat.ending import end, respond
+from hookline._chat.life import DONE, Phase, Sign
 from hookline._chat.request import (
     AS_IT_IS,
     Opening,
@@ -36,7 +37,7 @@ from hookline._chat.request import (
     opening,
 )
 from hookline._chat.resume import deny_step, resume_step
-from hookline._chat.state import Chat, Keeper
+from hookline._chat.state import Chat, SupervisorPort
 from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say
 from hookline._hooks.call_rules import intercept, notify, wrap
 from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
@@ -47,32 +48,32 @@ from hookline._model.output import Form
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
 
 
-def run(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
+def run(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
     """One chat, on a conversation that it has taken.
 
     What is raised before aroundChat has proceeded reaches the caller alone.
     """
     if chat.conversation.ledger is not None:
-        return _stored(chat, keeper)
+        return _stored(chat, supervisor)
     if chat.runtime is LOCAL:
         chat.plain = not chat.conversation.ahead
-    return _checked(chat, keeper)
+    return _checked(chat, supervisor)
 
 
-async def _stored(chat: Chat, keeper: Keeper) -> Response:
+async def _stored(chat: Chat, supervisor: SupervisorPort) -> Response:
     await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
-    return await _checked(chat, keeper)
+    return await _checked(chat, supervisor)
 
 
-def _checked(chat: Chat, keeper: Keeper) -> Awaitable[Response]:
+def _checked(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
     task, wrappers = chat.task, chat.view.aroundChat
     chat.deadlines.enter()
     _check_message(chat, task.message)
     if task.answers is not None:
         check_answers(chat.conversation, task.answers, chat.runtime.now())
     if wrappers:
-        return _wrapped(chat, keeper, wrappers)
-    return _proceed(chat, keeper, task.message)
+        return _wrapped(chat, supervisor, wrappers)
+    return _proceed(chat, supervisor, task.message)
 
 
 def _check_message(chat: Chat, message: UserMessage | None) -> None:
@@ -82,9 +83,9 @@ def _check_message(chat: Chat, message: UserMessage | None) -> None:
         )
 
 
-async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Response:
+async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook, ...]) -> Response:
     ctx: AroundChat[Any] = AroundChat(run=chat.run, message=chat.task.message)
-    inner = partial(_proceed, chat, keeper)
+    inner = partial(_proceed, chat, supervisor)
     try:
         response = await wrap(
             wrappers, ctx, inner, chat, again=lambda: "proceed may be called once"
@@ -94,7 +95,7 @@ async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Re
             log_throw("a hook at aroundChat raised after the chat had failed", exc)
             raise chat.error from None
         raise
-    if not chat.began:
+    if chat.life.phase is Phase.NEW:
         raise HookError(
             "a hook at aroundChat returned without calling proceed, and nothing was run: call it "
             "once"
@@ -105,10 +106,10 @@ async def _wrapped(chat: Chat, keeper: Keeper, wrappers: tuple[Hook, ...]) -> Re
     return response
 
 
-async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> Response:
+async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage | None) -> Response:
     """The inside of aroundChat: the chat, its one outcome, its observers."""
     chat.check()
-    chat.began = True
+    chat.life.move(Sign.PROCEED)
     chat.started = chat.runtime.now()
     limit = chat.config.limits.steps
     try:
@@ -122,27 +123,26 @@ async def _proceed(chat: Chat, keeper: Keeper, message: UserMessage | None) -> R
                 step += 1
             response = await _after_steps(chat, ended, step < limit)
             ended = GO
-        chat.check()
         chat.response = response
-        chat.outcome = "done"
+        if not chat.life.decide(DONE):
+            chat.check()
+        chat.life.move(Sign.ANSWERED)
     except BaseException as exc:
-        keeper.judge(exc)
+        supervisor.judge(exc)
     ending = chat.ending = end(chat)
     if chat.outcome == "aborted":
-        await keeper.finish(ending)
+        await supervisor.finish(ending)
     elif ending:
         try:
             while ending:
                 await ending.popleft()()
         except BaseException as exc:
-            keeper.judge(exc)  # cancelled from outside in mid ending: the rest still happens
-            await keeper.finish(ending)
-    if chat.cut is not None:
-        raise chat.cut  # to whoever cancelled: a wrapper's own time limit, or a third party
-    if chat.error is not None:
-        raise chat.error
-    if chat.thrown is not None:
-        raise chat.thrown  # by a hook at onChatDone
+            supervisor.judge(exc)  # cancelled from outside in mid ending: the rest still happens
+            await supervisor.finish(ending)
+    if chat.life.error is not None:  # a cancellation: a wrapper's time limit, or a third party's
+        raise chat.life.error
+    if chat.life.late:
+        raise chat.life.late[0]
     assert chat.response is not None
     return chat.response
 

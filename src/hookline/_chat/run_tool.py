@@ -228,8 +228,8 @@ async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:
     try:
         value = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except asyncio.CancelledError:
-        if chat.keeper is not None:
-            chat.keeper.report_later(name, lambda: ended)
+        if chat.supervisor is not None:
+            chat.supervisor.report_later(name, lambda: ended)
         raise
     return await value if isawaitable(value) else value
 

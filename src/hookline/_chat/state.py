@@ -1,8 +1,7 @@
 """What one chat holds, and the few verbs that change it: publish, commit, report, abort, fail.
 
 The life of the chat is `loop.py`, the model's answer `answer.py`, its tool calls `batch.py`:
-functions over this state. It knows no task: what has to do with one is asked of its keeper. It is
-long because nothing else changes this state.
+functions over this state. It knows no task: what has to do with one is asked of its supervisor.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from hookline._base.cancel import Deadlines
-from hookline._base.errors import UsageError
+from hookline._base.errors import ChatAbortedError, UsageError
 from hookline._base.events import (
     MessageAdded,
     PartEnd,
@@ -48,6 +47,7 @@ from hookline._base.run import Run
 from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
 from hookline._chat.channel import SIZE, Buffer, Outlet
 from hookline._chat.config import Config, Task
+from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._hooks.call_rules import ALONE, Conduct, Watch, intercept, notify, watcher
 from hookline._hooks.points import OnMessage, OnStatus, PreMessage
 from hookline._model.assembly import Assembly, kept
@@ -64,15 +64,15 @@ Act: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Ending: TypeAlias = deque[Act]
 
 
-class Keeper(Protocol):
-    """Who owns the task in which a chat lives."""
+class SupervisorPort(Protocol):
+    """A chat's view of its supervisor, which owns the task in which it lives."""
 
     def interrupt(self) -> None:
         """Cancel what runs: the chat was aborted or has failed. From any thread."""
         ...
 
     def hurry(self) -> None:
-        """What runs is ending: it has the grace period for that, and is left behind then."""
+        """Start the grace period; what still runs when it is over is left behind."""
         ...
 
     def cancelled(self) -> bool:
@@ -97,7 +97,6 @@ class Chat:
 
     __slots__ = (
         "__weakref__",
-        "aborted_by_reader",
         "again",
         "agent_name",
         "answer",
@@ -106,8 +105,6 @@ class Chat:
         "assembly",
         "base_messages",
         "base_tools",
-        "began",
-        "broken",
         "built",
         "chat_id",
         "conduct",
@@ -115,28 +112,22 @@ class Chat:
         "continuations",
         "conversation",
         "corrected",
-        "cut",
         "deadlines",
         "deps",
         "ending",
-        "error",
-        "fatal",
         "finish_reason",
         "hidden",
         "iteration",
-        "keeper",
         "keeps",
+        "life",
         "live",
         "messages",
         "open_step",
-        "outcome",
         "outlet",
         "output",
-        "over",
         "parent_chat_id",
         "plain",
         "raised",
-        "reason",
         "response",
         "resumes",
         "runtime",
@@ -147,8 +138,8 @@ class Chat:
         "state",
         "steps",
         "streamed",
+        "supervisor",
         "task",
-        "thrown",
         "untold",
         "usage",
         "view",
@@ -177,7 +168,7 @@ class Chat:
         self.conduct: Conduct = self  # in the ending another, which is not broken
         self.runtime: Runtime = LOCAL
         self.plain = False  # nothing records its steps, and nothing has kept its messages
-        self.keeper: Keeper | None = None  # none before it begins, and once it is over
+        self.supervisor: SupervisorPort | None = None  # none before it begins, and once it is over
 
         # how far it is
         self.state: dict[str, Any] = {} if task.state is None else task.state
@@ -214,18 +205,9 @@ class Chat:
         self.raised: list[BaseException] | None = None  # by tools, where their frames know ours
 
         # how it ends
-        self.began = False  # aroundChat has called proceed
-        self.over = False  # the caller has its answer: what still runs was left behind
-        self.broken = False  # aborted or failed: nothing new begins
-        self.reason: str | None = None
-        self.aborted_by_reader = False
-        self.fatal: BaseException | None = None  # what failed, where it could not be raised
-        self.outcome: Outcome | None = None
-        self.ending: Ending | None = None  # what is left to do once that is decided
+        self.life = Life()
+        self.ending: Ending | None = None  # what is left to do once its outcome is decided
         self.response: Response | None = None
-        self.error: BaseException | None = None
-        self.cut: BaseException | None = None  # the cancellation that was not ours
-        self.thrown: BaseException | None = None  # by a hook at onChatDone
 
     # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
 
@@ -257,43 +239,64 @@ class Chat:
         """The chat as its hooks see it. Not kept: it holds the chat."""
         return Run(self)
 
-    # ── ending early ────────────────────────────────────────────────────────────────────────
+    # ── how it ends ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def broken(self) -> bool:
+        """Aborted or failed: nothing new begins."""
+        return self.life.broken
+
+    @property
+    def over(self) -> bool:
+        """Whether the caller has its result: what still runs was left behind."""
+        return self.life.phase is Phase.OVER
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ends, once the ending has begun."""
+        return self.life.outcome
+
+    @property
+    def error(self) -> Exception | None:
+        """What it has failed with, or the ChatAbortedError."""
+        verdict = self.life.verdict
+        return None if verdict is None else verdict.failure
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of its abort."""
+        verdict = self.life.verdict
+        return None if verdict is None else verdict.reason
 
     def abort(self, reason: str | None = None, *, by_reader: bool = False) -> bool:
         """Ask for the abort, from any thread: True when it decides the chat.
 
         `by_reader`: the reader of its stream asks, and is not told of it by an error.
         """
-        if self.outcome is not None or self.broken or self.over:
+        verdict = Verdict(Sign.ABORT, ChatAbortedError(reason), reason, by_reader)
+        if not self.life.decide(verdict):
             logger.info("chat %s: an abort came too late", self.chat_id)
             return False
-        # Before the loop is woken: it may end the stream while this thread still waits its turn.
-        self.aborted_by_reader = by_reader
-        self.reason = reason
-        self.broken = True
         self.interrupt()
         return True
 
     def interrupt(self) -> None:
         """Cancel what runs: nothing new may begin."""
-        if self.keeper is not None:
-            self.keeper.interrupt()
+        if self.supervisor is not None:
+            self.supervisor.interrupt()
 
     @property
     def cancelled(self) -> bool:
         """Whether somebody is cancelling the task in which it lives."""
-        return self.keeper is not None and self.keeper.cancelled()
+        return self.supervisor is not None and self.supervisor.cancelled()
 
     def fail(self, exc: BaseException) -> None:
         """The chat has failed with this, whatever is raised or swallowed on the way out."""
-        if self.outcome is None and not self.broken:
-            self.broken = True
-            self.fatal = exc
-            if self.keeper is not None:
-                self.keeper.hurry()
+        if self.life.decide(Verdict(Sign.FAIL, exc)) and self.supervisor is not None:
+            self.supervisor.hurry()
 
     def lost(self, exc: BaseException) -> None:
-        """The conversation is another's now: nothing more of this chat may run."""
+        """The lease of the conversation was lost: stop the chat."""
         self.fail(exc)
         self.interrupt()
 
@@ -302,13 +305,13 @@ class Chat:
         if self.broken:
             raise CancelledError("the chat was aborted")
 
-    def release(self) -> None:
-        """The chat is over: let go of all that holds it, so that it dies with its last holder."""
-        self.over = True
-        self.keeper = None
+    def dispose(self) -> None:
+        """The chat is over: drop all that holds it, so that it is freed with its last holder."""
+        self.life.forget()
+        self.supervisor = None
         self.open_step = None
         self.conduct = ALONE
-        self.error = self.fatal = self.thrown = self.cut = self.ending = None
+        self.ending = None
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
@@ -517,12 +520,13 @@ class Chat:
     def effects(self, mark: Any) -> Effects:
         """What was done since the mark."""
         before, broken, usage = mark
+        verdict = self.life.verdict
         after = _encoded_items(self.state)
         changed = {key: self.state[key] for key, data in after.items() if before.get(key) != data}
         return Effects(
             state=changed or None,
             gone=tuple(key for key in before if key not in self.state),
-            aborted=self.broken and not broken and self.fatal is None,
+            aborted=not broken and verdict is not None and verdict.sign is Sign.ABORT,
             reason=self.reason,
             seq=self.outlet.count,
             usage=None if self.usage is usage else self.usage,

@@ -21,7 +21,7 @@ from hookline._base.returns import OutT, Response
 from hookline._chat.channel import NOTHING, Buffer, give_way
 from hookline._chat.config import Config, Task
 from hookline._chat.state import new_chat
-from hookline._chat.supervisor import Owner
+from hookline._chat.supervisor import Supervisor
 
 
 class ChatStream(Generic[OutT]):
@@ -40,7 +40,7 @@ class ChatStream(Generic[OutT]):
         "_closed",
         "_context",
         "_loop",
-        "_owner",
+        "_supervisor",
         "_thread",
         "_told_end",
         "chat_id",
@@ -51,7 +51,7 @@ class ChatStream(Generic[OutT]):
         """Known before the chat has begun."""
         self._asked = config, task
         self._context: Context | None = copy_context()
-        self._owner: Owner | None = None
+        self._supervisor: Supervisor | None = None
         self._buffer = Buffer()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # in which that loop runs
@@ -61,7 +61,7 @@ class ChatStream(Generic[OutT]):
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
     def __aiter__(self) -> Self:
-        if self._owner is not None:
+        if self._supervisor is not None:
             self._check_loop()  # here, and where somebody must wait: at each event it is dear
         return self
 
@@ -105,7 +105,7 @@ class ChatStream(Generic[OutT]):
         """Begin the chat, or refuse the reader."""
         if self._closed:
             raise StopAsyncIteration
-        if self._owner is None:
+        if self._supervisor is None:
             self._start()
         elif buffer.reading:
             raise StreamStateError(
@@ -126,28 +126,29 @@ class ChatStream(Generic[OutT]):
                 "a stream must be read in the event loop that began it"
             ) from None
 
-    def _start(self) -> Owner:
+    def _start(self) -> Supervisor:
         context, self._context = self._context, None
-        owner = self._owner = Owner(new_chat(*self._asked, self._buffer), self._buffer)
-        owner.start(context)
-        self._loop = owner.loop
+        supervisor = self._supervisor = Supervisor(
+            new_chat(*self._asked, self._buffer), self._buffer
+        )
+        supervisor.start(context)
+        self._loop = supervisor.loop
         self._thread = get_ident()
-        return owner
+        return supervisor
 
     def _last(self) -> ChatEvent:
         """The last event, then how it ended."""
         if self._closed:
             raise StopAsyncIteration
-        owner = self._owner
-        assert owner is not None
+        supervisor = self._supervisor
+        assert supervisor is not None
         if not self._told_end:
             self._told_end = True
-            if owner.terminal is not None:
-                return owner.terminal
+            if supervisor.terminal is not None:
+                return supervisor.terminal
         self._closed = True
-        error, owner.error = owner.error, None
-        aborted_here = owner.chat.aborted_by_reader and isinstance(error, ChatAbortedError)
-        if error is None or aborted_here:
+        error, supervisor.error = supervisor.error, None
+        if error is None:
             raise StopAsyncIteration
         try:
             if isinstance(error, StopAsyncIteration):  # would look like a normal end
@@ -161,49 +162,49 @@ class ChatStream(Generic[OutT]):
     @property
     def response(self) -> Response[OutT]:
         """The answer; raises StreamStateError before the chat is done."""
-        owner = self._owner
-        if owner is None or owner.response is None:
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.response is None:
             raise StreamStateError(
                 "the stream has no response yet: read it to its end; only after ChatDone there is "
                 "one"
             )
-        return owner.response
+        return supervisor.response
 
     # ── leaving ─────────────────────────────────────────────────────────────────────────────
 
     def abort(self, reason: str | None = None) -> bool:
         """Abort the chat and let the stream end with ChatAborted; False when it was too late."""
-        if self._owner is None:
+        if self._supervisor is None:
             timely, self._closed = not self._closed, True
             return timely
-        return self._owner.chat.abort(reason, by_reader=True)
+        return self._supervisor.chat.abort(reason, by_reader=True)
 
     async def aclose(self) -> None:
         """Stop the chat if it still runs and wait for its end; twice is harmless."""
-        owner = self._owner
-        if owner is None or (self._closed and owner.ended):
+        supervisor = self._supervisor
+        if supervisor is None or (self._closed and supervisor.ended):
             self._closed = True
             return
-        if get_running_loop() is not owner.loop:
+        if get_running_loop() is not supervisor.loop:
             raise StreamStateError("a stream must be closed in the event loop that began it")
         await self._leave("consumer left")
 
     async def _leave(self, reason: str) -> None:
-        owner = self._owner
-        assert owner is not None
+        supervisor = self._supervisor
+        assert supervisor is not None
         self._closed = True
         self._buffer.leave()
-        if not owner.ended:
-            owner.leave(reason)
-            if not owner.holds_caller():
-                await owner.join()
+        if not supervisor.ended:
+            supervisor.leave(reason)
+            if not supervisor.holds_caller():
+                await supervisor.join()
         expected = (ChatAbortedError, StreamInterruptedError)
-        if owner.error is not None and not isinstance(owner.error, expected):
-            log_throw("the chat failed after its reader had left", owner.error)
-        owner.error = None
+        if supervisor.error is not None and not isinstance(supervisor.error, expected):
+            log_throw("the chat failed after its reader had left", supervisor.error)
+        supervisor.error = None
 
     async def __aenter__(self) -> Self:
-        if self._owner is None and not self._closed:
+        if self._supervisor is None and not self._closed:
             self._start()
         return self
 
@@ -211,17 +212,17 @@ class ChatStream(Generic[OutT]):
         await self.aclose()
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        owner = getattr(self, "_owner", None)
-        if owner is None or owner.ended or owner.loop.is_closed():
+        supervisor = getattr(self, "_supervisor", None)
+        if supervisor is None or supervisor.ended or supervisor.loop.is_closed():
             return
-        buffer, chat = self._buffer, owner.chat
+        buffer, chat = self._buffer, supervisor.chat
 
         def collected() -> None:
             buffer.leave()
             chat.abort("collected")
 
         try:
-            owner.loop.call_soon_threadsafe(collected)
+            supervisor.loop.call_soon_threadsafe(collected)
         except RuntimeError:
             return  # the loop was closed meanwhile
         _warn(
@@ -233,6 +234,6 @@ class ChatStream(Generic[OutT]):
         )
 
     def __repr__(self) -> str:
-        owner = self._owner
-        state = "not begun" if owner is None else "ended" if owner.ended else "running"
+        supervisor = self._supervisor
+        state = "not begun" if supervisor is None else "ended" if supervisor.ended else "running"
         return f"<ChatStream of chat {self.chat_id!r}, {state}>"

@@ -1,10 +1,20 @@
-"""The owner of a run: the one task in which a chat lives, and everything about its cancellation.
+"""The supervisor of a chat: the one task in which it lives, and everything about its cancellation.
 
-Scopes, spans, provider streams, hooks and history writes live and die in that task. It takes the
-conversation and frees it. An abort cancels it once; how the chat ended is judged here, the ending
-is carried out in a task of its own that no further cancellation reaches, and what will not end
-within the grace period, a store too, is named and left behind. Facts about asyncio's cancellation
-stay in this file and in `_base/cancel.py`; it is long because they do.
+Theory of operation. Scopes, spans, provider streams, hooks and history writes live and die in one
+task, which is never the caller's. It takes the conversation, runs the loop, frees the conversation
+and settles the result. The caller waits for a future, so that cancelling the caller never cuts the
+chat at a random place: the chat is aborted instead, and waited for.
+
+- Abort: the task is cancelled once, and the grace period starts. CancelledError is what comes out.
+- Judging: what came out of the loop becomes the verdict, if there is none yet (see `life.py`). Our
+  own cancellations are taken back; what `task.cancelling()` still counts at the end is a third
+  party's, and is passed on.
+- Ending: it runs in a task of its own, which no further cancellation reaches. Its hooks share one
+  grace period.
+- Rescue: a task that has not ended when the grace period is over is left behind, and named in the
+  log. A second task carries out the ending in its place. A store that hangs is left behind, too.
+
+Facts about asyncio's cancellation stay in this file and in `_base/cancel.py`.
 """
 
 from __future__ import annotations
@@ -23,14 +33,15 @@ from hookline._base.returns import ErrorInfo, Response, forget_our_locals
 from hookline._chat.call import Call
 from hookline._chat.channel import SIZE, Buffer
 from hookline._chat.ending import end, is_close
+from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
 from hookline._chat.state import Chat, Ending
 from hookline._hooks.call_rules import Alone
 from hookline._hooks.registration import Hook
 from hookline._talk.ledger import Ledger
 
-# Weak, because a task holds its context and an owner its task.
-_inside: ContextVar[ref[Owner] | None] = ContextVar("hookline_owner", default=None)
+# Weak, because a task holds its context and a supervisor its task.
+_inside: ContextVar[ref[Supervisor] | None] = ContextVar("hookline_supervisor", default=None)
 
 
 def _running(chat: Chat) -> list[str]:
@@ -62,18 +73,17 @@ def _stuck_in(coro: Any) -> str:
     return found
 
 
-class Owner:
-    """Owns one chat's task; the keeper of its loop."""
+class Supervisor:
+    """Owns one chat's task."""
 
     __slots__ = (
         "__weakref__",
-        "_asked",
         "_cancels",
         "_entered",
         "_finishing",
+        "_left_behind",
         "_outside",
         "_rescuer",
-        "_superseded",
         "_timer",
         "_waiters",
         "around",
@@ -94,12 +104,11 @@ class Owner:
         self.terminal: ChatEvent | None = None  # the last event, kept apart from the buffer
         self.response: Response | None = None
         self.error: BaseException | None = None  # what reaches the caller
-        self._asked = False  # an abort wants the task cancelled
         self._entered = False  # the task has begun to run
         self._cancels = 0  # cancellations that are ours
         self._outside = False  # cancellations that are not
         self._finishing = False  # the ending is carried out, within bounds
-        self._superseded = False  # the task is stuck and was left behind
+        self._left_behind = False  # the task is stuck, and the rescuer ends the chat
         self._timer: asyncio.TimerHandle | None = None
         self._rescuer: asyncio.Task[None] | None = None
         self._waiters: tuple[asyncio.Future[None], ...] = ()
@@ -107,7 +116,7 @@ class Owner:
     def start(self, context: Context | None = None) -> None:
         """Begin the chat, in this loop and in a copy of the caller's context."""
         chat = self.chat
-        chat.keeper = self
+        chat.supervisor = self
         self.around = _inside.get()
         self.loop = asyncio.get_running_loop()
         self.task = spawn(self._main(), context)
@@ -121,10 +130,10 @@ class Owner:
         """Whether the caller runs inside this chat, or inside one that this one has begun."""
         inside = _inside.get()
         while inside is not None:
-            owner = inside()
-            if owner is self:
+            supervisor = inside()
+            if supervisor is self:
                 return True
-            inside = owner.around if owner is not None else None
+            inside = supervisor.around if supervisor is not None else None
         return False
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -134,7 +143,7 @@ class Owner:
             self.error = asyncio.CancelledError()
             self._settle()
         raised, self.chat.raised = self.chat.raised, None
-        if raised and not self._superseded:  # what was left behind may still need its frames
+        if raised and not self._left_behind:  # what was left behind may still need its frames
             for exc in raised:
                 forget_our_locals(exc)
 
@@ -150,55 +159,51 @@ class Owner:
             finally:
                 await self.let_go()
         except (Exception, asyncio.CancelledError) as exc:
-            if not self._superseded:
+            if not self._left_behind:
                 self.error = exc
         except BaseException as exc:
+            chat.life.move(Sign.HALT)
             self.error = exc
             self._settle()
             raise
-        if not self._superseded:
+        if not self._left_behind:
             self._outside = self.task.cancelling() > self._cancels
             await self._publish_last()
             self._settle()
         if self._outside:
             raise asyncio.CancelledError
 
-    # ── the keeper ──────────────────────────────────────────────────────────────────────────
+    # ── the loop's port ─────────────────────────────────────────────────────────────────────
 
     def judge(self, exc: BaseException) -> None:
-        """Decide the outcome by what came out of the chat."""
-        chat = self.chat
-        if self._superseded or not isinstance(exc, (Exception, asyncio.CancelledError)):
+        """Decide the outcome by what came out of the chat; raises what is not the chat's."""
+        chat, life = self.chat, self.chat.life
+        if self._left_behind or not isinstance(exc, (Exception, asyncio.CancelledError)):
             raise exc
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         while self._cancels:
             self._cancels -= 1
             self.task.uncancel()
-        if chat.outcome is not None:
+        if life.phase is Phase.ENDING:
             if not isinstance(exc, asyncio.CancelledError):
                 raise exc
             return
-        if chat.fatal is not None:
-            chat.outcome, chat.error = "error", chat.fatal
-        elif chat.broken:
-            chat.outcome = "aborted"
-        elif not isinstance(exc, asyncio.CancelledError):
-            chat.outcome, chat.error = "error", exc
-        else:  # a third party, or a wrapper's own time limit
-            chat.outcome, chat.reason, chat.cut = "aborted", "cancelled", exc
-        if isinstance(exc, Exception) and exc is not chat.error:
-            log_throw(f"chat {chat.chat_id}: raised after its outcome was decided", exc)
-        self._end_well()
+        if isinstance(exc, Exception):
+            if not life.decide(Verdict(Sign.FAIL, exc)) and exc is not chat.error:
+                log_throw(f"chat {chat.chat_id}: raised after its outcome was decided", exc)
+        else:  # ours, where there is a verdict; else a third party's, or a wrapper's time limit
+            life.decide(Verdict(Sign.CUT, exc, "cancelled"))
+        life.move(Sign.CAUGHT)
+        self._begin_ending()
 
-    def _end_well(self) -> None:
-        """From now on nothing new begins, but the ending's own hooks run."""
-        chat = self.chat
-        if chat.outcome == "aborted" and chat.cut is None:
-            chat.error = ChatAbortedError(chat.reason)
-        chat.conduct = Alone(chat.watch, chat.deadlines)
-        chat.broken = True
+    def _begin_ending(self) -> None:
+        """The chat stays broken: its ending's hooks run in a conduct that is not."""
+        self.chat.conduct = Alone(self.chat.watch, self.chat.deadlines)
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
     async def finish(self, ending: Ending) -> None:
         """Carry out the ending in a task that no cancellation of ours reaches."""
@@ -237,9 +242,6 @@ class Owner:
 
     def interrupt(self) -> None:
         """The chat was aborted or has failed: cancel what runs. From any thread."""
-        if self._asked:
-            return
-        self._asked = True
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -252,12 +254,14 @@ class Owner:
     def _cancel(self) -> None:
         if self.task.done() or not self._entered or self.chat.outcome is not None:
             return  # what has not been entered looks before it begins
+        if self._cancels:
+            return  # once
         self._cancels += 1
         self.task.cancel()
         self.hurry()
 
     def hurry(self) -> None:
-        """What runs is ending: it has the grace period for that, and is left behind then."""
+        """Start the grace period; what still runs when it is over is left behind."""
         if self._timer is None:
             self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
 
@@ -285,7 +289,7 @@ class Owner:
         chat = self.chat
         if self.ended or self._finishing:
             return
-        self._superseded = True
+        self._left_behind = True
         what = ", ".join(_running(chat)) or _stuck_in(self.task.get_coro())
         logger.warning(
             "chat %s: %s ignored its cancellation for %g s and is left behind",
@@ -297,10 +301,8 @@ class Owner:
 
     async def _rescued(self) -> None:
         chat = self.chat
-        if chat.began and chat.outcome is None:
-            chat.outcome = "error" if chat.fatal is not None else "aborted"
-            chat.error = chat.fatal
-            self._end_well()
+        if chat.life.move(Sign.GRACE_OVER):
+            self._begin_ending()
             chat.ending = end(chat)
         if chat.ending:
             await self._end(chat.ending)
@@ -325,7 +327,7 @@ class Owner:
     # ── the end ─────────────────────────────────────────────────────────────────────────────
 
     async def let_go(self) -> None:
-        """The chat needs its conversation and its timer no more.
+        """Release the conversation and stop the timer.
 
         An answer waits until it is written. After an abort or an error, or when somebody cancels,
         a store that hangs is waited for no longer than the grace period.
@@ -336,7 +338,7 @@ class Owner:
             conversation.release(chat.chat_id)
             return
         grace = chat.config.limits.grace
-        patient = chat.outcome == "done" and not self._superseded
+        patient = chat.outcome == "done" and not self._left_behind
         leaving = spawn(_leave(chat))
         cut: Cut = None
         if patient:
@@ -388,22 +390,22 @@ class Owner:
         return ChatFailed(error=ErrorInfo.of(chat.error), **head)
 
     def _settle(self) -> None:
-        """What reaches the caller is certain; nothing of ours holds the exception after that."""
-        chat = self.chat
-        if self._timer is not None:
-            self._timer.cancel()
+        """Fix the result for the caller and drop our references to the exception."""
+        chat, verdict = self.chat, self.chat.life.verdict
+        self._stop_timer()
         cut = isinstance(self.error, asyncio.CancelledError)
         if chat.outcome == "done":
             self.response = chat.response
             if cut:
                 self.error = None  # the answer is whole
-        elif chat.outcome is None:
-            if cut or self._superseded:
-                ours = chat.broken and not self._outside
-                self.error = ChatAbortedError(chat.reason) if ours else StreamInterruptedError()
         elif cut or self.error is None:
-            self.error = chat.error or StreamInterruptedError()
-        chat.release()
+            if chat.outcome is None and self._outside:
+                verdict = None
+            self.error = (verdict and verdict.failure) or StreamInterruptedError()
+        if verdict is not None and verdict.by_reader and isinstance(self.error, ChatAbortedError):
+            self.error = None  # its own abort is a normal end
+        chat.life.move(Sign.ENDED)
+        chat.dispose()
         self.ended = True
         if self.buffer is not None:
             self.buffer.end()
@@ -451,5 +453,5 @@ class Owner:
 
 _STORE_CALLS = [
     method.__code__
-    for method in (Ledger.take, Ledger.leave, Ledger.write, Ledger.update, Owner.let_go)
+    for method in (Ledger.take, Ledger.leave, Ledger.write, Ledger.update, Supervisor.let_go)
 ]

@@ -58,7 +58,7 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
             await conversation.leave(chat.chat_id)
         conversation.release(chat.chat_id)
         chat.deadlines.close()
-        chat.release()
+        chat.dispose()
 
 
 async def _update(chat: Chat, message: Message, changes: MessageChanges) -> Message:
