@@ -52,7 +52,8 @@ NOTHING_TO_SHOW = {
     "called with nothing, or an option left out": (
         "deny_commands() needs", "fallback() needs", "redact() needs", "window() needs",
         "of_type() was given no type", "coalesce() was given no limit", "resume() needs",
-        "cost= needs price=", "the point needs a field", "redact(): an empty value",
+        "cost= needs price=", "budget() needs", "count= needs steps=",
+        "the point needs a field", "redact(): an empty value",
     ),
     "the moment is wrong, and not a value": (
         "a stream must be", "a stream has one reader", "a subscription has one reader",

@@ -13,6 +13,7 @@ from hookline.hooks import (
     cache,
     deny_commands,
     fallback,
+    guardrail,
     log,
     rate_limit,
     redact,
@@ -29,6 +30,8 @@ GUARDS: dict[str, Any] = {
     "audit": lambda **options: audit("audit.jsonl", **options),
     "deny_commands": lambda **options: deny_commands("rm -rf", **options),
     "budget": lambda **options: budget(finish_reasons=["length"], **options),
+    "guardrail": lambda **options: guardrail(lambda message, run: None, **options),
+    "guardrail, output": lambda **options: guardrail(str, on="output", **options),
     "rate_limit": lambda **options: rate_limit(1, by="chat", **options),
     "redact": lambda **options: redact("secret", **options),
 }

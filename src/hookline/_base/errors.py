@@ -19,7 +19,7 @@
     │   ├── UnknownToolError, DisabledToolError, ToolArgumentsError, ToolTimeoutError
     │   ├── ToolLimitError           more calls in one step than the agent allows
     │   └── ToolDenied               raised by a tool or by preToolCall: "not allowed, because"
-    ├── StopChat                 raised by a tool: end the chat gracefully after this step
+    ├── StopChat                 raised by a tool or around an answer: end the chat gracefully
     ├── ModelError               a model, or the service behind it: it failed, or broke its protocol
     │   ├── AuthenticationError      the service does not take the key, or not for this model
     │   ├── RateLimitError           too many requests or tokens; `retry_after` where it was told
@@ -347,11 +347,14 @@ class ToolDenied(ToolCallError):
 class StopChat(HooklineError):
     """Raise it in a tool to end the chat gracefully after this step; `reason` is its result.
 
+    A hook at `aroundRequest` or `onResponse` may raise it too: the answer is not kept, what was
+    shown of it is taken back, and the chat ends at once. `text` is said to the user.
     What to do: nothing; `response.stop_reason` has the reason.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, text: str | None = None) -> None:
         self.reason = reason
+        self.text = text
         super().__init__(reason)
 
 

@@ -35,6 +35,8 @@ class ChatPort(Protocol):
     def history(self) -> History: ...
     @property
     def usage(self) -> Usage: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
     def abort(self, reason: str | None = None) -> bool: ...
     async def status(self, type: str, data: Any, call_id: str | None) -> None: ...
 
@@ -90,6 +92,11 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     def state(self) -> dict[str, Any]:
         """A dict of this chat for hooks and tools to share."""
         return self._chat.state
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The conversation's JSON data, written with the next commit; else of this chat alone."""
+        return self._chat.meta
 
     @property
     def history(self) -> History:

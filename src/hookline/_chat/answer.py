@@ -12,16 +12,17 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from types import AsyncGeneratorType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from hookline._base.errors import ModelError
+from hookline._base.errors import ModelError, StopChat
 from hookline._base.events import PartEnd, ReasoningDelta, TextDelta, ToolCallDelta
 from hookline._base.input import cleaned
 from hookline._base.json import clean_text, json_text
 from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Text
+from hookline._base.returns import Stop
 from hookline._base.run import Run
 from hookline._base.runtime import LOCAL, Json, Key
 from hookline._chat.channel import SIZE
@@ -44,18 +45,20 @@ from hookline._model.model import (
 )
 from hookline._talk.history import check_history
 
-RESPONSE_JSON: Final[Json[ModelResponse]] = Json(ModelResponse)
+R = TypeVar("R", ModelResponse, ModelResponse | Stop)
+RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
 
 def ask_model(
     chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None
-) -> Awaitable[ModelResponse]:
+) -> Awaitable[ModelResponse | Stop]:
     """The model's answer, through aroundRequest, or the one that a hook has given.
 
-    Text and calls are published as they come.
+    Text and calls are published as they come. A Stop where a wrapper has raised StopChat.
     """
     if answer is not None:
         return give(chat, key, answer)
+    ask: Callable[..., Awaitable[ModelResponse | Stop]]
     ask = _wrapped if chat.view.aroundRequest else stream_answer
     if chat.runtime is LOCAL:
         return ask(chat, request)
@@ -63,8 +66,11 @@ def ask_model(
 
 
 async def _asked_or_recalled(
-    chat: Chat, key: Key, ask: Callable[..., Awaitable[ModelResponse]], request: ModelRequest
-) -> ModelResponse:
+    chat: Chat,
+    key: Key,
+    ask: Callable[..., Awaitable[ModelResponse | Stop]],
+    request: ModelRequest,
+) -> ModelResponse | Stop:
     response = await _step(chat, key, ask, request)
     if not chat.asked and chat.sent_tools is not None:
         chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
@@ -76,18 +82,17 @@ def give(chat: Chat, key: Key, answer: ModelResponse) -> Awaitable[ModelResponse
     return _step(chat, key, play, answer)
 
 
-async def _step(
-    chat: Chat, key: Key, ask: Callable[[Chat, Any], Awaitable[ModelResponse]], given: Any
-) -> ModelResponse:
+async def _step(chat: Chat, key: Key, ask: Callable[[Chat, Any], Awaitable[R]], given: Any) -> R:
     """What `ask` makes of what is given. From the record, too, it can be taken back, or kept."""
     chat.asked = False
-    response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, given)
-    if not chat.asked:
+    response: Any = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, given)
+    if not chat.asked and isinstance(response, ModelResponse):
         _assembly(chat).recall(response)
-    return response
+    given_back: R = response
+    return given_back
 
 
-async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
+async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
     def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
         chat.sent = request
         return stream_answer(chat, request)
@@ -98,6 +103,8 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse:
     chat.wrapped = True
     try:
         response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
+    except StopChat as stop:
+        return Stop(stop.reason, stop.text)
     finally:
         chat.wrapped = False
         streamed, chat.streamed = chat.streamed, None

@@ -157,7 +157,10 @@ class Chat:
         self.agent_name = config.name
         self.view = task.view
         self.deps = task.deps
-        self.live = task.release == "live"  # what is said is shown at once
+        # What is said is shown at once.
+        self.live = task.release == "live" and not any(
+            hook.options.withhold for hook in self.view.onResponse
+        )
         self.parent_chat_id = None if parent is None else parent.chat_id
         self.keeps = task.conversation is not None  # what is said, in the user's conversation
 
@@ -225,6 +228,10 @@ class Chat:
     @property
     def conversation_id(self) -> str | None:
         return self.conversation.id if self.keeps else None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return self.conversation.meta
 
     @property
     def history(self) -> History:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, TypeAlias
 
+from hookline._base.errors import StopChat
 from hookline._base.events import StepFinished, StepStarted
 from hookline._base.input import cleaned
-from hookline._base.messages import AssistantMessage, ModelPart, ToolMessage, calls_of
+from hookline._base.messages import (
+    AssistantMessage,
+    FinishReason,
+    ModelPart,
+    ToolMessage,
+    Usage,
+    calls_of,
+)
 from hookline._base.returns import Stop
 from hookline._base.run import Run
 from hookline._base.runtime import LOCAL, MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
@@ -51,6 +59,8 @@ async def run_step(
     if chat.config.scopes.told:
         await chat.config.scopes.tell()
     said: ModelResponse | Stop | None = answer
+    response: ModelResponse | Stop
+    streamed: ModelResponse | Stop
     request = build(chat, begin) if runtime is LOCAL and answer is None else None
     if request is None:
         place, returns = (REQUEST, iteration), AskedReturns(chat)
@@ -79,11 +89,13 @@ async def run_step(
         response = streamed = await ask_model(chat, (MODEL, iteration), request, answer)
         sent = chat.sent or request
     try:
-        if view.onResponse:
+        if view.onResponse and not isinstance(streamed, Stop):
             key, given = (RESPONSE, iteration), (chat, iteration, request, streamed)
             response = await runtime.step(key, _on_response, RESPONSE_JSON, *given)
         if chat.broken:
             chat.check()
+        if isinstance(response, Stop) or isinstance(streamed, Stop):
+            return await _refused(chat, response)
         asm, parts = chat.assembly, response.parts
         sound = response is streamed and asm is not None and asm.sound
         message = answer_of(chat, response, parts if sound else kept(parts))
@@ -107,6 +119,14 @@ async def _unsay(chat: Chat) -> None:
     if chat.assembly is not None:
         chat.assembly = None
         await chat.take_back()
+
+
+async def _refused(chat: Chat, stop: Any) -> Stop:
+    """A hook has stopped the chat around the answer: the step ends without one."""
+    await _unsay(chat)
+    await _finished(chat, "other", None)
+    said: Stop = stop
+    return said
 
 
 def _hear_of_parent(chat: Chat) -> None:
@@ -146,11 +166,14 @@ def _after(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequ
 
 async def _on_response(
     chat: Chat, iteration: int, request: ModelRequest, response: ModelResponse
-) -> ModelResponse:
+) -> ModelResponse | Stop:
     ctx: OnResponse[Any] = OnResponse(
         run=chat.run, iteration=iteration, request=request, response=response
     )
-    ctx, _, _ = await intercept(chat.view.onResponse, ctx, chat)
+    try:
+        ctx, _, _ = await intercept(chat.view.onResponse, ctx, chat)
+    except StopChat as stop:
+        return Stop(stop.reason, stop.text)
     if ctx.response is response:
         return response
     given, taken = cleaned(ctx.response), chat.conversation.call_ids
@@ -212,23 +235,15 @@ async def finish_step(
         key = (STEP, iteration)
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, iteration, response, results)
         stop = stop or (stops[0] if stops else None)
-    outlet = chat.outlet
-    if len(outlet.items) >= SIZE:
-        await outlet.room()
-    seq = outlet.buffer.seq = outlet.buffer.seq + 1
-    outlet.put(
-        StepFinished(
-            chat_id=chat.chat_id,
-            path=outlet.path,
-            seq=seq,
-            iteration=iteration,
-            finish_reason=response.finish_reason,
-            usage=response.usage,
-        )
-    )
+    await _finished(chat, response.finish_reason, response.usage)
     if step is not None:
         return stop or GO
     return NATURAL if stop is None else STOPPED_NATURAL
+
+
+async def _finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> None:
+    iteration = chat.iteration
+    await chat.publish(StepFinished, iteration=iteration, finish_reason=reason, usage=usage)
 
 
 async def _suspend(chat: Chat, step: Step, begin: Opening) -> None:

@@ -56,6 +56,8 @@ class HookOptions(Data, frozen=True, kw_only=True):
     """What a definition may be named by."""
     required: bool = False
     """True if it also runs in a chat with `only_hooks=`."""
+    withhold: bool = False
+    """True if an answer is shown only once it has passed the hooks at onResponse."""
 
 
 class HookInfo(HookOptions, frozen=True, kw_only=True):
@@ -143,7 +145,7 @@ class Disposer:
 
 
 _ADDED: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit")
-_DECLARED: Final = (*_ADDED, "id", "required")
+_DECLARED: Final = (*_ADDED, "id", "required", "withhold")
 
 
 def make_hook(

@@ -13,6 +13,7 @@ from hookline.hooks._audit import audit
 from hookline.hooks._budget import budget
 from hookline.hooks._cache import cache, request_key
 from hookline.hooks._deny import deny_commands
+from hookline.hooks._guardrail import guardrail
 from hookline.hooks._logging import log
 from hookline.hooks._rate import rate_limit
 from hookline.hooks._redact import redact
@@ -29,6 +30,7 @@ __all__ = [
     "cache",
     "deny_commands",
     "fallback",
+    "guardrail",
     "log",
     "rate_limit",
     "redact",

@@ -1,0 +1,56 @@
+"""One run of a guardrail's check: what it found, bounded in time, whatever it raises."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any, Literal, NamedTuple
+
+from hookline import Run
+
+Why = Literal["tripped", "failed", "timeout"]
+_logger = logging.getLogger("hookline.hooks")
+
+
+class Finding(NamedTuple):
+    """Why the chat has to stop, and what the user is told."""
+
+    why: Why
+    text: str
+
+
+async def judged(
+    check: Callable[..., Any], seconds: float, text: str, name: str, what: Any, run: Run[Any]
+) -> Finding | None:
+    """What the check finds; None where it passes."""
+    try:
+        async with asyncio.timeout(seconds) as scope:
+            said: Any = check(what, run)
+            if isawaitable(said):
+                said = await said
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return _failed(name, text, exc)
+    except TimeoutError as exc:
+        if scope.expired():
+            _logger.warning("guardrail %r ran out of its %g seconds and has tripped", name, seconds)
+            return Finding("timeout", text)
+        return _failed(name, text, exc)
+    except Exception as exc:
+        return _failed(name, text, exc)
+    if said is None:
+        return None
+    if isinstance(said, str):
+        return Finding("tripped", said if said.strip() else text)
+    kind = type(said).__name__
+    _logger.warning("guardrail %r returned a %s and has tripped: return None or a text", name, kind)
+    return Finding("failed", text)
+
+
+def _failed(name: str, text: str, exc: BaseException) -> Finding:
+    _logger.warning("guardrail %r raised %s and has tripped", name, type(exc).__name__)
+    return Finding("failed", text)

@@ -1,0 +1,226 @@
+"""`guardrail`: a check of what the user says, beside the model, or of what the model answers.
+
+Until a check of the input has passed, no answer is kept and no tool starts, however fast the model
+is. When it trips, the model is cancelled, what was shown is taken back, and the chat stops. A check
+that fails or runs out of time has tripped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Literal, overload
+
+from hookline import (
+    HookDef,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    Proceed,
+    Run,
+    Stop,
+    UserMessage,
+    define_hook,
+)
+from hookline.errors import StopChat, UsageError
+from hookline.hooks._checks import Finding, judged
+from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
+from hookline.points import AroundRequest, OnResponse, PreChat, PreMessage, PreRequest
+
+REASON: Final = "guardrail"
+KEY: Final = "hookline.guardrail"
+Said = str | None
+InputCheck = Callable[[UserMessage, Run[Any]], Said | Awaitable[Said]]
+OutputCheck = Callable[[ModelResponse, Run[Any]], Said | Awaitable[Said]]
+
+
+@overload
+def guardrail(
+    check: InputCheck,
+    *,
+    on: Literal["input"] = "input",
+    parallel: bool = True,
+    timeout: float = 10.0,
+    text: str = ...,
+    name: str = "guardrail",
+    inherit: bool = True,
+    required: bool = True,
+) -> Hooks: ...
+@overload
+def guardrail(
+    check: OutputCheck,
+    *,
+    on: Literal["output"],
+    live: bool = False,
+    timeout: float = 10.0,
+    text: str = ...,
+    name: str = "guardrail",
+    inherit: bool = True,
+    required: bool = True,
+) -> Hooks: ...
+def guardrail(
+    check: Callable[..., Said | Awaitable[Said]],
+    *,
+    on: Literal["input", "output"] = "input",
+    parallel: bool = True,
+    live: bool = False,
+    timeout: float = 10.0,
+    text: str = "A guardrail has stopped this.",
+    name: str = "guardrail",
+    inherit: bool = True,
+    required: bool = True,
+) -> Hooks:
+    """Stop the chat where `check` says so: with None it passes, a text is said to the user.
+
+    `on="input"`: the check gets the user's message, and runs beside the model; with
+    `parallel=False` it runs before anything is written. `on="output"`: it gets each answer that has
+    text, which is shown once it has passed, or with `live=True` as it comes. A check that raises,
+    returns something else or takes longer than `timeout` seconds has tripped; the user is told
+    `text`. Raises UsageError for options that do not fit.
+    """
+    if on not in ("input", "output"):
+        raise UsageError(f"guardrail(on={on!r}): on= must be 'input' or 'output'")
+    if not timeout > 0:
+        raise UsageError(f"guardrail(timeout={timeout!r}): timeout= must be above 0 seconds")
+    if not text.strip():
+        raise UsageError(f"guardrail(text={text!r}): text= must not be empty: the user is told it")
+    judge = partial(judged, check, timeout, text, name)
+    add: Callable[..., HookDef] = partial(
+        define_hook, name=name, inherit=inherit, required=required
+    )
+    if on == "output":
+        return (_output(judge, live, name, inherit, required),)
+    if parallel:
+        return _Input(judge, name).hooks(add, inherit, required)
+
+    async def first(ctx: PreChat[Any]) -> Stop | None:
+        finding = await judge(ctx.request.message, ctx.run)
+        if finding is None:
+            return None
+        await _tell(ctx.run, name, "input", finding)
+        return Stop(REASON, finding.text)
+
+    return (add("preChat", first, priority=GUARD),)
+
+
+async def _tell(run: Run[Any], name: str, on: str, finding: Finding) -> None:
+    await run.status("guardrail", {"name": name, "on": on, "why": finding.why})
+
+
+def _output(judge: Any, live: bool, name: str, inherit: bool, required: bool) -> HookDef:
+    async def answered(ctx: OnResponse[Any]) -> None:
+        if not ctx.response.text.strip():
+            return
+        finding = await judge(ctx.response, ctx.run)
+        if finding is not None:
+            await _tell(ctx.run, name, "output", finding)
+            raise StopChat(REASON, finding.text)
+
+    return HookDef(
+        "onResponse", answered, name=name, priority=LAST, inherit=inherit, required=required,
+        withhold=not live,
+    )  # fmt: skip
+
+
+class _Input:
+    """The hooks of one check that runs beside the model."""
+
+    def __init__(self, judge: Any, name: str) -> None:
+        self._judge = judge
+        self._name = name
+        self._passed = PerChat(lambda run: set[bool]())
+
+    def hooks(self, add: Callable[..., HookDef], inherit: bool, required: bool) -> Hooks:
+        return (
+            add("preRequest", self.leave_out, priority=GUARD),
+            add("aroundRequest", self.beside, priority=GUARD),
+            add("onResponse", self.after, priority=GUARD),
+            add("preMessage", self.remember, priority=GUARD),
+            self._passed.forget(self._name, inherit=inherit, required=required),
+        )
+
+    def leave_out(self, ctx: PreRequest[Any]) -> ModelRequest | None:
+        """What was stopped is not sent again."""
+        blocked = set(ctx.run.meta.get(KEY, ()))
+        if not blocked:
+            return None
+        kept: list[Message] = []
+        out = False
+        for message in ctx.request.messages:
+            if isinstance(message, UserMessage):
+                out = message.id in blocked
+            if not out:
+                kept.append(message)
+        return ctx.request.replace(messages=tuple(kept))
+
+    async def beside(
+        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        message = self._open(ctx.run, ctx.iteration)
+        if message is None:
+            return await proceed()
+        task: asyncio.Task[Finding | None] = asyncio.create_task(self._judge(message, ctx.run))
+        try:
+            response = await _until_tripped(task, proceed)
+            finding = await task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        if finding is not None or response is None:
+            await self._stop(ctx.run, message, finding)
+        self._passed.of(ctx.run).add(True)
+        assert response is not None
+        return response
+
+    async def after(self, ctx: OnResponse[Any]) -> None:
+        """An answer that a hook gave in the model's place: it has waited for no check."""
+        message = self._open(ctx.run, ctx.iteration)
+        if message is not None:
+            finding = await self._judge(message, ctx.run)
+            if finding is not None:
+                await self._stop(ctx.run, message, finding)
+            self._passed.of(ctx.run).add(True)
+
+    def _open(self, run: Run[Any], iteration: int) -> UserMessage | None:
+        """What the user said, where it has not been checked."""
+        if iteration or self._passed.of(run):
+            return None
+        said = (message for message in reversed(run.history) if isinstance(message, UserMessage))
+        return next(said, None)
+
+    async def _stop(self, run: Run[Any], message: UserMessage, finding: Finding | None) -> None:
+        assert finding is not None
+        run.state[KEY] = [message.id]
+        await _tell(run, self._name, "input", finding)
+        raise StopChat(REASON, finding.text)
+
+    def remember(self, ctx: PreMessage[Any]) -> None:
+        """What was stopped is written down with what the user is told."""
+        for id in ctx.run.state.get(KEY, ()):
+            known = {message.id for message in ctx.run.history}
+            before = [each for each in ctx.run.meta.get(KEY, ()) if each in known and each != id]
+            ctx.run.meta[KEY] = [*before, id]
+
+
+async def _until_tripped(
+    task: asyncio.Task[Finding | None], proceed: Proceed[ModelRequest, ModelResponse]
+) -> ModelResponse | None:
+    """What the model answers; None where the check has tripped before, and the model was cut."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as scope:
+
+            def done(task: asyncio.Task[Finding | None]) -> None:
+                if not task.cancelled() and not task.exception() and task.result() is not None:
+                    scope.reschedule(loop.time())
+
+            task.add_done_callback(done)
+            try:
+                return await proceed()
+            finally:
+                task.remove_done_callback(done)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+    return None
