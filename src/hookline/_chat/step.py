@@ -20,7 +20,6 @@ from hookline._base.run import Run
 from hookline._base.runtime import LOCAL, MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 from hookline._chat.answer import RESPONSE_JSON, ask_model, give, stream_answer
 from hookline._chat.batch import Step, open_step
-from hookline._chat.channel import SIZE
 from hookline._chat.request import (
     Asked,
     AskedReturns,
@@ -52,7 +51,7 @@ async def run_step(
     chat: Chat, begin: Opening, iteration: int, answer: ModelResponse | None
 ) -> StepEnd:
     """One step; `answer` is what preChat has given in the model's place."""
-    runtime, view, outlet = chat.runtime, chat.view, chat.outlet
+    runtime, view = chat.runtime, chat.view
     chat.iteration = iteration
     if chat.parent_chat_id is not None:
         _hear_of_parent(chat)
@@ -74,13 +73,9 @@ async def run_step(
     if said is not None and isinstance(said, Stop):
         return said
     answer = said
-    if chat.broken:
-        chat.check()
+    chat.check()
     chat.steps = iteration + 1
-    if len(outlet.items) >= SIZE:
-        await outlet.room()
-    seq = outlet.buffer.seq = outlet.buffer.seq + 1
-    outlet.put(StepStarted(chat_id=chat.chat_id, path=outlet.path, seq=seq, iteration=iteration))
+    await chat.publish(StepStarted, iteration=iteration)
     sent = request
     if runtime is LOCAL and answer is None and not view.aroundRequest:
         response = streamed = await stream_answer(chat, request)
@@ -92,8 +87,7 @@ async def run_step(
         if view.onResponse and not isinstance(streamed, Stop):
             key, given = (RESPONSE, iteration), (chat, iteration, request, streamed)
             response = await runtime.step(key, _on_response, RESPONSE_JSON, *given)
-        if chat.broken:
-            chat.check()
+        chat.check()
         if isinstance(response, Stop) or isinstance(streamed, Stop):
             return await _refused(chat, response)
         asm, parts = chat.assembly, response.parts

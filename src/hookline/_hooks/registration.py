@@ -218,6 +218,7 @@ def _problem(
     inherit: object = False,
     id: object = None,
     required: object = False,
+    withhold: object = False,
 ) -> str | None:
     """The first thing that is wrong with a hook and its options."""
     if not callable(hook):
@@ -232,7 +233,7 @@ def _problem(
         return (
             f"the id {id!r} must be snake_case: lowercase letters, digits and '_', a letter first"
         )
-    for option, value in (("inherit", inherit), ("required", required)):
+    for option, value in (("inherit", inherit), ("required", required), ("withhold", withhold)):
         if not isinstance(value, bool):
             return f"{option}={value!r} must be True or False"
     if head.kind == "wrapper" and not is_async_callable(hook):
