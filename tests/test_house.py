@@ -443,6 +443,80 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (node.end_lineno or 0) - node.lineno + 1
 
 
+# Cyclomatic complexity above 15, and why it is worth it.
+COMPLEX: dict[tuple[str, str], str] = {
+    ("_base.json", "_checked"): "one branch for each kind of JSON value",
+    ("_chat.answer", "stream_answer"): "the hot way of a chunk",
+    ("_chat.batch", "_run_all"): "to be split",
+    ("_chat.batch", "_run"): "to be split",
+    ("_chat.request", "build"): "to be split",
+    ("_chat.run_tool", "handle"): "to be split",
+    ("_chat.step", "run_step"): "to be split",
+    ("_hooks.call_rules", "intercept"): "the chain rule, read as one",
+    ("_hooks.call_rules", "_layer"): "the wrapper rule, read as one",
+    ("_model.callables", "parse_docstring"): "three styles of docstrings",
+    ("_model.chunks", "checked"): "one branch for each kind of chunk",
+    ("_model.issues", "_inside"): "one branch for each kind of type",
+    ("_model.schema", "inspect_callable"): "one check for each kind of parameter",
+    ("providers._failures", "told"): "one branch for each form of a server's error",
+    ("providers._failures", "_kind"): "one branch for each status",
+    ("stores._url", "_postgres"): "one branch for each form of address",
+    ("testing._wire", "pieces"): "one branch for each kind of part",
+    ("web._ag_ui", "_act"): "one branch for each act",
+    ("web._ai_sdk", "_act"): "one branch for each act",
+    ("web._outline", "_take"): "one branch for each event",
+    ("web._protocols", "encoder_for"): "one branch for each protocol",
+}
+
+
+BRANCHES = (
+    *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.IfExp),
+    *(ast.ExceptHandler, ast.match_case),
+)
+
+
+def _complexity(function: ast.AST) -> int:
+    """1, and 1 for each place where the flow may take another way."""
+    count = 1
+    for node in _own(function):
+        if isinstance(node, BRANCHES):
+            count += 1
+        elif isinstance(node, ast.BoolOp):
+            count += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            count += 1 + len(node.ifs)
+    return count
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of functions and classes in it."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from _own(node)
+
+
+@MODULES
+def test_a_function_has_a_complexity_of_15_at_most(module: str) -> None:
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert _complexity(node) <= 15 or (module, node.name) in COMPLEX, node.name
+
+
+@MODULES
+def test_a_class_has_25_slots_or_fields_at_most(module: str) -> None:
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.ClassDef) and (module, node.name) != ("_chat.state", "Chat"):
+            slots = [
+                len(each.value.elts)
+                for each in node.body
+                if isinstance(each, ast.Assign) and isinstance(each.value, ast.Tuple)
+                if ast.unparse(each.targets[0]) == "__slots__"
+            ]
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+            assert max(len(fields), *slots, 0) <= 25, node.name
+
+
 def test_the_face_is_small() -> None:
     assert len(hookline.__all__) <= 60  # past about 50, a name wants a door
 
