@@ -38,8 +38,8 @@ VERBS = (
     "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "choose",
     "chmod", "chown", "declare", "define", "do", "end", "export", "give", "go", "install", "keep",
     "leave", "let", "list", "look", "make", "mend", "name", "open", "pass", "pip", "put", "raise",
-    "read", "remove", "rename", "report", "return", "run", "save", "see", "send", "set", "start",
-    "stop", "subscribe", "take", "tell", "try", "use", "wait", "wrap", "write",
+    "read", "register", "remove", "rename", "report", "return", "run", "save", "see", "send", "set",
+    "start", "stop", "subscribe", "take", "tell", "try", "use", "wait", "wrap", "write",
 )  # fmt: skip
 CLAUSE = re.compile(
     r"(?:^|[;:.–(,] (?:or |and |then |please )?|[a-z] or |\n\s*)(?:" + "|".join(VERBS) + r")\b",
@@ -52,8 +52,8 @@ NOTHING_TO_SHOW = {
     "called with nothing, or an option left out": (
         "deny_commands() needs", "fallback() needs", "redact() needs", "window() needs",
         "of_type() was given no type", "coalesce() was given no limit", "resume() needs",
-        "cost= needs price=", "budget() needs", "count= needs steps=",
-        "the point needs a field", "redact(): an empty value",
+        "cost= needs price=", "hooks= adds to", "the point needs a field",
+        "redact(): an empty value", "budget() needs a limit", "count= needs steps=",
     ),
     "the moment is wrong, and not a value": (
         "a stream must be", "a stream has one reader", "a subscription has one reader",
@@ -70,7 +70,7 @@ NOTHING_TO_SHOW = {
     "the function is named before it": (
         "a tool is made from", "a function with `yield`", "a wrapper must", "on_error='deny'",
     ),
-    "changed in place by a hook": ("arguments of a call cannot be changed",),
+    "data that is changed in place": ("data of a message, call or result is read-only",),
     "whole turns": ("raw_chunks= is the whole turn",),
     "a truth value": ("enabled() gave an awaitable",),
     "nothing was typed": (

@@ -52,6 +52,7 @@ PLAN = {
         "model",
         "output",
         "scopes",
+        "chat_scopes",
         "assembly",
         "chunks",
     ),
@@ -81,6 +82,7 @@ PLAN = {
         "answer",
         "run_tool",
         "approval",
+        "entry",
         "batch",
         "step",
         "resume",
@@ -92,7 +94,7 @@ PLAN = {
     ),
 }
 GROUND = ("_version",)
-ROOF = ("_resolve", "_agent")
+ROOF = ("_resolve", "_asks", "_agent")
 INSIDE = [
     *GROUND,
     *(f"{package}.{module}" for package, modules in PLAN.items() for module in modules),
@@ -422,6 +424,7 @@ def test_a_module_of_more_than_about_300_lines_says_why(module: str) -> None:
 
 LONG = {
     ("_chat.answer", "stream_answer"),  # the hot way of a chunk, where each call would be paid for
+    ("_asks", "chat"),  # all that a chat may be told
     ("_agent", "__init__"),  # all that an agent may be told, each in its line
     ("_chat.state", "__init__"),  # all that a chat holds
 }

@@ -1,9 +1,7 @@
 """`Agent`: configuration, hooks and scopes. It holds no conversation and no state of any chat.
 
-What a chat needs is put together here and handed to the loop. Its constructor and `chat` take more
-than six parameters: they are the face, and all but the first are options by name. The file is long
-because each way into a chat stands here three times: twice for type checkers, with and without
-`output=`, and once for real.
+What a chat needs is put together here and handed to the loop; the ways into a chat are in
+`_asks.py`. The file is long because all that an agent may be told is explained here.
 """
 
 from __future__ import annotations
@@ -13,28 +11,31 @@ from functools import partial
 from inspect import isawaitable
 from math import inf
 from time import perf_counter
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Self, TypeVar, cast, overload
 
+from msgspec import UNSET
+
+from hookline._asks import Chats
 from hookline._base.errors import ToolDenied, UsageError
 from hookline._base.events import ChatEvent
-from hookline._base.input import Input, as_message
+from hookline._base.input import as_message
 from hookline._base.log import log_throw
 from hookline._base.messages import Message
-from hookline._base.returns import Decision, MessageChanges, Response
+from hookline._base.returns import Decision, MessageChanges, OutT
 from hookline._base.run import DepsT, Run
 from hookline._base.runtime import LOCAL, Runtime
 from hookline._chat.config import (
     DEFAULT_LIMITS,
     Approver,
     Config,
+    Given,
     Limits,
-    Release,
     SystemText,
     Task,
+    check_chat_id,
+    for_chat,
 )
 from hookline._chat.state import Chat, new_chat
-from hookline._chat.stream import ChatStream
-from hookline._chat.supervisor import Supervisor
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
 from hookline._hooks.call_rules import fault, watcher
@@ -78,25 +79,7 @@ of `add_hook`, and `id` and `required`. Raises HookOptionError for what does not
 E = TypeVar("E")
 
 
-class ChatOptions(TypedDict, Generic[DepsT], total=False):
-    """What `chat`, `chat_stream` and their resuming forms take by name."""
-
-    deps: DepsT
-    hooks: HooksArgument
-    only_hooks: HooksArgument
-    settings: Settings
-    approver: Approver
-    release: Release
-    state: dict[str, Any]
-
-
-class NewChatOptions(ChatOptions[DepsT], Generic[DepsT], total=False):
-    """What a new chat takes besides."""
-
-    conversation: Conversation | str
-
-
-class Agent(Generic[DepsT]):
+class Agent(Chats[DepsT, OutT]):
     """An agent: a model, its tools, and the hooks around everything that happens.
 
     `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Raises
@@ -147,13 +130,6 @@ class Agent(Generic[DepsT]):
         runtime: Runtime = LOCAL,
         telemetry: HookSource | None = DEFAULT_TELEMETRY,
     ) -> None:
-        if isinstance(model, str):
-            model = resolve_model(model)
-        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(
-                f"model={model!r} is no Model: it needs a method stream(request) that gives an "
-                "async iterator of chunks; or pass a name such as 'openai:gpt-…'"
-            )
         self.name = name
         """The name in traces, logs and `run.agent`."""
         self.bus: HookBus[DepsT] = bus if bus is not None else HookBus()
@@ -169,7 +145,7 @@ class Agent(Generic[DepsT]):
         self._traced: tuple[HookBus[Any], View] | None = None
         self._config = Config(
             name=name,
-            model=model,
+            model=_model_of(model),
             scopes=self.scopes,
             system=system,
             settings=settings,
@@ -316,151 +292,53 @@ class Agent(Generic[DepsT]):
 
     # ── chats ───────────────────────────────────────────────────────────────────────────────
 
-    @overload
-    async def chat(
-        self, input: Input, *, output: type[E], **options: Unpack[NewChatOptions[DepsT]]
-    ) -> Response[E]: ...
-    @overload
-    async def chat(
-        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
-    ) -> Response: ...
-    async def chat(
-        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
-    ) -> Response:
-        """Run one chat and give its response: `chat_stream`, collected.
-
-        Raises what ended the chat: a hook's, tool wrapper's or model's own exception,
-        MaxStepsError, OutputError, ChatAbortedError; ConversationBusyError before anything has
-        happened.
-
-        Args:
-            input: What the user says: text, a UserMessage, or a list of parts.
-            output: A type: the answer is asked for in its form, and is `response.output`.
-            options: `conversation`, an object or an id; `deps`, what hooks and tools get as
-                `run.deps`; `hooks`, added to the agent's; `only_hooks`, in place of the agent's
-                declared ones that are not `required`; `settings`; `approver`; `release`,
-                "live" or "response"; `state`, the dict that becomes `run.state`.
-        """
-        return await self._collect(self._task(input, output, options))
-
-    @overload
-    def chat_stream(
-        self, input: Input, *, output: type[E], **options: Unpack[NewChatOptions[DepsT]]
-    ) -> ChatStream[E]: ...
-    @overload
-    def chat_stream(
-        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
-    ) -> ChatStream: ...
-    def chat_stream(
-        self, input: Input, *, output: Any = None, **options: Unpack[NewChatOptions[DepsT]]
-    ) -> ChatStream:
-        """The events of one chat as they happen. Nothing runs before it is entered or read."""
-        return self._stream(self._task(input, output, options))
-
-    @overload
-    async def resume(
-        self,
-        conversation: Conversation | str,
-        answers: Mapping[str, Decision],
-        *,
-        output: type[E],
-        **options: Unpack[ChatOptions[DepsT]],
-    ) -> Response[E]: ...
-    @overload
-    async def resume(
-        self,
-        conversation: Conversation | str,
-        answers: Mapping[str, Decision],
-        *,
-        output: Any = None,
-        **options: Unpack[ChatOptions[DepsT]],
-    ) -> Response: ...
-    async def resume(
-        self,
-        conversation: Conversation | str,
-        answers: Mapping[str, Decision],
-        *,
-        output: Any = None,
-        **options: Unpack[ChatOptions[DepsT]],
-    ) -> Response:
-        """Go on with calls that waited: `{approval_id: Approve() | Deny("why")}`.
-
-        Raises ApprovalError, with nothing run, when an answer fits nothing that waits.
-        """
-        chosen: Any = {**options, "conversation": conversation}
-        return await self._collect(self._task(None, output, chosen, answers))
-
-    @overload
-    def resume_stream(
-        self,
-        conversation: Conversation | str,
-        answers: Mapping[str, Decision],
-        *,
-        output: type[E],
-        **options: Unpack[ChatOptions[DepsT]],
-    ) -> ChatStream[E]: ...
-    @overload
-    def resume_stream(
-        self,
-        conversation: Conversation | str,
-        answers: Mapping[str, Decision],
-        *,
-        output: Any = None,
-        **options: Unpack[ChatOptions[DepsT]],
-    ) -> ChatStream: ...
-    def resume_stream(
-        self,
-        conversation: Conversation | str,
-        answers: Mapping[str, Decision],
-        *,
-        output: Any = None,
-        **options: Unpack[ChatOptions[DepsT]],
-    ) -> ChatStream:
-        """`resume`, with its events as they happen: what `chat_stream` is to `chat`."""
-        chosen: Any = {**options, "conversation": conversation}
-        return self._stream(self._task(None, output, chosen, answers))
-
     async def update_message(
         self,
         conversation: Conversation | str,
         message_id: str,
         changes: MessageChanges,
-        **options: Unpack[ChatOptions[DepsT]],
+        *,
+        deps: DepsT | None = None,
+        state: dict[str, Any] | None = None,
+        hooks: HooksArgument | None = None,
+        only_hooks: HooksArgument | None = None,
     ) -> Message:
         """Change a message of a conversation, through its hooks, and give it as it is now.
 
-        Raises UsageError, with nothing changed, when there is no such message or the changes do
-        not fit it, and ConversationBusyError while a chat runs.
+        The keywords are those of `chat`. Raises UsageError, with nothing changed, when there is no
+        such message or the changes do not fit it, and ConversationBusyError while a chat runs.
         """
-        task = self._task("-", None, {**options, "conversation": conversation})
-        return await update_message(new_chat(self._config, task, None), message_id, changes)
-
-    def _task(
-        self,
-        input: Any,
-        output: Any,
-        options: Any,
-        answers: Mapping[str, Decision] | None = None,
-    ) -> Task:
-        if not options.keys() <= _OPTIONS:
-            unknown = ", ".join(sorted(options.keys() - _OPTIONS))
-            raise TypeError(f"there is no option {unknown}; use one of: {', '.join(_OPTIONS)}")
-        release = options.get("release", "live")
-        if release not in ("live", "response"):
-            raise UsageError(f"release={release!r} must be 'live' or 'response'")
-        return Task(
-            chat_id=self._config.runtime.new_id(),
-            view=self._view(options.get("hooks"), options.get("only_hooks")),
-            message=None if answers is not None else as_message(input),
-            conversation=self._conversation(options.get("conversation")),
-            deps=options.get("deps"),
-            settings=options.get("settings"),
-            approver=options.get("approver", self._approver),
-            release=release,
-            answers=None if answers is None else dict(answers),
-            state=options.get("state"),
-            output=None if output is None else form_of(output),
+        given = Given(
+            conversation=conversation, deps=deps, state=state, hooks=hooks, only_hooks=only_hooks
         )
+        asked = self._begin(None, given)
+        return await update_message(new_chat(*asked, None), message_id, changes)
+
+    def _begin(
+        self, input: Any, given: Given, answers: Mapping[str, Decision] | None = None
+    ) -> tuple[Config, Task]:
+        if given.release not in ("live", "response"):
+            raise UsageError(f"release={given.release!r} must be 'live' or 'response'")
+        if given.chat_id is not None:
+            check_chat_id(given.chat_id)
+        model = None if given.model is None else _model_of(given.model)
+        task = Task(
+            chat_id=given.chat_id or self._config.runtime.new_id(),
+            named=given.chat_id is not None,
+            view=self._view(given.hooks, given.only_hooks),
+            message=None if input is None else as_message(input),
+            conversation=self._conversation(given.conversation),
+            deps=given.deps,
+            settings=given.settings,
+            approver=self._approver if given.approver is UNSET else given.approver,
+            release=given.release,
+            answers=None if answers is None else dict(answers),
+            state=given.state,
+            output=None if given.output is None else form_of(given.output),
+            own_system=given.system is not None,
+            own_tools=given.tools is not None,
+        )
+        return for_chat(self._config, given, model), task
 
     def _conversation(self, given: Any) -> Conversation | None:
         """The conversation that was passed, or the one that an id names in the store."""
@@ -509,14 +387,6 @@ class Agent(Generic[DepsT]):
         tracing = self._tracing(beside)
         return View(*sources) if tracing is None else View(*sources, (tracing, None))
 
-    def _stream(self, task: Task) -> ChatStream:
-        return ChatStream(self._config, task)
-
-    async def _collect(self, task: Task) -> Response:
-        supervisor = Supervisor(new_chat(self._config, task, None), None)
-        supervisor.start()
-        return await supervisor.collect()
-
     # ── as a tool of another agent ──────────────────────────────────────────────────────────
 
     def as_tool(
@@ -552,7 +422,7 @@ class Agent(Generic[DepsT]):
                 parent=parent,
                 call_id=run.call_id,
             )
-            return (await self._collect(task)).text
+            return (await self._collect((self._config, task))).text
 
         about = description or f"Ask the agent {self.name!r}; `input` is what to ask."
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
@@ -561,9 +431,14 @@ class Agent(Generic[DepsT]):
         return f"<Agent {self.name!r}>"
 
 
-_OPTIONS = {
-    *("conversation", "deps", "hooks", "only_hooks", "settings", "approver", "release", "state"),
-}
+def _model_of(given: Any) -> Model:
+    model = resolve_model(given) if isinstance(given, str) else given
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"model={model!r} is not a Model: it needs a method stream(request) that gives an "
+            "async iterator of chunks; or pass a name such as 'openai:gpt-…'"
+        )
+    return model
 
 
 def _store_of(given: Any) -> Store | None:

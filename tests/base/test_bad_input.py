@@ -34,7 +34,6 @@ from hookline import (
 )
 from hookline.errors import (
     ChatAbortedError,
-    HooklineError,
     ModelError,
     ToolArgumentsError,
     UnknownHookError,
@@ -1074,19 +1073,6 @@ async def test_a_bad_option_of_chat_is_refused_before_anything_happens(options):
     with pytest.raises((TypeError, UsageError)):
         await Agent(model).chat("go", **options)
     assert model.requests == []
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n"], ids=repr)
-async def test_an_empty_user_text_leaves_a_valid_history(text):
-    conversation = Conversation()
-    agent = Agent(ScriptedModel("done", "next"))
-    try:
-        events = await collect(agent.chat_stream(text, conversation=conversation))
-        assert_json(events)
-    except HooklineError:
-        assert conversation.messages == ()
-        await Agent(ScriptedModel("done")).chat("go", conversation=conversation)
-    await goes_on(agent, conversation)
 
 
 async def test_nothing_of_a_refused_step_is_left_when_the_chat_is_asked_again():

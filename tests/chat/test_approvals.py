@@ -44,6 +44,7 @@ from hookline.errors import (
     HooklineError,
     MaxStepsError,
     StopChat,
+    UsageError,
 )
 from hookline.events import (
     ApprovalRequested,
@@ -1367,7 +1368,7 @@ async def test_a_resume_that_is_aborted_before_anything_ran_leaves_nothing_open(
 # ── the tool has changed meanwhile ──────────────────────────────────────────────────────────
 
 
-async def test_an_approved_tool_that_is_gone_on_resume_is_a_tool_error():
+async def test_an_approved_tool_that_is_gone_is_refused_before_the_answer_counts():
     out = []
 
     @tool
@@ -1376,10 +1377,13 @@ async def test_an_approved_tool_that_is_gone_on_resume_is_a_tool_error():
 
     agent, conversation, response = await pend(call("delete", id="a"), "done", tools=[delete])
     agent.scopes.unregister("agent")
+    with pytest.raises(UsageError, match="there is no tool 'delete' any more"):
+        await agent.resume(conversation, yes(response))
+    assert len(conversation.pending) == 1
+    agent.scopes.register(Scope("again", tools=[delete]))
     answer = await agent.resume(conversation, yes(response))
-    assert [(id, outcome) for id, outcome, _ in results(answer)] == [("a", "error")]
-    assert answer.text == "done"
-    assert out == []
+    assert [(id, outcome) for id, outcome, _ in results(answer)] == [("a", "ok")]
+    assert out == ["run"]
 
 
 async def test_an_approved_tool_that_is_off_on_resume_is_a_tool_error():
@@ -1424,7 +1428,7 @@ async def test_an_approved_tool_whose_parameters_have_changed_is_validated_anew(
     assert out == []
 
 
-async def test_a_tool_that_a_hook_had_offered_is_a_tool_error_where_it_is_gone():
+async def test_a_tool_that_a_hook_had_offered_is_refused_where_it_is_gone():
     out = []
 
     @tool
@@ -1436,9 +1440,9 @@ async def test_a_tool_that_a_hook_had_offered_is_a_tool_error_where_it_is_gone()
     agent.add_hook("preRequest", lambda ctx: ctx.request.replace(tools=(delete,)))
     response = await agent.chat("go", conversation=conversation)
     assert len(response.pending) == 1
-    answer = await agent.resume(conversation, yes(response))
-    assert answer.text == "done"
-    assert len(results(conversation)) == 1
+    with pytest.raises(UsageError, match="there is no tool 'delete' any more"):
+        await agent.resume(conversation, yes(response))
+    assert out == []
 
 
 @pytest.mark.parametrize("point", ["preRequest", "preChat"])

@@ -22,6 +22,7 @@ from hookline import (
     HookDef,
     HookSet,
     Interceptor,
+    Limits,
     MemoryStore,
     Message,
     MessageChanges,
@@ -32,6 +33,7 @@ from hookline import (
     Proceed,
     Response,
     Run,
+    Settings,
     Stop,
     Store,
     Subscription,
@@ -1757,6 +1759,12 @@ async def chats(conversation: Conversation) -> None:
     assert_type((await agent.chat("hi", output=list[int])).output, list[int] | None)
     assert_type(agent.chat_stream("hi", output=OtherDeps).response.output, OtherDeps | None)
     assert_type((await agent.resume(conversation, {}, output=OtherDeps)).output, OtherDeps | None)
+    await agent.chat(None, conversation="one", state={}, hooks=[], model="openai:gpt", tools=[])
+    await agent.chat("hi", system="Be brief.", limits=Limits(steps=1), approver=None, chat_id="a")
+    agent.resume_stream("one", {}, only_hooks=[], settings=Settings(seed=1), release="response")
+    await agent.chat("hi", limits=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await agent.chat("hi", release="now")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await agent.update_message("one", "id", MessageChanges(text="x"), deps=Deps())
     await agent.resume(conversation, {"id": True})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 
 

@@ -146,7 +146,9 @@ class ReadOnly:
         )
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{self!r} is read-only, {name!r} too")
+        raise AttributeError(
+            f"{self!r} is read-only, {name!r} too; make a changed copy with .replace()"
+        )
 
 
 EMPTY: Final = frozen_dict({})

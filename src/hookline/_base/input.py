@@ -14,20 +14,33 @@ T = TypeVar("T")
 
 
 def as_message(input: Any) -> UserMessage:
-    """What the user said, as a message without lone surrogates."""
-    if isinstance(input, UserMessage):
-        return cleaned(input)
+    """What the user said, as a message without lone surrogates. Raises UsageError for nothing."""
     if isinstance(input, str):
-        return UserMessage(parts=(Text(clean_text(input)),))
+        message = UserMessage(parts=(Text(clean_text(input)),))
+    elif isinstance(input, UserMessage):
+        message = cleaned(input)
+    else:
+        message = cleaned(UserMessage(parts=_parts(input)))
+    if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
+        raise UsageError(
+            f"input={input!r} has neither text nor media: write what the user says, or pass "
+            "input=None to go on from the history"
+        )
+    return message
+
+
+def _parts(input: Any) -> tuple[UserPart, ...]:
     parts: tuple[Any, ...] = ()
     if isinstance(input, (list, tuple)):
         parts = tuple(cast("Sequence[Any]", input))
-    if not parts or not all(isinstance(part, (Text, Image, File)) for part in parts):
+    else:
         raise UsageError(
-            f"{input!r} is nothing a user can say: pass a str, a UserMessage, or a list of "
-            "Text, Image and File parts"
+            f"input={input!r} must be a str, a UserMessage, or a list of Text, Image and File parts"
         )
-    return cleaned(UserMessage(parts=parts))
+    for part in parts:
+        if not isinstance(part, (Text, Image, File)):
+            raise UsageError(f"input={input!r}: {part!r} must be a Text, an Image or a File")
+    return parts
 
 
 def cleaned(value: T) -> T:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -13,13 +14,17 @@ from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
 from hookline._base.run import Run
 from hookline._base.runtime import LOCAL, Runtime
 from hookline._hooks.bus import View
+from hookline._hooks.declared import HooksArgument
+from hookline._model.chat_scopes import ChatScopes
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import Form
-from hookline._model.scopes import Scopes
+from hookline._model.scopes import Scope, Scopes
+from hookline._model.tool import ToolLike
 from hookline._talk.conversation import Conversation
 
 Release = Literal["live", "response"]
 Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
+OutputValidator = Callable[..., Any]
 SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
 
 
@@ -86,6 +91,38 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     runtime: Runtime = LOCAL
 
 
+_CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def check_chat_id(chat_id: str) -> None:
+    """Refuse an id that stores, logs and URLs would not take."""
+    if not _CHAT_ID.fullmatch(chat_id):
+        raise UsageError(
+            f"chat_id={chat_id!r} must be 1 to 64 characters out of A-Z, a-z, 0-9, '_' and '-'"
+        )
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """The keywords of a chat, as `chat` and `resume` spell them out and explain them."""
+
+    conversation: Conversation | str | None = None
+    deps: Any = None
+    state: dict[str, Any] | None = None
+    hooks: HooksArgument | None = None
+    only_hooks: HooksArgument | None = None
+    model: Model | str | None = None
+    system: SystemText = None
+    tools: Iterable[ToolLike] | None = None
+    settings: Settings | None = None
+    limits: Limits | None = None
+    approver: Approver | msgspec.UnsetType | None = msgspec.UNSET
+    output: Any = None
+    output_retries: int | None = None
+    output_validators: Iterable[OutputValidator] | None = None
+    release: Release = "live"
+    chat_id: str | None = None
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """What one chat was asked for."""
 
@@ -102,3 +139,23 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str | None = None
     state: dict[str, Any] | None = None
     output: Form | None = None
+    named: bool = False  # the caller has chosen the chat's id
+    own_system: bool = False  # the chat was given a system text, and so beats what preChat stored
+    own_tools: bool = False  # and tools
+
+
+def for_chat(config: Config, given: Given, model: Model | None) -> Config:
+    """The configuration of one chat: the agent's, with what the chat was given in its place."""
+    changes: dict[str, Any] = {}
+    if model is not None:
+        changes["model"] = model
+    if given.system is not None:
+        changes["system"] = given.system
+    if given.settings is not None:
+        changes["settings"] = given.settings.over(config.settings)
+    if given.limits is not None:
+        changes["limits"] = given.limits.over(config.limits)
+    tools = () if given.tools is None else tuple(given.tools)
+    if tools:
+        changes["scopes"] = ChatScopes(config.scopes, Scope("chat", tools=tools))
+    return msgspec.structs.replace(config, **changes) if changes else config

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from hookline._base.errors import (
     ChatAbortedError,
-    HistoryError,
     HookError,
     MaxStepsError,
     OutputError,
@@ -26,8 +25,8 @@ from hookline._base.log import log_throw
 from hookline._base.messages import Text, UserMessage
 from hookline._base.returns import Continue, Response, Stop
 from hookline._base.runtime import LOCAL, NOTHING, PRE_CHAT, PRE_STOP, START, Json
-from hookline._chat.approval import check_answers
 from hookline._chat.ending import end, respond
+from hookline._chat.entry import check_entry, check_message
 from hookline._chat.life import DONE, Phase, Sign
 from hookline._chat.request import (
     AS_IT_IS,
@@ -44,6 +43,7 @@ from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelResponse
 from hookline._model.output import Form
+from hookline._talk.store import PendingStep
 
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
 
@@ -66,21 +66,12 @@ async def _stored(chat: Chat, supervisor: SupervisorPort) -> Response:
 
 
 def _checked(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
-    task, wrappers = chat.task, chat.view.aroundChat
     chat.deadlines.enter()
-    _check_message(chat, task.message)
-    if task.answers is not None:
-        check_answers(chat.conversation, task.answers, chat.runtime.now())
+    check_entry(chat)
+    wrappers = chat.view.aroundChat
     if wrappers:
         return _wrapped(chat, supervisor, wrappers)
-    return _proceed(chat, supervisor, task.message)
-
-
-def _check_message(chat: Chat, message: UserMessage | None) -> None:
-    if message is not None and message.id and any(m.id == message.id for m in chat.history):
-        raise HistoryError(
-            [f"the conversation has a message with the id {message.id!r} already: leave the id out"]
-        )
+    return _proceed(chat, supervisor, chat.task.message)
 
 
 async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook, ...]) -> Response:
@@ -158,16 +149,16 @@ class _Begun(NamedTuple):
 
 
 async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
-    """Start, preChat, the user's message."""
-    view, runtime = chat.view, chat.runtime
+    """The start, and then the step that waited or what a new chat begins with."""
+    view = chat.view
     pending = chat.conversation.pending_step
     resumed = pending if chat.task.answers is not None else None
     if resumed is not None:
         chat.resumes = resumed.chat_id
         for key, value in (resumed.state or {}).items():
             chat.state.setdefault(key, value)
-    if chat.config.scopes.told:
-        await chat.config.scopes.tell()
+    if chat.config.scopes.told_by.told:
+        await chat.config.scopes.told_by.tell()
     await chat.publish(
         ChatStarted,
         agent=chat.agent_name,
@@ -178,28 +169,33 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
     )
     if view.onChatStart:
         start: OnChatStart[Any] = OnChatStart(run=chat.run, message=message)
-        await runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)
+        await chat.runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)
     chat.check()
     if resumed is not None:
         begin, ended = await resume_step(chat, resumed)
         return _Begun(None, begin, resumed.iteration + 1, None, ended)
-    assert message is not None
+    return await _enter(chat, message, pending)
+
+
+async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep | None) -> _Begun:
+    """preChat, what waited is denied, the user's message."""
     begin, answer, said = AS_IT_IS, None, message
-    if view.preChat:
-        begin, said, answer = await runtime.step(
+    if chat.view.preChat:
+        begin, said, answer = await chat.runtime.step(
             (PRE_CHAT,), _pre_chat, OpeningReturns(chat), chat, message
         )
         chat.check()
         if isinstance(answer, Stop):
             return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), begin)
-        if said is not message:
-            _check_message(chat, said)
+        if said is not None and said is not message:
+            check_message(chat, said)
     stop = await deny_step(chat, pending) if pending is not None else None
-    await chat.commit(said if said is message else cleaned(said))
+    if said is not None:
+        await chat.commit(said if said is message else cleaned(said))
     return _Begun(None, begin, 0, answer, stop or GO)
 
 
-async def _pre_chat(chat: Chat, message: UserMessage) -> Any:
+async def _pre_chat(chat: Chat, message: UserMessage | None) -> Any:
     before = await first_request(chat, message)
     ctx: PreChat[Any] = PreChat(run=chat.run, request=before)
     ctx, answer, _ = await intercept(chat.view.preChat, ctx, chat)

@@ -73,13 +73,13 @@ async def system_text(chat: Chat) -> str | None:
     raise UsageError(f"the system= function gave a {type(text).__name__}; return a str or None")
 
 
-async def first_request(chat: Chat, message: UserMessage) -> ChatRequest:
+async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
     """What preChat is shown."""
     return ChatRequest(
         message=message,
         system=await system_text(chat),
         tools=chat.config.scopes.offered(chat.run),
-        settings=chat.task.settings or chat.config.settings,
+        settings=chat.config.settings,
     )
 
 
@@ -127,7 +127,7 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
         messages=messages,
         system=system or None,
         tools=offered,
-        settings=start.settings or chat.task.settings or config.settings,
+        settings=start.settings or config.settings,
         output=None if chat.task.output is None else chat.task.output.schema,
     )
     if always is not None and start.tools is None and said is None:
@@ -303,7 +303,7 @@ _opening: Reader[Any] = Reader(
         list[str] | None,
         list[str],
         Settings | None,
-        UserMessage,
+        UserMessage | None,
         ModelResponse | Stop | None,
     ]
 )

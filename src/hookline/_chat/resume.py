@@ -17,8 +17,7 @@ from hookline._talk.store import PendingStep
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEnd]:
     """Go on with a step whose approvals were answered."""
-    tools = None if pending.tools is None else known_tools(chat, pending.tools, pending.foreign)
-    begin = Opening(system=pending.system, tools=tools, settings=pending.settings)
+    begin = _opening(chat, pending)
     chat.continuations = pending.continuations
     chat.steps = pending.iteration + 1
     answers = chat.task.answers or {}
@@ -36,6 +35,23 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Opening, StepEn
         meta=message.meta,
     )
     return begin, await finish_step(chat, step.iteration, response, step, begin)
+
+
+def _opening(chat: Chat, pending: PendingStep) -> Opening:
+    """What preChat made of the chat that asked; what the resumed one was given comes first."""
+    task = chat.task
+    tools = None if pending.tools is None else known_tools(chat, pending.tools, pending.foreign)
+    if tools is not None and task.own_tools:
+        known = {tool.name for tool in tools}
+        more = chat.config.scopes.tools.values()
+        tools += tuple(
+            tool for tool, scope in more if scope.label == "chat" and tool.name not in known
+        )
+    settings = pending.settings
+    if settings is not None and task.settings is not None:
+        settings = task.settings.over(settings)
+    system = None if task.own_system else pending.system
+    return Opening(system=system, tools=tools, settings=settings)
 
 
 async def deny_step(chat: Chat, pending: PendingStep) -> Stop | None:

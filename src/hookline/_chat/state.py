@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -59,6 +60,9 @@ NONE: Final[frozenset[str]] = frozenset()
 _attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
+
+RUNNING: WeakValueDictionary[str, Chat] = WeakValueDictionary()
+"""The chats of this process that run, by their id."""
 
 Act: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Ending: TypeAlias = deque[Act]
@@ -315,6 +319,8 @@ class Chat:
     def dispose(self) -> None:
         """The chat is over: drop all that holds it, so that it is freed with its last holder."""
         self.life.forget()
+        if RUNNING.get(self.chat_id) is self:
+            del RUNNING[self.chat_id]
         self.supervisor = None
         self.open_step = None
         self.conduct = ALONE

@@ -55,8 +55,8 @@ async def run_step(
     chat.iteration = iteration
     if chat.parent_chat_id is not None:
         _hear_of_parent(chat)
-    if chat.config.scopes.told:
-        await chat.config.scopes.tell()
+    if chat.config.scopes.told_by.told:
+        await chat.config.scopes.told_by.tell()
     said: ModelResponse | Stop | None = answer
     response: ModelResponse | Stop
     streamed: ModelResponse | Stop

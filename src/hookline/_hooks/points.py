@@ -276,6 +276,14 @@ def _same_call(ctx: Any, call: ToolCall) -> str | None:
     return None
 
 
+def _no_message(ctx: Any, request: ChatRequest) -> str | None:
+    if ctx.request.message is None and request.message is not None:
+        return "a ChatRequest without a message, as the chat goes on from its history"
+    if ctx.request.message is not None and request.message is None:
+        return "a ChatRequest with a message"
+    return None
+
+
 def _same_message(ctx: Any, message: Message) -> str | None:
     old: Message = ctx.message
     same = type(message) is type(old) and message.id == old.id
@@ -310,20 +318,22 @@ class AroundChat(Context[D], frozen=True, kw_only=True):
     """Around the whole chat."""
 
     message: UserMessage | None
-    """None for a resumed chat."""
+    """None for a chat that is resumed or goes on from its history."""
 
 
 @row("onChatStart", "observer")
 class OnChatStart(Context[D], frozen=True, kw_only=True):
-    """Once, before the user message is in history; `message` is None for a resumed chat."""
+    """Once, before the user message is in history."""
 
     message: UserMessage | None
+    """None for a chat that is resumed or goes on from its history."""
 
 
 @row(
     "preChat",
     "interceptor",
     {ChatRequest: "request", ModelResponse: END, Stop: END},
+    check=_no_message,
     note="`ModelResponse` stands for step 0's answer; after `Stop` nothing is written",
 )
 class PreChat(Context[D], frozen=True, kw_only=True):

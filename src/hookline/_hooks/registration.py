@@ -194,7 +194,7 @@ def check_parameters(head: Head, fn: Callable[..., Any], name: str) -> None:
     try:
         signature(fn).bind(*given)
     except TypeError as exc:
-        problem = f"it cannot be called with ({', '.join(given)}): {exc}"
+        problem = f"it must take ({', '.join(given)}): {exc}"
         raise HookOptionError(head.name, name, problem) from None
     except ValueError:
         return  # implemented in C: it does not say what it takes

@@ -64,7 +64,7 @@ def foreign_signature(
         raise ToolDefinitionError(name, f"its schema must be JSON data: {error}") from error
     if data["type"] != "object" or not isinstance(data["properties"], dict):
         raise ToolDefinitionError(
-            name, "its schema must describe an object: 'type': 'object' with 'properties'"
+            name, f"schema={data!r} must describe an object, with 'properties'"
         )
     argument, injected = _parameters(fn, name)
     return ForeignSignature(
@@ -96,8 +96,8 @@ def _parameters(fn: Any, tool: str) -> tuple[str, str | None]:
     if len(rest) != 1 or len(injected) > 1 or parameters[rest[0]].kind not in named:
         raise ToolDefinitionError(
             tool,
-            "its function takes the arguments as one dict, and the run where it asks for it: "
-            "async def call(arguments: dict[str, Any], run: Run)",
+            f"its function must not take ({', '.join(parameters)}); give it one dict, and the run "
+            "if it needs one: async def call(arguments: dict[str, Any], run: Run)",
         )
     return rest[0], injected[0] if injected else None
 
@@ -128,12 +128,12 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
             except (unresolvable, ValueError) as error:
                 raise ToolDefinitionError(
                     tool,
-                    f"its schema refers to {ref[:100]!r}, which is not in it; nothing is fetched, "
-                    "so put what is referred to under '$defs'",
+                    f"its schema refers to {ref[:100]!r}, which is not in it; nothing is "
+                    "fetched; put the definition under '$defs'",
                 ) from error
     except jsonschema.SchemaError as error:
         raise ToolDefinitionError(
-            tool, f"its schema is not a JSON schema: {_issue(error)}"
+            tool, f"schema= must be a JSON schema: {_issue(error)}"
         ) from error
     return dialect(plain, registry=registry)
 

@@ -127,6 +127,13 @@ class Settings(Data, frozen=True, kw_only=True):
         own(self, "extra")
         own_tuples(self, "stop")
 
+    def over(self, other: Settings) -> Settings:
+        """These settings, with the fields that they do not name taken from `other`."""
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        return other.replace(
+            **{name: each for name, each in named.items() if each is not None and each != ()}
+        )
+
 
 DEFAULT_SETTINGS = Settings()
 
@@ -148,8 +155,8 @@ class OutputSchema(Data, frozen=True, kw_only=True):
 class ChatRequest(Data, frozen=True, kw_only=True):
     """What a chat begins with; an edit in `preChat` holds for all its steps."""
 
-    message: UserMessage
-    """What the user says."""
+    message: UserMessage | None
+    """What the user says; None where the chat goes on from its history."""
     system: str | None = None
     """The system text, without what scopes add."""
     tools: tuple[AnyTool, ...] = ()

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from inspect import isawaitable
 from typing import Any, Literal
+from weakref import WeakSet
 
 import msgspec
 
@@ -153,7 +154,15 @@ class Scopes:
         self.tools: dict[str, tuple[AnyTool, Scope]] = {}
         self._offered: tuple[AnyTool, ...] = ()
         self._observer = observer
+        self._followers: WeakSet[Scopes] = WeakSet()
         self._place(())
+
+    @property
+    def told_by(self) -> Scopes:
+        """Those whose `told` must be told before a chat's next step."""
+        return self
+
+    def follow(self) -> None: ...
 
     def __iter__(self) -> Iterator[Scope]:
         return iter(self._scopes)
@@ -243,6 +252,8 @@ class Scopes:
         self.always = always if self._plain else None
         # What stands as long as nothing is registered or removed, where nothing can be off.
         self.fixed = self._entries if self._plain else None
+        for each in list(self._followers):
+            each.follow()
 
     def _tell(self, point: str, scope: Scope) -> None:
         if self._observer is not None:
@@ -285,7 +296,7 @@ class Scopes:
             for scope in self._scopes
             if holds(scope, run)
             for each in scope.tools
-            if holds(each, run)
+            if self.tools[each.name][0] is each and holds(each, run)
         )
 
     def find(self, name: str) -> tuple[AnyTool, Scope] | None:

@@ -90,8 +90,8 @@ def _sqlite(url: sa.URL, shown: str) -> Address:
     unknown = sorted(url.query.keys() - _SQLITE)
     if unknown and "uri" not in url.query:
         raise UsageError(
-            f"store={shown!r} has the option {unknown[0]!r}, which is not SQLAlchemy's; for an "
-            "option of SQLite's own write sqlite:///file:chats.db?mode=ro&uri=true"
+            f"store={shown!r} has the unknown option {unknown[0]!r}; write an option of SQLite's "
+            "own as in sqlite:///file:chats.db?mode=ro&uri=true"
         )
     return Address(url, {}, f"sqlite:///{url.database}", "")
 
@@ -103,8 +103,8 @@ def _postgres(url: sa.URL, shown: str) -> Address:
     host = url.host or query.get("host", "localhost")
     if "@" in host or "@" in (database or ""):
         raise UsageError(
-            f"store={shown!r} cannot be read: percent-encode what its user name and its password "
-            "hold of : / @ ? #"
+            f"store={shown!r} cannot be read; write : / @ ? # in its user name and password "
+            "percent-encoded"
         )
     port = keywords.pop("port", 5432) if url.port is None else url.port
     if not 0 < port < 65536:

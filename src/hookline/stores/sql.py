@@ -89,7 +89,7 @@ class SQLStore:
             Database(self._address, engine, **self._settings)
         except TypeError as exc:
             options = ", ".join(f"{name}=" for name in engine)  # their values may be secret
-            raise UsageError(f"SQLAlchemy's engine does not take these {options}: {exc}") from exc
+            raise UsageError(f"{options} must be options of SQLAlchemy's engine: {exc}") from exc
 
     @property
     def lease(self) -> float | None:
