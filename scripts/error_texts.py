@@ -53,7 +53,7 @@ SIGNALS = {
     "web/_site.py:_http": "the text of a Refused that was raised elsewhere",
 }
 # Of what a wrapper may not do again, `again` in _chat/run_tool.py says why.
-GIVERS = {"_hooks/call_rules.py:_ask_again": ("_chat/run_tool.py", "again")}
+GIVERS = {"_hooks/wrappers.py:_ask_again": ("_chat/run_tool.py", "again")}
 # A text that repeats what another error says.
 REPEATED = {"output=⟨kind⟩: ⟨str(error).partition(': ')[2]⟩"}
 

@@ -33,7 +33,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from hookline._hooks import points as p
-from hookline._hooks.proceed import Proceed
+from hookline._hooks.wrappers import Proceed
 from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from hookline._model.model import (
     ChatRequest,

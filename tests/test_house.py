@@ -57,7 +57,6 @@ PLAN = {
         "chunks",
     ),
     "_hooks": (
-        "proceed",
         "subscribe",
         "points",
         "registration",
@@ -65,6 +64,8 @@ PLAN = {
         "plugins",
         "typed",
         "call_rules",
+        "on_hook",
+        "wrappers",
         "bus",
         "sources",
         "views",
@@ -249,7 +250,7 @@ def test_the_loop_asks_no_clock_draws_no_number_and_does_no_io(module: str) -> N
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-@pytest.mark.parametrize("module", [*LOOP, "_hooks.call_rules", "_hooks.bus"])
+@pytest.mark.parametrize("module", [*LOOP, "_hooks.call_rules", "_hooks.wrappers", "_hooks.bus"])
 def test_the_loop_starts_no_task_and_sets_no_timer(module: str, package: str) -> None:
     assert _used(TREES[module], package) <= ALLOWED[package]
 
@@ -394,7 +395,7 @@ def test_no_test_of_the_suite_has_a_deadline() -> None:
 # ── heads and sizes ─────────────────────────────────────────────────────────────────────────
 
 
-MECHANISMS = {"_chat.life", "_chat.supervisor", "_chat.channel"}
+MECHANISMS = {"_chat.life", "_chat.supervisor", "_chat.channel", "_hooks.call_rules"}
 """These tell their theory of operation."""
 
 
@@ -456,7 +457,7 @@ COMPLEX: dict[tuple[str, str], str] = {
     ("_chat.run_tool", "handle"): "to be split",
     ("_chat.step", "run_step"): "to be split",
     ("_hooks.call_rules", "intercept"): "the chain rule, read as one",
-    ("_hooks.call_rules", "_layer"): "the wrapper rule, read as one",
+    ("_hooks.wrappers", "_layer"): "the wrapper rule, read as one",
     ("_model.callables", "parse_docstring"): "three styles of docstrings",
     ("_model.chunks", "checked"): "one branch for each kind of chunk",
     ("_model.issues", "_inside"): "one branch for each kind of type",

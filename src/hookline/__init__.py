@@ -41,9 +41,9 @@ from hookline._hooks.bus import HookBus, NullBus, global_bus
 from hookline._hooks.declared import HookDef, HookSet
 from hookline._hooks.plugins import Uninstall
 from hookline._hooks.points import Interceptor, Observer, Wrapper
-from hookline._hooks.proceed import Proceed
 from hookline._hooks.registration import Disposer, HookInfo
 from hookline._hooks.subscribe import Subscription
+from hookline._hooks.wrappers import Proceed
 from hookline._model.model import ChatRequest, Model, ModelRequest, ModelResponse, Settings
 from hookline._model.scopes import Scope
 from hookline._model.tool import Tool, tool

@@ -38,7 +38,7 @@ from hookline._chat.config import (
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
-from hookline._hooks.call_rules import fault, watcher
+from hookline._hooks.call_rules import fault
 from hookline._hooks.declared import (
     HookDef,
     HookLike,
@@ -48,6 +48,7 @@ from hookline._hooks.declared import (
     expand,
     hooks_of,
 )
+from hookline._hooks.on_hook import watcher
 from hookline._hooks.plugins import PluginObject, SetUp, Uninstall, brings, name_of, noted, set_up
 from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._hooks.registration import OWNER, HookInfo

@@ -28,8 +28,9 @@ from hookline._base.runtime import LOCAL, Json, Key
 from hookline._chat.channel import SIZE
 from hookline._chat.request import named
 from hookline._chat.state import Chat
-from hookline._hooks.call_rules import flow, wrap
+from hookline._hooks.call_rules import flow
 from hookline._hooks.points import AroundRequest, OnDelta
+from hookline._hooks.wrappers import wrap
 from hookline._model.assembly import Assembly, PartKind
 from hookline._model.chunks import checked
 from hookline._model.model import (

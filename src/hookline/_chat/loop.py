@@ -38,9 +38,10 @@ from hookline._chat.request import (
 from hookline._chat.resume import deny_step, resume_step
 from hookline._chat.state import Chat, SupervisorPort
 from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say
-from hookline._hooks.call_rules import intercept, notify, wrap
+from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._hooks.registration import Hook
+from hookline._hooks.wrappers import wrap
 from hookline._model.model import ModelResponse
 from hookline._model.output import Form
 from hookline._talk.store import PendingStep

@@ -34,8 +34,8 @@ from hookline._chat.call import Call
 from hookline._chat.request import FROM_HOOK
 from hookline._chat.state import Chat
 from hookline._chat.values import as_data, outcome_of
-from hookline._hooks.call_rules import wrap
 from hookline._hooks.points import AroundToolCall
+from hookline._hooks.wrappers import wrap
 from hookline._model.tool import AnyTool
 
 

@@ -49,7 +49,8 @@ from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Run
 from hookline._chat.channel import SIZE, Buffer, Outlet
 from hookline._chat.config import Config, Task
 from hookline._chat.life import Life, Phase, Sign, Verdict
-from hookline._hooks.call_rules import ALONE, Conduct, Watch, intercept, notify, watcher
+from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, intercept, notify
+from hookline._hooks.on_hook import watcher
 from hookline._hooks.points import OnMessage, OnStatus, PreMessage
 from hookline._model.assembly import Assembly, kept
 from hookline._model.model import ModelRequest, ModelResponse
@@ -172,7 +173,7 @@ class Chat:
         self.conversation = task.conversation or Conversation(id="-")
         self.deadlines = deadlines
         self.outlet = outlet
-        self.conduct: Conduct = self  # in the ending another, which is not broken
+        self.conduct: Firing = self  # in the ending another, which is not broken
         self.runtime: Runtime = LOCAL
         self.plain = False  # nothing records its steps, and nothing has kept its messages
         self.supervisor: SupervisorPort | None = None  # none before it begins, and once it is over
@@ -323,7 +324,7 @@ class Chat:
             del RUNNING[self.chat_id]
         self.supervisor = None
         self.open_step = None
-        self.conduct = ALONE
+        self.conduct = OUTSIDE
         self.ending = None
 
     # ── events ──────────────────────────────────────────────────────────────────────────────

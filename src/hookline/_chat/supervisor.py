@@ -36,7 +36,7 @@ from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
 from hookline._chat.state import Chat, Ending
-from hookline._hooks.call_rules import Alone
+from hookline._hooks.call_rules import OutsideChat
 from hookline._hooks.registration import Hook
 from hookline._talk.ledger import Ledger
 
@@ -198,7 +198,7 @@ class Supervisor:
 
     def _begin_ending(self) -> None:
         """The chat stays broken: its ending's hooks run in a conduct that is not."""
-        self.chat.conduct = Alone(self.chat.watch, self.chat.deadlines)
+        self.chat.conduct = OutsideChat(self.chat.watch, self.chat.deadlines)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 from hookline._base.errors import HookOptionError, UnknownHookError
 from hookline._base.run import DepsT
 from hookline._hooks.call_rules import (
-    ALONE,
-    Alone,
-    Conduct,
+    OUTSIDE,
+    Firing,
+    OutsideChat,
     intercept,
     notify,
-    watcher,
-    wrap,
 )
+from hookline._hooks.on_hook import watcher
 from hookline._hooks.points import TABLE, Head, Interceptor, Wrapper, head_of
 from hookline._hooks.registration import (
     Disposer,
@@ -36,6 +35,7 @@ from hookline._hooks.registration import (
 )
 from hookline._hooks.subscribe import Overflow, Subscription
 from hookline._hooks.typed import AddHook, HookDecorator
+from hookline._hooks.wrappers import wrap
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -206,8 +206,8 @@ class HookBus(Generic[DepsT]):
 
     # ── points of one's own ─────────────────────────────────────────────────────────────────
 
-    def _conduct(self) -> Conduct:
-        return Alone(watcher(self.view, None)) if self.view.onHook else ALONE
+    def _conduct(self) -> Firing:
+        return OutsideChat(watcher(self.view, None)) if self.view.onHook else OUTSIDE
 
     async def notify(self, ctx: Any) -> None:
         """Fire an observer point."""

@@ -21,8 +21,8 @@ from hookline._base.returns import (
 from hookline._base.run import D, DepsT
 from hookline._hooks import points as p
 from hookline._hooks.declared import HookDef
-from hookline._hooks.proceed import Proceed
 from hookline._hooks.registration import Disposer
+from hookline._hooks.wrappers import Proceed
 from hookline._model.model import (
     ChatRequest,
     ModelRequest,

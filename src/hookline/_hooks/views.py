@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from hookline._base.log import log_throw
 from hookline._hooks.bus import HookBus, Keep, NullBus, View, global_bus
-from hookline._hooks.call_rules import ALONE, Alone, call, fault, watcher
+from hookline._hooks.call_rules import OUTSIDE, OutsideChat, call, fault
+from hookline._hooks.on_hook import watcher
 from hookline._hooks.registration import Hook
 
 Sources: TypeAlias = tuple[tuple[HookBus[Any], Keep | None], ...]
@@ -65,11 +66,11 @@ def _inherited(keep: Keep | None) -> Keep:
 
 async def observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
     """Call an async scope observer; `begun` is what a sync one has returned to be awaited."""
-    conduct = Alone(watcher(view, None)) if view.onHook else ALONE
+    firing = OutsideChat(watcher(view, None)) if view.onHook else OUTSIDE
     try:
         if begun is not None:
             await begun
         elif hook.alive:
-            await call(hook, ctx, conduct)
+            await call(hook, ctx, firing)
     except BaseException as exc:
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", fault(hook, exc))
