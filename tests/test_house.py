@@ -76,6 +76,7 @@ PLAN = {
         "channel",
         "config",
         "life",
+        "asking",
         "state",
         "values",
         "results",

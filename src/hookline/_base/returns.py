@@ -211,6 +211,12 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     """The step, counted from 0."""
     digest: str
     expires: float | None = None
+    schema: dict[str, Any] | None = None
+    """The JSON schema of what `Approve(arguments=…)` must hold, where a running tool asks."""
+
+    def __post_init__(self) -> None:
+        own(self, "schema")
+        own_tuples(self, "prompts")
 
 
 # ── the answer of a chat ────────────────────────────────────────────────────────────────────

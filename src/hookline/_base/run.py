@@ -39,6 +39,9 @@ class ChatPort(Protocol):
     def meta(self) -> dict[str, Any]: ...
     def abort(self, reason: str | None = None) -> bool: ...
     async def status(self, type: str, data: Any, call_id: str | None) -> None: ...
+    async def ask(
+        self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
+    ) -> dict[str, Any]: ...
 
 
 class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
@@ -120,6 +123,15 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     async def status(self, type: str, data: Any = None) -> None:
         """Report progress: to `onStatus`, the stream and the subscribers."""
         await self._chat.status(type, data, self._call_id)
+
+    async def ask(self, prompt: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask the approver something from a running tool; returns the approved arguments.
+
+        `schema` is a JSON schema of what `Approve(arguments=…)` must hold. Raises ToolDenied when
+        the answer is no, and at once where the chat has no approver: a tool is never suspended.
+        Raises UsageError outside of a tool call. The time limit of the tool stands still meanwhile.
+        """
+        return await self._chat.ask(prompt, schema, self._call_id)
 
     def __repr__(self) -> str:
         return f"<Run of chat {self.chat_id!r} of agent {self.agent!r}, step {self.iteration}>"

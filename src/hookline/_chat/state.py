@@ -46,6 +46,7 @@ from hookline._base.messages import (
 from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
 from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
+from hookline._chat.asking import ask
 from hookline._chat.channel import SIZE, Buffer, Outlet
 from hookline._chat.config import Config, Task
 from hookline._chat.life import Life, Phase, Sign, Verdict
@@ -365,6 +366,18 @@ class Chat:
             self.fail(exc)
             self.interrupt()  # a tool cannot catch it
             raise CancelledError("a hook at onStatus raised") from exc
+
+    async def ask(
+        self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
+    ) -> dict[str, Any]:
+        """Put a question of a running tool to the approver."""
+        step = self.open_step
+        call = step.find(call_id) if step is not None and call_id else None
+        if call is None:
+            raise UsageError(
+                "run.ask() is for a tool that runs; a hook returns Ask('why') from preToolCall"
+            )
+        return await ask(self, call, prompt, schema)
 
     # ── history ─────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import Any, Final
@@ -43,13 +44,22 @@ class ForeignSignature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         except RecursionError as error:
             raise BadArguments(("they contain themselves; send a finite value",)) from error
         if self._validator is not None:
-            try:
-                issues = [_issue(e) for e in islice(self._validator.iter_errors(plain), MAX_ISSUES)]
-            except Exception as error:  # such as a pattern that is none, or a schema without end
-                issues = [f"they cannot be checked against the tool's schema ({_issue(error)})"]
-            if issues:
-                raise BadArguments(tuple(issues))
+            _check(self._validator, plain)
         return {self._argument: plain}
+
+
+def _check(validator: Any, data: Any) -> None:
+    try:
+        issues = [_issue(error) for error in islice(validator.iter_errors(data), MAX_ISSUES)]
+    except Exception as error:  # such as a pattern that is none, or a schema without end
+        issues = [f"they cannot be checked against the tool's schema ({_issue(error)})"]
+    if issues:
+        raise BadArguments(tuple(issues))
+
+
+def checker(name: str, schema: dict[str, Any]) -> Callable[[Any], None]:
+    """A check of data against a schema, which raises BadArguments; ToolDefinitionError if bad."""
+    return partial(_check, _validator(schema, name))
 
 
 def foreign_signature(

@@ -1,0 +1,96 @@
+"""A question that a running tool puts: the approver answers it while the tool waits.
+
+A running tool is never suspended, so there must be an approver now; without one the question is
+denied at once. The answer is checked against the schema that the tool asked with.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from inspect import isawaitable
+from typing import Any, Protocol
+
+from hookline._base.cancel import Deadlines, being_cancelled
+from hookline._base.errors import ApprovalError, ToolDenied
+from hookline._base.events import ApprovalRequested
+from hookline._base.frozen import thaw
+from hookline._base.json import BadArguments, clean_text
+from hookline._base.messages import ToolCall
+from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
+from hookline._base.run import ChatPort, Run
+from hookline._base.runtime import Runtime
+from hookline._chat.config import Task
+from hookline._hooks.bus import View
+from hookline._hooks.call_rules import Conduct, notify
+from hookline._hooks.points import OnApproval
+from hookline._model.foreign import checker
+
+
+class Asking(ChatPort, Protocol):
+    """What a question needs of a chat."""
+
+    task: Task
+    runtime: Runtime
+    view: View
+    conduct: Conduct
+    deadlines: Deadlines
+
+    async def publish(self, kind: Any, **fields: Any) -> None: ...
+
+
+async def ask(
+    chat: Asking, call: ToolCall, prompt: str, schema: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Put a question and wait for its answer; raises ToolDenied when it is no."""
+    check = checker("run.ask", schema) if schema is not None else None
+    approver = chat.task.approver
+    if approver is None:
+        raise ToolDenied("the tool asked something, and nobody is there to answer")
+    request = ApprovalRequest(
+        id=chat.runtime.new_id(),
+        call=call,
+        prompts=(clean_text(prompt),),
+        chat_id=chat.chat_id,
+        conversation_id=chat.conversation_id,
+        iteration=chat.iteration,
+        digest="",
+        schema=schema,
+    )
+    await chat.publish(ApprovalRequested, request=request)
+    await _tell(chat, request, None)
+    chat.deadlines.pause()  # it is not the tool that takes so long
+    try:
+        answer: Any = approver(request, Run(chat, call.id))
+        decision: Any = await answer if isawaitable(answer) else answer
+    except CancelledError as exc:
+        if being_cancelled():
+            raise
+        raise ApprovalError(
+            "the approver raised CancelledError by itself; return Approve() or Deny('why') instead"
+        ) from exc
+    finally:
+        chat.deadlines.resume()
+    if not isinstance(decision, (Approve, Deny)):
+        raise ApprovalError(
+            f"the approver returned a {type(decision).__name__}; return Approve() or Deny('why')"
+        )
+    await _tell(chat, request, decision)
+    if isinstance(decision, Deny):
+        raise ToolDenied(decision.reason)
+    arguments = thaw(decision.arguments or {})
+    if check is not None:
+        try:
+            check(arguments)
+        except BadArguments as bad:
+            raise ApprovalError(
+                f"the answer to {prompt[:80]!r} does not fit what was asked for: {bad}; return "
+                "Approve(arguments={...}) that fits request.schema"
+            ) from bad
+    return arguments  # type: ignore[no-any-return]
+
+
+async def _tell(chat: Asking, request: ApprovalRequest, decision: Decision | None) -> None:
+    if chat.view.onApproval:
+        run: Run[Any] = Run(chat)
+        ctx: OnApproval[Any] = OnApproval(run=run, request=request, decision=decision)
+        await notify(chat.view.onApproval, ctx, chat.conduct)
