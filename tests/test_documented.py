@@ -29,7 +29,17 @@ MODULES = [
     *(
         f"hookline.{name}"
         for name in (
-            *("discovery", "errors", "events", "formats", "hooks", "models", "otel", "points"),
+            *(
+                "discovery",
+                "errors",
+                "events",
+                "formats",
+                "hooks",
+                "mcp",
+                "models",
+                "otel",
+                "points",
+            ),
             *("providers", "runtimes", "storage", "stores", "streams", "testing", "web"),
         )
     ),

@@ -72,7 +72,9 @@ NOTHING_TO_SHOW = {
     ),
     "data that is changed in place": ("data of a message, call or result is read-only",),
     "whole turns": ("raw_chunks= is the whole turn",),
+    "there is no call": ("run.ask() is for a tool",),
     "a truth value": ("enabled() gave an awaitable",),
+    "it is empty": ("label='' of an MCP server",),
     "nothing was typed": (
         "which agent? `hookline chat", "--output json needs a message", "the message is empty",
     ),

@@ -107,11 +107,22 @@ HEADS = [f"{package}.__init__" for package in PLAN]  # a docstring and nothing e
 FACE = ("__init__", "errors", "events", "models", "points", "runtimes", "storage")
 # The doors stand on the face and on neighbours of their own package.
 DOORS = (
-    *("cli", "discovery", "formats", "hooks", "otel", "providers", "stores", "streams", "testing"),
+    *(
+        "cli",
+        "discovery",
+        "formats",
+        "hooks",
+        "mcp",
+        "otel",
+        "providers",
+        "stores",
+        "streams",
+        "testing",
+    ),
     *("web", "__main__"),
 )
 # The command line is a door that stands on other doors.
-NEIGHBOURS = {"__main__": {"cli"}, "cli": {"web"}}
+NEIGHBOURS = {"__main__": {"cli"}, "cli": {"mcp", "web"}}
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [

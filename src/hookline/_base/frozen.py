@@ -141,9 +141,7 @@ class ReadOnly:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(
-            f"{self!r} is read-only, {name!r} too; use a changed copy, made with .replace({name}=…)"
-        )
+        raise AttributeError(f"{self!r} is read-only; make a changed copy with .replace({name}=…)")
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(

@@ -21,7 +21,7 @@ from hookline._base.run import ChatPort, Run
 from hookline._base.runtime import Runtime
 from hookline._chat.config import Task
 from hookline._hooks.bus import View
-from hookline._hooks.call_rules import Conduct, notify
+from hookline._hooks.call_rules import Firing, notify
 from hookline._hooks.points import OnApproval
 from hookline._model.foreign import checker
 
@@ -32,7 +32,7 @@ class Asking(ChatPort, Protocol):
     task: Task
     runtime: Runtime
     view: View
-    conduct: Conduct
+    conduct: Firing
     deadlines: Deadlines
 
     async def publish(self, kind: Any, **fields: Any) -> None: ...
@@ -45,7 +45,7 @@ async def ask(
     check = checker("run.ask", schema) if schema is not None else None
     approver = chat.task.approver
     if approver is None:
-        raise ToolDenied("the tool asked something, and nobody is there to answer")
+        raise ToolDenied(f"nobody is there to answer {prompt[:80]!r}; run the chat with approver=")
     request = ApprovalRequest(
         id=chat.runtime.new_id(),
         call=call,
@@ -76,7 +76,7 @@ async def ask(
         )
     await _tell(chat, request, decision)
     if isinstance(decision, Deny):
-        raise ToolDenied(decision.reason)
+        raise ToolDenied(f"the answer is no: {decision.reason}; go on without it")
     arguments = thaw(decision.arguments or {})
     if check is not None:
         try:

@@ -2,7 +2,8 @@
 
 Registering is all or nothing, and tool names are unique within and across the scopes of an agent.
 A predicate or context function of the user's that raises switches its scope or section off and is
-logged; it never breaks a chat.
+logged; it never breaks a chat. It is long because
+what a scope is and what the loop asks of it are one.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Scope(ReadOnly):
     is_on: Callable[[Run[Any]], object] | None
     """`enabled`, asked with the run whether or not it takes one."""
     inject: Literal["system", "user"]
+    """The place of the section."""
     """Where the context goes."""
 
     def __init__(
@@ -197,7 +199,9 @@ class Scopes:
         with self._lock:
             old = self.get(label)
             if old is None:
-                raise ScopeError(f"there is no scope {label!r} to replace; register the new one")
+                raise ScopeError(
+                    f"there is no scope {label!r} to replace; use register() for the new one"
+                )
             self._check(scope, old)
             token = object()
             self._place(

@@ -11,6 +11,7 @@ Try it, with the variable `agent` of app.py in this folder:
   hookline chat app:agent
   hookline hooks app:agent
   hookline serve app:agent
+  hookline mcp app:agent
 
 Or without any code:
 
@@ -23,6 +24,7 @@ For example:
 
   hookline chat app:agent
   hookline chat app:agent --hooks
+  hookline chat app:agent --mcp mcp.json
   hookline chat app:agent --conversation ada --store sqlite:///chats.db
   hookline chat --model anthropic:claude-haiku-4-5
   hookline chat app:agent -m "What is new?" > answer.txt
@@ -63,4 +65,26 @@ For example:
 
 It prints an address with a token in it. Ctrl-C, or SIGTERM, lets answers end
 within --drain seconds.
+"""
+
+MCP: Final = """Serve an agent as an MCP server on stdin and stdout.
+
+For example, as the command of a server in a client's configuration:
+
+  hookline mcp app:agent
+
+It has one tool, chat. What the agent's module prints goes to stderr.
+"""
+
+MCP_LIST: Final = """List the tools of MCP servers, by the names that a model is given.
+
+For example:
+
+  hookline mcp list mcp.json
+  hookline mcp list mcp.json github
+  hookline mcp list https://example.com/mcp
+  hookline mcp list npx -y @modelcontextprotocol/server-everything
+  hookline mcp list mcp.json --output json | jq '.[].tools[].parameters'
+
+Exit status: 0 all are listed, 1 a server cannot be connected.
 """

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from hookline import __version__
-from hookline.cli import _chat, _help, _serve
+from hookline.cli import _chat, _help, _mcp, _serve
 from hookline.cli._clean import strict
 from hookline.cli._faults import FAILED, INTERRUPTED, USAGE, status_of, told, trace
 from hookline.cli._hooks import as_json, listing
@@ -61,6 +61,10 @@ def chat(
     store: Annotated[
         str | None, Parameter(help="Where conversations are kept, such as sqlite:///chats.db.")
     ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        Parameter(help="A file of MCP servers, whose tools the agent gets, such as mcp.json."),
+    ] = None,
     hooks: Annotated[bool, Parameter(help="Show each hook as it fires.")] = False,
     output: Annotated[
         Literal["text", "json"],
@@ -76,6 +80,7 @@ def chat(
             model=model,
             conversation=conversation,
             store=store,
+            mcp=tuple(mcp or ()),
             hooks=hooks,
             output=output,
             debug=debug,
@@ -151,6 +156,33 @@ def serve(
     )
 
 
+mcp = App(name="mcp", help=_help.MCP, help_format="plaintext")
+app.command(mcp)
+
+
+@mcp.default
+def mcp_serve(agent: Target, /, *, debug: Debug = False) -> int:
+    """Serve an agent as an MCP server on stdin and stdout."""
+    return _mcp.serve(agent, debug=debug)
+
+
+@mcp.command(name="list", help=_help.MCP_LIST)
+def mcp_list(
+    source: Annotated[str, Parameter(help="A file of servers, an address, or a command.")],
+    /,
+    *arguments: Annotated[
+        str,
+        Parameter(help="Of the command; or which servers of the file.", allow_leading_hyphen=True),
+    ],
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: with the schemas of the tools.")
+    ] = "text",
+    debug: Debug = False,
+) -> int:
+    """List the tools of MCP servers."""
+    return _mcp.listing(source, list(arguments), output=output)
+
+
 # ── running it ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -178,7 +210,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _misused(arguments: Sequence[str], exc: CycloptsError) -> int:
-    command = next((each for each in arguments[:1] if each in ("chat", "hooks", "serve")), "")
+    commands = ("chat", "hooks", "mcp", "serve")
+    command = next((each for each in arguments[:1] if each in commands), "")
     text = " ".join(str(exc).split())
     Screen().fault(strict(f"hookline: {text} See: hookline {command} --help".replace("  ", " ")))
     return USAGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final, Literal
 
 import msgspec
@@ -17,6 +17,7 @@ from hookline.cli._screen import Screen
 from hookline.cli._show import View
 from hookline.cli._target import settled
 from hookline.errors import UsageError
+from hookline.mcp import connect, load
 from hookline.models import resolve_model
 from hookline.points import OnHook, PreRequest
 from hookline.storage import resolve_store
@@ -35,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     conversation: str | None = None
     store: str | None = None
+    mcp: tuple[str, ...] = ()
     hooks: bool = False
     output: Output = "text"
     debug: bool = False
@@ -64,7 +66,8 @@ async def opened(asked: Asked, found: Any) -> AsyncGenerator[Talk]:
         agent = await settled(found, asked.target)
         if asked.model is not None:
             _use_model(agent, asked.model)
-    async with agent:
+    servers = [server for path in asked.mcp for server in load(path)]
+    async with agent, connect(agent, *servers) if servers else nullcontext():
         store = agent.store if asked.store is None else resolve_store(asked.store)
         try:
             yield await _talk(agent, store, asked)

@@ -1,0 +1,191 @@
+"""One call of a server's tool, from the chat's side.
+
+The SDK's call runs in a task of its own beside the handler, which waits for it and for what the
+server says meanwhile: progress becomes `run.status`, at most ten a second, and a question becomes
+`run.ask`. Both happen in the handler's task, since a hook may fail there, and none of it may reach
+the SDK. The time limit does not count while somebody is asked. When the chat is aborted, or the
+time is over, the SDK's call is cancelled, which tells the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any, Final
+
+from hookline import Run, ToolFailure, ToolResult
+from hookline.errors import ApprovalError, ToolDenied
+from hookline.mcp._errors import MCPServerError, reason, sdk, short
+from hookline.mcp._link import Link
+from hookline.mcp._names import clean
+from hookline.mcp._results import result_of
+
+EVERY: Final = 0.1  # seconds between two statuses of progress
+CANCELLING: Final = 2.0  # seconds that the SDK may take to cancel a call
+SETTLING: Final = 2.0  # seconds that a change of the tools is waited for
+PATIENCE: Final = 10.0  # seconds that a connection is waited for
+_current: ContextVar[Call | None] = ContextVar("hookline_mcp_call", default=None)
+
+
+class Call:
+    """A call that is under way."""
+
+    def __init__(self, link: Link, name: str, run: Run[Any], timeout: float) -> None:
+        self.link = link
+        self.name = name
+        self.run = run
+        self.timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._progress: dict[str, Any] | None = None
+        self._next = 0.0  # when the next status may go
+        self._questions: list[tuple[Any, asyncio.Future[Any]]] = []
+
+    async def make(self, arguments: dict[str, Any]) -> ToolResult | ToolFailure:
+        """The result of the call; what goes wrong with the server is a failure for the model."""
+        link = self.link
+        if link.client is None:
+            await self.run.status("mcp/waiting", {"server": link.label, "reason": link.why})
+        try:
+            client = await link.ready(min(PATIENCE, self.timeout))
+        except MCPServerError as exc:
+            return ToolFailure(short(exc), type="MCPServerError")
+        link.calls.append(self)
+        try:
+            result = result_of(await self._answer(client, arguments))
+        except (ToolDenied, ApprovalError):
+            raise  # somebody was asked
+        except TimeoutError:
+            words = f"the server gave no answer within {self.timeout:g} s"
+            return ToolFailure(words, type="ToolTimeoutError")
+        except Exception as exc:
+            return await self._failed(client, exc)
+        finally:
+            link.calls.remove(self)
+        await link.settled(SETTLING)
+        return result
+
+    async def _failed(self, client: Any, exc: Exception) -> ToolFailure:
+        """What the SDK raised, as the model is told it."""
+        if not _is_lost(exc) and self.link.client is client:
+            return ToolFailure(reason(exc).removeprefix("MCPError: "), type="MCPError")
+        self.link.lost(client, reason(exc))
+        why = self.link.why or reason(exc)
+        await self.run.status("mcp/lost", {"server": self.link.label, "reason": why})
+        words = f"the connection to MCP server {self.link.label!r} was lost: {why}"
+        return ToolFailure(words, type="MCPServerError")
+
+    async def _answer(self, client: Any, arguments: dict[str, Any]) -> Any:
+        token = _current.set(self)
+        try:
+            task = asyncio.create_task(
+                client.call_tool(self.name, arguments, progress_callback=self._heard)
+            )
+        finally:
+            _current.reset(token)
+        task.add_done_callback(lambda _: self._wake.set())
+        until = self._loop.time() + self.timeout
+        try:
+            while not task.done():
+                async with asyncio.timeout_at(until):
+                    await self._wake.wait()
+                self._wake.clear()
+                until += await self._serve()
+            if self._progress is not None:
+                await self._tell()
+            return task.result()
+        finally:
+            for _, answer in self._questions:
+                answer.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=CANCELLING)
+            if task.done() and not task.cancelled():
+                task.exception()  # it was looked at
+
+    async def _serve(self) -> float:
+        """Tell the progress, put the questions; gives the seconds that those took."""
+        if self._progress is not None and self._loop.time() >= self._next:
+            await self._tell()
+        began = self._loop.time()
+        asked = False
+        while self._questions:
+            params, answer = self._questions.pop(0)
+            asked = True
+            found = await self._ask(params)
+            if not answer.done():
+                answer.set_result(found)
+        return self._loop.time() - began if asked else 0.0
+
+    # ── progress ────────────────────────────────────────────────────────────────────────────
+
+    async def _heard(self, progress: float, total: float | None, message: str | None) -> None:
+        self._progress = {
+            "server": self.link.label,
+            "done": progress,
+            "total": total,
+            "message": None if message is None else clean(message, 1_000),
+        }
+        wait = self._next - self._loop.time()
+        if wait <= 0:
+            self._wake.set()
+        else:
+            self._loop.call_later(wait, self._wake.set)
+
+    async def _tell(self) -> None:
+        data, self._progress = self._progress, None
+        self._next = self._loop.time() + EVERY
+        await self.run.status("mcp/progress", data)
+
+    # ── questions ───────────────────────────────────────────────────────────────────────────
+
+    async def question(self, params: Any) -> Any:
+        """A question of the server's; called in a task of the SDK's."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._questions.append((params, answer))
+        self._wake.set()
+        return await answer
+
+    async def _ask(self, params: Any) -> Any:
+        types = sdk("mcp_types")
+        url = getattr(params, "url", None)
+        text = clean(params.message, 2_000)
+        prompt = f"{self.link.label}: {text}" + (f"\n{clean(url, 2_000)}" if url else "")
+        schema = None if url else _plain(params.requested_schema)
+        try:
+            given = await self.run.ask(prompt, schema)
+        except ToolDenied:
+            return types.ElicitResult(action="decline")
+        return types.ElicitResult(action="accept", content=None if url else given)
+
+
+def _plain(schema: Any) -> dict[str, Any]:
+    data: dict[str, Any] = (
+        schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, exclude_none=True)
+    )
+    return data
+
+
+async def elicited(link: Link, params: Any) -> Any:
+    """Find out which call a question belongs to, and let it answer.
+
+    A server without sessions asks in answer to a call. One of the handshake asks by itself: then it
+    must be clear whose chat it means, or the question is declined; it is never shown to another.
+    """
+    call = _current.get()
+    if call is None:
+        chats = {each.run.chat_id for each in link.calls}
+        call = link.calls[-1] if len(chats) == 1 else None
+    if call is None:
+        return sdk("mcp_types").ElicitResult(action="decline")
+    return await call.question(params)
+
+
+def _is_lost(exc: BaseException) -> bool:
+    """Whether the connection is of no use after this."""
+    types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
+    if isinstance(exc, errors.MCPError):
+        return exc.code == types.CONNECTION_CLOSED or "Session terminated" in exc.message
+    anyio = sdk("anyio")
+    gone = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+    return isinstance(exc, gone)

@@ -1,0 +1,108 @@
+"""The connections of a server whose headers depend on the run: one for each distinct set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
+from typing import Any, Final, TypeAlias
+
+from hookline import Run
+from hookline.mcp._errors import MCPServerError
+from hookline.mcp._link import Link
+
+Given: TypeAlias = Mapping[str, str]
+Headers: TypeAlias = Given | Callable[[Run[Any]], Given | Awaitable[Given]] | None
+
+MAX_LINKS: Final = 64
+IDLE: Final = 300.0  # seconds after which a connection that nobody uses is closed
+
+
+class Pool:
+    """At most 64 connections; one that was idle for five minutes is closed."""
+
+    def __init__(
+        self,
+        make: Callable[[Given], Link],
+        *,
+        size: int = MAX_LINKS,
+        idle: float = IDLE,
+    ) -> None:
+        self._make = make
+        self._size = size
+        self._idle = idle
+        self._links: dict[tuple[tuple[str, str], ...], Link] = {}
+        self._starting: dict[Link, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def links(self) -> list[Link]:
+        """All its connections, which are its owner's to close; it makes no more of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return list(self._links.values())
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    async def get(self, headers: object) -> Link:
+        """The connection of these headers; raises MCPServerError where there can be none."""
+        key = _key(headers)
+        link = self._links.get(key)
+        if link is None:
+            self._make_room()
+            link = self._links[key] = self._make(dict(key))
+            # A task of its own: a chat that is aborted must not fail another that waits too.
+            self._starting[link] = asyncio.create_task(link.start(), context=Context())
+            self._sweep_later()
+        starting = self._starting.get(link)
+        if starting is not None:
+            try:
+                await asyncio.shield(starting)
+            except MCPServerError:
+                if self._links.get(key) is link:
+                    del self._links[key]
+                raise
+            finally:
+                if starting.done():
+                    self._starting.pop(link, None)
+        link.used = asyncio.get_running_loop().time()
+        return link
+
+    def _make_room(self) -> None:
+        if len(self._links) < self._size:
+            return
+        free = [key for key, link in self._links.items() if self._is_free(link)]
+        if not free:
+            raise MCPServerError(
+                f"{self._size} connections with other headers are in use; try again later"
+            )
+        self._links.pop(min(free, key=lambda key: self._links[key].used)).close()
+
+    def _is_free(self, link: Link) -> bool:
+        return not link.calls and link not in self._starting
+
+    def _sweep_later(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._idle / 2, self._sweep, context=Context())
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for key, link in list(self._links.items()):
+            if self._is_free(link) and now - link.used >= self._idle:
+                self._links.pop(key).close()
+        if self._links:
+            self._sweep_later()
+
+
+def _key(headers: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(headers, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, str)
+        for name, value in headers.items()  # pyright: ignore[reportUnknownVariableType]
+    ):
+        raise MCPServerError(
+            f"headers= gave a {type(headers).__name__}; it must give a mapping of names to texts"
+        )
+    return tuple(sorted(headers.items()))  # pyright: ignore

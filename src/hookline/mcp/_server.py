@@ -1,0 +1,448 @@
+"""`MCPServer`: a server as a scope of agents; `connect` puts servers into one.
+
+A server is connected when the first agent takes it, and closed when the last has let it go. Its
+tools are one scope, and a changed list takes the place of the old one in one go. With `headers=` as
+a function of the run each distinct set of headers has a connection of its own: nothing of one
+tenant's session is seen by another. It is long because each kind of server spells its options out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from inspect import isawaitable
+from logging import getLogger
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from hookline import (
+    Agent,
+    Ask,
+    AssistantMessage,
+    Message,
+    Run,
+    Scope,
+    Text,
+    Tool,
+    ToolFailure,
+    ToolResult,
+    UserMessage,
+)
+from hookline.errors import ScopeError, UsageError
+from hookline.mcp import _process, _web
+from hookline.mcp._call import Call, elicited
+from hookline.mcp._errors import MCPServerError, reason, sdk
+from hookline.mcp._link import Link
+from hookline.mcp._names import clean, matches
+from hookline.mcp._pool import Headers, Pool
+from hookline.mcp._results import Part, contents_of, part_of
+from hookline.mcp._tools import tools_of
+from hookline.points import PreToolCall
+
+logger = getLogger("hookline.mcp")
+
+AnyTool: TypeAlias = Tool[..., Any]
+Open: TypeAlias = Callable[[Mapping[str, str], Callable[[str], None]], Any]
+GUARD: Final = 200
+
+
+class MCPServer:
+    """A server whose tools agents may use. Made by `stdio`, `http` and `local`.
+
+    `label` names it and its scope. `prefix` stands before the names of its tools. `allow` and
+    `deny` are patterns of the server's own names, such as `"read_*"`; deny wins. A call that
+    matches `approve` is asked about by the agent's own approvals. `timeout` is for one call, in
+    seconds, and does not count while somebody is asked something. Raises UsageError for options
+    that cannot be, or where the extra is missing.
+    """
+
+    def __init__(
+        self,
+        open: Open,
+        *,
+        label: str,
+        prefix: str = "",
+        allow: Iterable[str] = ("*",),
+        deny: Iterable[str] = (),
+        approve: Iterable[str] = (),
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+        headers: Headers = None,
+        connect_headers: Mapping[str, str] | None = None,
+    ) -> None:
+        if not label:
+            raise UsageError("label='' of an MCP server: give it a name, such as \"files\"")
+        if not (timeout > 0 and connect_timeout > 0):
+            raise UsageError(
+                f"timeout={timeout!r} and connect_timeout={connect_timeout!r} must be above 0 "
+                "seconds"
+            )
+        self.label = label
+        """The name of the server and of its scope."""
+        self.prefix = prefix
+        self.allow = _patterns("allow", allow)
+        self.deny = _patterns("deny", deny)
+        self.approve = _patterns("approve", approve)
+        self.timeout = timeout
+        self.left_out: dict[str, str] = {}
+        """The tools that could not be taken, and why."""
+        self._open = open
+        self._connect_timeout = connect_timeout
+        self._headers = headers
+        fixed = dict(headers) if isinstance(headers, Mapping) else {}
+        self._connect_headers = {**fixed, **(connect_headers or {})}
+        self._link: Link | None = None
+        self._pool: Pool | None = None
+        self._scope: Scope | None = None
+        self._agents: list[_Attached] = []
+        self._starting = asyncio.Lock()
+        self._users = 0
+
+    # ── the three kinds ─────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def stdio(
+        cls,
+        command: str,
+        *args: str,
+        label: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        prefix: str = "",
+        allow: Iterable[str] = ("*",),
+        deny: Iterable[str] = (),
+        approve: Iterable[str] = (),
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+    ) -> MCPServer:
+        """A server that is a program: started here, spoken to by its stdin and stdout.
+
+        Its environment is PATH, HOME and the like, and what `env` adds.
+        """
+        program = _process.Program(command, args, env=env, cwd=cwd)
+        return cls(
+            lambda headers, ended: _process.transport(program, ended),
+            label=label or Path(command).stem,
+            prefix=prefix,
+            allow=allow,
+            deny=deny,
+            approve=approve,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+        )
+
+    @classmethod
+    def http(
+        cls,
+        url: str,
+        *,
+        label: str | None = None,
+        headers: Headers = None,
+        connect_headers: Mapping[str, str] | None = None,
+        auth: Any = None,
+        prefix: str = "",
+        allow: Iterable[str] = ("*",),
+        deny: Iterable[str] = (),
+        approve: Iterable[str] = (),
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+    ) -> MCPServer:
+        """A server behind an address that speaks streamable HTTP.
+
+        `headers` is a mapping, or a function of the run, sync or async, that gives one: a token for
+        each tenant. Then the tools are listed with `connect_headers`. `auth` is an `httpx2.Auth`,
+        such as the SDK's `OAuthClientProvider` with your token store. Raises UsageError for
+        something else than an address.
+        """
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"url={clean(url, 200)!r} of an MCP server must begin with https://")
+        return cls(
+            lambda given, ended: _web.transport(url, given, auth),
+            label=label or url.partition("://")[2].partition("/")[0].rpartition("@")[2],
+            headers=headers,
+            connect_headers=connect_headers,
+            prefix=prefix,
+            allow=allow,
+            deny=deny,
+            approve=approve,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+        )
+
+    @classmethod
+    def local(
+        cls,
+        server: Any,
+        *,
+        label: str | None = None,
+        prefix: str = "",
+        allow: Iterable[str] = ("*",),
+        deny: Iterable[str] = (),
+        approve: Iterable[str] = (),
+        timeout: float = 60.0,
+        connect_timeout: float = 30.0,
+    ) -> MCPServer:
+        """A server of the SDK's in this process, such as `mcp.server.MCPServer("notes")`."""
+        return cls(
+            lambda headers, ended: server,
+            label=label or str(getattr(server, "name", "") or "local"),
+            prefix=prefix,
+            allow=allow,
+            deny=deny,
+            approve=approve,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+        )
+
+    # ── its life ────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Connect and list the tools; raises MCPServerError. Each start needs one `stop`."""
+        async with self._starting:
+            if self._users == 0:
+                link = self._linked(self._connect_headers, self._take)
+                await link.start()
+                self._link = link
+                if callable(self._headers):
+                    self._pool = Pool(self._linked)
+            self._users += 1
+
+    def stop(self) -> None:
+        """Let go of the server; the last who does so closes it, in a task of its own."""
+        if self._users == 0:
+            return
+        self._users -= 1
+        if self._users == 0:
+            for link in self._links():
+                link.close()
+            self._ending = self._links()
+            self._link = self._scope = self._pool = None
+
+    async def aclose(self) -> None:
+        """Let go of the server, and wait until its connections are closed."""
+        ending = self._links() if self._users == 1 else []
+        self.stop()
+        await asyncio.gather(*[link.aclose() for link in ending])
+
+    async def __call__(self, agent: Agent[Any]) -> Callable[[], None]:
+        """As a plugin: `await agent.use(server)` connects, and its uninstall closes."""
+        await self.start()
+        try:
+            detach = self.attach(agent)
+        except BaseException:
+            await self.aclose()
+            raise
+
+        def leave() -> None:
+            detach()
+            self.stop()
+
+        return leave
+
+    def attach(self, agent: Agent[Any]) -> Callable[[], None]:
+        """Register its tools with an agent; gives what takes them back.
+
+        Raises UsageError where it is not started, ScopeError where a tool's name is taken.
+        """
+        scope = self._scope
+        if scope is None:
+            raise UsageError(
+                f"MCP server {self.label!r} is not connected; use connect() or start() first"
+            )
+        try:
+            attached = _Attached(agent, agent.scopes.register(scope))
+        except ScopeError as exc:
+            raise ScopeError(f"{exc}; or give the server a prefix= for its tools") from exc
+        if self.approve:
+            attached.undo.append(
+                agent.add_hook(
+                    "preToolCall",
+                    self._asks,
+                    priority=GUARD,
+                    name=f"approve {self.label}",
+                    on_error="deny",
+                    inherit=True,
+                )
+            )
+        self._agents.append(attached)
+
+        def detach() -> None:
+            if attached in self._agents:
+                self._agents.remove(attached)
+                for undo in attached.undo:
+                    undo()
+                attached.remove()
+
+        return detach
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is connected now; a connection that was lost is being made again."""
+        return self._link is not None and self._link.client is not None
+
+    def tools_now(self) -> tuple[AnyTool, ...]:
+        """The tools that it has now; none while it is not started."""
+        return self._scope.tools if self._scope is not None else ()
+
+    def _links(self) -> list[Link]:
+        own = [self._link] if self._link is not None else []
+        return [*own, *(self._pool.links() if self._pool is not None else ())]
+
+    def _linked(
+        self, headers: Mapping[str, str], on_tools: Callable[[list[Any]], None] | None = None
+    ) -> Link:
+        link: Link
+
+        async def elicit(context: Any, params: Any) -> Any:
+            return await elicited(link, params)
+
+        link = Link(
+            self.label,
+            partial(self._open, headers),
+            elicit=elicit,
+            connect_timeout=self._connect_timeout,
+            on_tools=on_tools,
+        )
+        return link
+
+    # ── its tools ───────────────────────────────────────────────────────────────────────────
+
+    def _take(self, listed: list[Any]) -> None:
+        """The server has these tools: they take the place of those that it had."""
+        tools, self.left_out = tools_of(
+            listed,
+            self.label,
+            prefix=self.prefix,
+            allow=self.allow,
+            deny=self.deny,
+            invoke=self._call,
+        )
+        self._scope = scope = Scope(self.label, tools=tools)
+        for attached in self._agents:
+            try:
+                if attached.agent.scopes.get(self.label) is not None:
+                    attached.remove = attached.agent.scopes.replace(self.label, scope)
+            except ScopeError:
+                logger.warning(
+                    "the new tools of MCP server %r have a name that another scope has: the old "
+                    "ones stand",
+                    self.label,
+                )
+
+    async def _call(
+        self, name: str, arguments: dict[str, Any], run: Run[Any]
+    ) -> ToolResult | ToolFailure:
+        pool, link = self._pool, self._link
+        if link is None:
+            return ToolFailure(f"MCP server {self.label!r} is closed", type="MCPServerError")
+        headers = self._headers
+        if pool is not None and callable(headers):
+            given: Any = headers(run)
+            found = await given if isawaitable(given) else given
+            try:
+                link = await pool.get(found)
+            except MCPServerError as exc:
+                return ToolFailure(str(exc), type="MCPServerError")
+        return await Call(link, name, run, self.timeout).make(arguments)
+
+    def _asks(self, ctx: PreToolCall[Any]) -> Ask | None:
+        """Ask about a call that matches `approve`, by the server's name or by the model's."""
+        if ctx.scope.label != self.label:
+            return None
+        name = ctx.call.name
+        own = name.removeprefix(self.prefix)
+        if matches(name, self.approve) or matches(own, self.approve):
+            return Ask(f"May {name} of MCP server {self.label!r} run?")
+        return None
+
+    # ── prompts and resources ───────────────────────────────────────────────────────────────
+
+    async def prompt(self, name: str, **arguments: str) -> tuple[Message, ...]:
+        """The messages of one of its prompts; raises MCPServerError. Nothing is sent by itself."""
+        answer = await self._asked("get_prompt", name, arguments or None)
+        messages: list[Message] = []
+        for each in answer.messages:
+            part = part_of(each.content)
+            if each.role == "user":
+                messages.append(UserMessage(parts=(part,)))
+            elif isinstance(part, Text):
+                messages.append(AssistantMessage(parts=(part,)))
+        return tuple(messages)
+
+    async def read(self, uri: str) -> Part:
+        """One of its resources as a part of a message; raises MCPServerError."""
+        answer = await self._asked("read_resource", uri)
+        parts = [contents_of(each) for each in answer.contents]
+        texts = [each.text for each in parts if isinstance(each, Text)]
+        if parts and len(texts) == len(parts):
+            return Text("\n".join(texts))
+        if len(parts) != 1:
+            raise MCPServerError(
+                f"resource {clean(uri, 200)!r} of MCP server {self.label!r} has {len(parts)} parts "
+                "that are not text alone; read each by its own address"
+            )
+        return parts[0]
+
+    async def _asked(self, method: str, *arguments: Any) -> Any:
+        link = self._link
+        if link is None:
+            raise UsageError(
+                f"MCP server {self.label!r} is not connected; use connect() or start() first"
+            )
+        client = await link.ready(self.timeout)
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await getattr(client, method)(*arguments)
+        except Exception as exc:
+            raise MCPServerError(f"MCP server {self.label!r}: {reason(exc)}") from exc
+
+    def __repr__(self) -> str:
+        state = "connected" if self.connected else "not connected"
+        return f"<MCPServer {self.label!r}, {state}>"
+
+
+class _Attached:
+    """An agent that has the server's tools."""
+
+    def __init__(self, agent: Agent[Any], remove: Callable[[], object]) -> None:
+        self.agent = agent
+        self.remove = remove
+        self.undo: list[Callable[[], object]] = []
+
+
+def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise UsageError(f"{name}={given!r} must be a list of patterns, such as [{given!r}]")
+    return tuple(given)
+
+
+@asynccontextmanager
+async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncIterator[None]:
+    """Connect servers and give their tools to an agent, for as long as the block runs.
+
+    All or nothing: raises MCPServerError for the first that cannot be connected, and ScopeError
+    where two tools have one name.
+    """
+    sdk("mcp")
+    started: list[MCPServer] = []
+    undo: list[Callable[[], object]] = []
+
+    async def start(server: MCPServer) -> None:
+        await server.start()
+        started.append(server)
+
+    try:
+        found = await asyncio.gather(*map(start, servers), return_exceptions=True)
+        failed = [each for each in found if isinstance(each, BaseException)]
+        if failed:
+            raise failed[0]
+        for server in servers:
+            undo.append(server.attach(agent))
+        yield
+    finally:
+        for each in reversed(undo):
+            with suppress(Exception):
+                each()
+        await asyncio.gather(*[server.aclose() for server in started], return_exceptions=True)

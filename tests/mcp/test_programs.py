@@ -1,0 +1,198 @@
+"""Servers that are programs, and behave badly: bounded, told clearly, and the chat goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookline import Agent
+from hookline.errors import ScopeError
+from hookline.events import Status, ToolCallFinished
+from hookline.mcp import MCPServer, MCPServerError, connect
+from hookline.testing import ScriptedModel, call, collect
+
+PROGRAM = str(Path(__file__).resolve().parents[1] / "_mcp_program.py")
+
+
+def server_of(kind: str, **options: Any) -> MCPServer:
+    return MCPServer.stdio(sys.executable, PROGRAM, kind, label=kind, **options)
+
+
+async def results(server: MCPServer, *names: str) -> tuple[dict[str, str], list[Any]]:
+    """What calls of these tools, one a step, came to, and the statuses."""
+    agent = Agent(ScriptedModel(*[call(name, id=name) for name in names], "done"))
+    async with connect(agent, server):
+        events = await collect(agent.chat_stream("go"))
+    found = {
+        event.call_id: str(getattr(event.result, "value", None) or event.result.message)  # type: ignore[union-attr]
+        for event in events
+        if isinstance(event, ToolCallFinished)
+    }
+    return found, [event for event in events if isinstance(event, Status)]
+
+
+def children() -> set[str]:
+    """The processes that this one has started and that still run."""
+    task = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    if not task.exists():
+        pytest.skip("needs /proc")
+    return set(task.read_text().split())
+
+
+# ── it cannot be connected ──────────────────────────────────────────────────────────────────
+
+
+async def fails(server: MCPServer) -> str:
+    agent = Agent(ScriptedModel("x"))
+    with pytest.raises(MCPServerError) as failed:
+        async with connect(agent, server):
+            raise AssertionError("connected")
+    assert list(agent.scopes) == []
+    return str(failed.value)
+
+
+async def test_a_command_that_does_not_exist_is_named() -> None:
+    words = await fails(MCPServer.stdio("no-such-command-here", label="files"))
+    assert "'files'" in words
+    assert "'no-such-command-here' cannot be started" in words
+    assert "PATH" in words
+
+
+async def test_a_server_that_ends_at_once_is_told_with_its_status() -> None:
+    assert "ended with status 7" in await fails(server_of("exits"))
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    before = children()
+    assert "no answer within 0.3 s" in await fails(server_of("silent", connect_timeout=0.3))
+    assert children() == before
+
+
+async def test_of_two_servers_one_that_fails_leaves_nothing_of_the_other() -> None:
+    before = children()
+    agent = Agent(ScriptedModel("x"))
+    with pytest.raises(MCPServerError):
+        async with connect(agent, server_of("ok"), server_of("exits")):
+            raise AssertionError("connected")
+    assert list(agent.scopes) == []
+    assert children() == before
+
+
+async def test_two_servers_with_a_tool_of_one_name_are_told_of_prefix() -> None:
+    agent = Agent(ScriptedModel("x"))
+    with pytest.raises(ScopeError, match="prefix="):
+        async with connect(agent, server_of("ok"), server_of("talks")):
+            raise AssertionError("connected")
+    assert list(agent.scopes) == []
+    async with connect(agent, server_of("ok"), server_of("talks", prefix="t_")):
+        assert agent.scopes.find("ok") is not None
+        assert agent.scopes.find("t_ok") is not None
+
+
+# ── it misbehaves while it runs ─────────────────────────────────────────────────────────────
+
+
+async def test_what_a_server_prints_to_stdout_is_left_out() -> None:
+    found, _ = await results(server_of("talks"), "ok")
+    assert found == {"ok": "fine"}
+
+
+async def test_schemas_that_cannot_be_used_are_left_out_and_reported() -> None:
+    server = server_of("ok")
+    agent = Agent(ScriptedModel("x"))
+    async with connect(agent, server):
+        assert set(server.left_out) == {"bad", "remote"}
+        assert "must be a JSON schema" in server.left_out["bad"]
+        assert "nothing is fetched" in server.left_out["remote"]
+        assert agent.scopes.find("bad") is None
+        assert agent.scopes.find("ok") is not None
+
+
+async def test_a_server_that_answers_with_50_MB_is_a_tool_error_and_is_connected_again() -> None:
+    found, statuses = await results(server_of("ok"), "huge", "ok")
+    assert "was lost" in found["huge"]
+    assert "more than 16777216 bytes" in found["huge"]
+    assert found["ok"] == "fine"
+    assert [status.type for status in statuses] == ["mcp/lost", "mcp/waiting"]
+
+
+async def test_a_server_that_dies_in_a_call_is_a_tool_error_and_the_next_call_works() -> None:
+    found, statuses = await results(server_of("ok"), "dies", "ok")
+    assert "the connection to MCP server 'ok' was lost" in found["dies"]
+    assert found["ok"] == "fine"
+    assert statuses[0].data["server"] == "ok"
+
+
+async def test_a_call_that_never_ends_runs_out_of_time_and_the_session_stays() -> None:
+    found, _ = await results(server_of("ok", timeout=0.3), "never", "ok")
+    assert found == {"never": "the server gave no answer within 0.3 s", "ok": "fine"}
+
+
+async def test_a_server_that_lies_about_its_result_is_a_tool_error() -> None:
+    found, _ = await results(server_of("ok"), "liar", "ok")
+    assert "Invalid structured content" in found["liar"]
+    assert found["ok"] == "fine"
+
+
+async def test_a_thousand_notes_of_progress_are_a_few_statuses() -> None:
+    found, statuses = await results(server_of("ok"), "noisy")
+    assert found == {"noisy": "noise"}
+    assert 1 <= len(statuses) < 100
+    assert statuses[-1].data["done"] == 1_000
+
+
+async def test_after_a_change_of_the_tools_the_next_step_has_the_new_ones() -> None:
+    agent = Agent(model := ScriptedModel(call("rename"), call("other"), "done"))
+    async with connect(agent, server_of("ok")):
+        await agent.chat("go")
+    offered = [{tool.name for tool in request.tools} for request in model.requests]
+    assert "ok" in offered[0]
+    assert "other" in offered[1]
+    assert "ok" not in offered[1]
+    assert all(len(names) == 7 for names in offered)
+
+
+# ── it does not want to end ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_server_that_ignores_its_end_is_ended() -> None:
+    before = children()
+    agent = Agent(ScriptedModel("x"))
+    async with connect(agent, server_of("stubborn")):
+        assert len(children()) == len(before) + 1
+        began = time.monotonic()
+    assert children() == before
+    # Not how fast it is, but that it is one grace after the other: the SDK's own takes four.
+    assert time.monotonic() - began < 60
+
+
+async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> None:
+    server = server_of("ok")
+    agent = Agent(ScriptedModel(call("never"), call("ok", id="ok"), "done"))
+    async with connect(agent, server):
+        async with agent.chat_stream("go") as stream:
+            async for event in stream:
+                if event.__class__.__name__ == "ToolCallStarted":
+                    stream.abort("enough")
+        response = await agent.chat("again")
+    assert [m.text for m in response.messages if m.role == "tool"] == ["fine"]
+
+
+@pytest.mark.slow
+async def test_a_hundred_connections_leave_no_process_and_no_task() -> None:
+    before, tasks = children(), len(asyncio.all_tasks())
+    handles = len(os.listdir("/proc/self/fd"))
+    agent = Agent(ScriptedModel("x"))
+    for _ in range(100):
+        async with connect(agent, server_of("ok")):
+            pass
+    await asyncio.sleep(0)
+    assert children() == before
+    assert len(asyncio.all_tasks()) == tasks
+    assert len(os.listdir("/proc/self/fd")) <= handles + 2

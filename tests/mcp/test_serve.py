@@ -1,0 +1,290 @@
+"""An agent as a server: one tool, with progress, cancellation, conversations and approvals."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookline import Agent, Ask, MemoryStore, Run, tool
+from hookline.errors import UsageError
+from hookline.mcp import MCPServer, connect, serve
+from hookline.mcp._serve import _Served
+from hookline.testing import ScriptedModel, call
+
+mcp = pytest.importorskip("mcp")
+types = pytest.importorskip("mcp_types")
+
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"], ids=["modern", "handshake"])
+
+
+class Bank:
+    """An agent that pays, once somebody has said so."""
+
+    def __init__(self, *turns: Any, store: Any = None) -> None:
+        self.paid: list[int] = []
+        self.slow = asyncio.Event()
+        self.ended: list[str] = []
+
+        @tool
+        async def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            return "paid"
+
+        @tool
+        async def wait() -> None:
+            """Wait for ever."""
+            self.slow.set()
+            await asyncio.Event().wait()
+
+        @tool
+        async def name(run: Run) -> Any:
+            """Ask for the name."""
+            schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+            return await run.ask("Who?", schema)
+
+        self.model = ScriptedModel(*turns)
+        self.agent: Agent[Any] = Agent(
+            self.model, tools=[pay, wait, name], name="bank", store=store
+        )
+        self.agent.add_hook("preToolCall", lambda ctx: Ask("May it pay?"), tools=["pay"])
+        self.over = asyncio.Event()
+
+        @self.agent.hook("onChatEnd")
+        def ends(ctx: Any) -> None:
+            self.ended.append(ctx.outcome)
+            self.over.set()
+
+
+@asynccontextmanager
+async def client_of(bank: Bank, mode: str, *, answer: Any = None, principal: Any = None) -> Any:
+    """A client of the SDK's, whose user answers so; None: it cannot ask anybody."""
+    asked: list[str] = []
+
+    async def elicit(ctx: Any, params: Any) -> Any:
+        asked.append(params.message)
+        return answer
+
+    server = _Served(bank.agent, None, None, principal).server()
+    callback = None if answer is None else elicit
+    async with mcp.Client(server, mode=mode, elicitation_callback=callback) as client:
+        yield client, asked
+
+
+def text(result: Any) -> str:
+    return "".join(block.text for block in result.content)
+
+
+YES = types.ElicitResult(action="accept", content={"approve": True})
+
+
+@MODES
+async def test_a_client_lists_and_calls_with_progress(mode: str) -> None:
+    async with client_of(Bank("Hello there."), mode) as (client, _):
+        [listed] = (await client.list_tools()).tools
+        assert (listed.name, listed.description) == ("chat", "Talk to the agent bank.")
+        assert list(listed.input_schema["properties"]) == ["message"]
+        shown: list[str] = []
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            shown.append(message or "")
+
+        result = await client.call_tool("chat", {"message": "hi"}, progress_callback=progress)
+    assert text(result) == "Hello there."
+    assert "".join(shown) == "Hello there."
+
+
+@MODES
+async def test_a_client_that_cancels_aborts_the_chat(mode: str) -> None:
+    bank = Bank(call("wait"), "never")
+    async with client_of(bank, mode) as (client, _):
+        asking = asyncio.ensure_future(client.call_tool("chat", {"message": "hi"}))
+        await bank.slow.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await bank.over.wait()
+    assert bank.ended == ["aborted"]
+
+
+@MODES
+@pytest.mark.parametrize("kept", [False, True], ids=["no-store", "store"])
+@pytest.mark.parametrize(
+    ("answer", "paid"),
+    [
+        pytest.param(YES, [7], id="yes"),
+        pytest.param(types.ElicitResult(action="accept", content={"approve": False}), [], id="no"),
+        pytest.param(types.ElicitResult(action="decline"), [], id="declined"),
+        pytest.param(None, [], id="cannot-ask"),
+    ],
+)
+async def test_a_call_that_needs_an_approval_is_put_to_the_clients_user(
+    mode: str, kept: bool, answer: Any, paid: list[int]
+) -> None:
+    bank = Bank(call("pay", amount=7), "Said.", store=MemoryStore() if kept else None)
+    async with client_of(bank, mode, answer=answer) as (client, asked):
+        arguments = {"message": "pay", **({"conversation": "a"} if kept else {})}
+        result = await client.call_tool("chat", arguments)
+    assert text(result) == "Said."
+    assert bank.paid == paid
+    assert asked == ([] if answer is None else ['May it pay?\npay {"amount": 7}'])
+
+
+async def test_a_tools_question_is_put_to_a_client_that_can_be_asked() -> None:
+    answer = types.ElicitResult(action="accept", content={"name": "Ada"})
+    bank = Bank(call("name"), "Hello.")
+    async with client_of(bank, "legacy", answer=answer) as (client, asked):
+        await client.call_tool("chat", {"message": "hi"})
+    assert asked == ["Who?"]
+
+
+@MODES
+async def test_no_client_reaches_anothers_conversation(mode: str) -> None:
+    store = MemoryStore()
+    who = ["ada"]
+    bank = Bank("one", "two", "three", store=store)
+    async with client_of(bank, mode, principal=lambda ctx: who[0]) as (client, _):
+        for name in ("ada", "ada", "eve/ada"):
+            who[0] = name
+            await client.call_tool("chat", {"message": "hi", "conversation": "c"})
+    counts = [len(request.messages) for request in bank.model.requests]
+    assert counts == [1, 3, 1]
+
+
+async def test_answers_of_another_client_run_nothing() -> None:
+    who = ["ada"]
+    bank = Bank(call("pay", amount=7), "Said.")
+    async with client_of(bank, "auto", answer=YES, principal=lambda ctx: who[0]) as (client, _):
+        first = await client.session.call_tool(
+            "chat", {"message": "pay"}, allow_input_required=True
+        )
+        who[0] = "eve"
+        again = await client.session.call_tool(
+            "chat",
+            {"message": "pay"},
+            input_responses=dict.fromkeys(first.input_requests, YES),
+            request_state=first.request_state,
+            allow_input_required=True,
+        )
+    assert again.is_error
+    assert "nothing waits for these answers" in text(again)
+    assert bank.paid == []
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param({}, "message must be a text", id="nothing"),
+        pytest.param({"message": " "}, "message must be a text", id="blank"),
+        pytest.param({"message": 3}, "message must be a text", id="number"),
+        pytest.param({"message": "x" * 1_048_577}, "message must be a text", id="long"),
+        pytest.param({"message": "x", "conversation": "a"}, "keeps no conv", id="no-store"),
+        pytest.param({"message": "x", "conversation": "../b"}, "letters, digits", id="bad-id"),
+    ],
+)
+async def test_a_request_that_cannot_be_served_is_an_error_of_the_tool(
+    mode: str, arguments: Any, words: str
+) -> None:
+    async with client_of(Bank("never"), mode) as (client, _):
+        result = await client.call_tool("chat", arguments)
+    assert result.is_error
+    assert words in text(result)
+
+
+async def test_the_error_of_an_agent_shows_no_more_than_its_type() -> None:
+    bank = Bank("x")
+    bank.agent.add_hook("onChatStart", lambda ctx: 1 / 0)
+    async with client_of(bank, "auto") as (client, _):
+        result = await client.call_tool("chat", {"message": "hi"})
+    assert (result.is_error, text(result)) == (True, "the agent failed (ZeroDivisionError)")
+
+
+def test_something_else_than_an_agent_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs an Agent"):
+        serve("app:agent")  # type: ignore[arg-type]
+
+
+# ── by HTTP and by stdio, with hookline on both ends ────────────────────────────────────────
+
+
+@asynccontextmanager
+async def listening(app: Any) -> Any:
+    """The address of an app that is served on a free port."""
+    uvicorn = pytest.importorskip("uvicorn")
+    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="on")
+    server = uvicorn.Server(config)
+    task = asyncio.ensure_future(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.should_exit = True
+        await task
+
+
+@pytest.mark.parametrize("stateless", [False, True], ids=["sessions", "stateless"])
+async def test_an_agent_asks_an_agent_by_http(stateless: bool) -> None:
+    bank = Bank("We have 3 euros.")
+    agent = Agent(ScriptedModel(call("chat", message="How much?"), "Three."))
+    async with (
+        listening(serve(bank.agent, stateless=stateless)) as url,
+        connect(agent, MCPServer.http(url, label="bank")),
+    ):
+        response = await agent.chat("go")
+    assert [m.text for m in response.messages if m.role == "tool"] == ["We have 3 euros."]
+
+
+async def test_each_tenant_has_a_connection_with_its_own_token() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def principal(ctx: Any) -> str:
+        token = ctx.request.headers["authorization"]
+        seen.append((token, ctx.request.headers.get("mcp-session-id", "")))
+        return str(token)
+
+    bank = Bank("one", "two", "three")
+    agent: Agent[str] = Agent(ScriptedModel(call("chat", message="?"), "done", repeat=True))
+
+    async def headers(run: Run[Any]) -> dict[str, str]:
+        return {"Authorization": f"Bearer {run.deps}"}
+
+    async with listening(serve(bank.agent, principal=principal)) as url:
+        server = MCPServer.http(url, label="bank", headers=headers)
+        async with connect(agent, server):
+            for tenant in ("ada", "eve", "ada"):
+                await agent.chat("go", deps=tenant)
+            assert len(server._pool or ()) == 2
+    assert [token for token, _ in seen] == ["Bearer ada", "Bearer eve", "Bearer ada"]
+    sessions = [session for _, session in seen]
+    assert sessions[0] == sessions[2]
+
+
+async def test_a_server_that_is_not_there_is_told() -> None:
+    server = MCPServer.http("http://127.0.0.1:9/mcp", label="bank", connect_timeout=20)
+    with pytest.raises(Exception, match="'bank' cannot be connected"):
+        async with connect(Agent(ScriptedModel("x")), server):
+            raise AssertionError("connected")
+
+
+async def test_an_agent_is_served_on_stdio_by_the_command_line(tmp_path: Path) -> None:
+    pytest.importorskip("cyclopts")
+    (tmp_path / "bank.py").write_text(
+        "from hookline import Agent\nfrom hookline.testing import ScriptedModel\n"
+        "print('a print that must not break the protocol')\n"
+        "agent = Agent(ScriptedModel('We have 3 euros.'), name='bank')\n"
+    )
+    server = MCPServer.stdio(
+        sys.executable, "-m", "hookline", "mcp", "bank:agent", label="bank", cwd=tmp_path
+    )
+    agent = Agent(ScriptedModel(call("chat", message="How much?"), "Three."))
+    async with connect(agent, server):
+        response = await agent.chat("go")
+    assert [m.text for m in response.messages if m.role == "tool"] == ["We have 3 euros."]
