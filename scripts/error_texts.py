@@ -55,7 +55,7 @@ SIGNALS = {
 # Of what a wrapper may not do again, `again` in _chat/run_tool.py says why.
 GIVERS = {"_hooks/wrappers.py:_ask_again": ("_chat/run_tool.py", "again")}
 # A text that repeats what another error says.
-REPEATED = {"output=⟨kind⟩: ⟨str(error).partition(': ')[2]⟩"}
+REPEATED = {"output=⟨whole⟩: ⟨str(error).partition(': ')[2]⟩"}
 
 
 class ErrorText(NamedTuple):

@@ -30,9 +30,11 @@ from hookline._chat.config import (
     Config,
     Given,
     Limits,
+    OutputValidator,
     SystemText,
     Task,
     check_chat_id,
+    check_retries,
     for_chat,
 )
 from hookline._chat.state import Chat, new_chat
@@ -96,6 +98,11 @@ class Agent(Chats[DepsT, OutT]):
             here. A chat adds its own with `hooks=`; its `only_hooks=` replaces these, except those
             that are `required`.
         known_hooks: Definitions that may be named by their id and are not registered.
+        output: The type that answers are to have, which are then `response.output`. Where a type
+            checker cannot infer it, as of a union, write `Agent[Deps, A | B](…, output=A | B)`.
+        output_retries: How often in a chat the model may correct an answer that does not fit.
+        output_validators: Functions that are given an answer that fits, and the run where they need
+            a second argument; what they raise as ValueError is told to the model.
         settings: How the model is to answer.
         limits: Bounds of steps, tool calls, bytes and times; what it does not name is the default.
         parallel_tools: Whether the calls of an answer run side by side.
@@ -111,6 +118,7 @@ class Agent(Chats[DepsT, OutT]):
             for nothing.
     """
 
+    @overload
     def __init__(
         self,
         model: Model | str,
@@ -121,6 +129,56 @@ class Agent(Chats[DepsT, OutT]):
         scopes: Iterable[Scope] = (),
         hooks: HooksArgument = (),
         known_hooks: Iterable[HookDef] = (),
+        output: type[OutT],
+        output_retries: int = 1,
+        output_validators: Iterable[OutputValidator] = (),
+        settings: Settings = DEFAULT_SETTINGS,
+        limits: Limits = DEFAULT_LIMITS,
+        parallel_tools: bool = True,
+        approver: Approver | None = None,
+        store: Store | str | None = None,
+        bus: HookBus[DepsT] | None = None,
+        global_hooks: bool = True,
+        runtime: Runtime = LOCAL,
+        telemetry: HookSource | None = DEFAULT_TELEMETRY,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        system: SystemText = None,
+        tools: Iterable[ToolLike] = (),
+        scopes: Iterable[Scope] = (),
+        hooks: HooksArgument = (),
+        known_hooks: Iterable[HookDef] = (),
+        output: object = None,
+        output_retries: int = 1,
+        output_validators: Iterable[OutputValidator] = (),
+        settings: Settings = DEFAULT_SETTINGS,
+        limits: Limits = DEFAULT_LIMITS,
+        parallel_tools: bool = True,
+        approver: Approver | None = None,
+        store: Store | str | None = None,
+        bus: HookBus[DepsT] | None = None,
+        global_hooks: bool = True,
+        runtime: Runtime = LOCAL,
+        telemetry: HookSource | None = DEFAULT_TELEMETRY,
+    ) -> None: ...
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        system: SystemText = None,
+        tools: Iterable[ToolLike] = (),
+        scopes: Iterable[Scope] = (),
+        hooks: HooksArgument = (),
+        known_hooks: Iterable[HookDef] = (),
+        output: object = None,
+        output_retries: int = 1,
+        output_validators: Iterable[OutputValidator] = (),
         settings: Settings = DEFAULT_SETTINGS,
         limits: Limits = DEFAULT_LIMITS,
         parallel_tools: bool = True,
@@ -153,6 +211,9 @@ class Agent(Chats[DepsT, OutT]):
             limits=limits.over(DEFAULT_LIMITS),
             parallel_tools=parallel_tools,
             runtime=runtime,
+            output=None if output is None else form_of(output),
+            output_retries=check_retries(output_retries),
+            output_validators=tuple(output_validators),
         )
         self._known = definitions(hooks, definitions(list(known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
@@ -335,7 +396,6 @@ class Agent(Chats[DepsT, OutT]):
             release=given.release,
             answers=None if answers is None else dict(answers),
             state=given.state,
-            output=None if given.output is None else form_of(given.output),
             own_system=given.system is not None,
             own_tools=given.tools is not None,
         )
@@ -395,14 +455,15 @@ class Agent(Chats[DepsT, OutT]):
     ) -> AnyTool:
         """This agent as a tool: its own chat, with no conversation, for each call.
 
-        Deps and approver are passed on; of the parent's hooks those with `inherit=True` follow. A
-        call more than `max_depth` agents below the first one is a tool error. Raises UsageError
+        It gives the answer's text, or where the agent has `output=`, the output as JSON. Deps and
+        approver are passed on; of the parent's hooks those with `inherit=True` follow. A call more
+        than `max_depth` agents below the first one is a tool error. Raises UsageError
         where `max_depth` is below 1.
         """
         if max_depth < 1:
             raise UsageError(f"max_depth={max_depth!r} must be at least 1")
 
-        async def ask(input: str, run: Run[Any]) -> str:
+        async def ask(input: str, run: Run[Any]) -> Any:
             parent = Run.chat_of(run)
             assert isinstance(parent, Chat)
             if _depth(parent) > max_depth:
@@ -423,7 +484,9 @@ class Agent(Chats[DepsT, OutT]):
                 parent=parent,
                 call_id=run.call_id,
             )
-            return (await self._collect((self._config, task))).text
+            response = await self._collect((self._config, task))
+            formed = self._config.output is not None and response.stop_reason is None
+            return response.output if formed else response.text
 
         about = description or f"Ask the agent {self.name!r}; `input` is what to ask."
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)

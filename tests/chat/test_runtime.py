@@ -179,6 +179,18 @@ def plain(runtime, note):
 
 
 @scene
+def checked(runtime, note):
+    """An answer that a validator looks at."""
+
+    def check(answer):
+        note("check")
+
+    model = Model(note, ["It is 3."])
+    agent = Agent(model, output=str, output_validators=[check], runtime=runtime)
+    return agent, ask("1 + 2?")
+
+
+@scene
 def every_point(runtime, note):
     """Parallel calls, each with another fate, and a hook at every point."""
     model = Model(
@@ -698,6 +710,7 @@ def test_the_table_of_keys_is_frozen():
         "step/{}/call/{}/run",
         "step/{}/call/{}/result",
         "step/{}/pending",
+        "step/{}/output",
         "step/{}/end",
         "step/{}/say",
         "stop/{}",

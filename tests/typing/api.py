@@ -15,6 +15,7 @@ from hookline import (
     Approve,
     Ask,
     ChatRequest,
+    ChatStream,
     Continue,
     Conversation,
     Disposer,
@@ -1736,7 +1737,7 @@ agent.add_hook("onMessage", lambda ctx: ctx.run.deps.other)  # type: ignore[call
 
 no_deps = Agent(any_model())
 Agent("openai:gpt-x")
-Agent(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Agent(3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 no_deps.add_hook("onMessage", reads)
 no_deps.add_hook("onMessage", bare)
 no_deps.add_hook("onMessage", pre_tool_call)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -1765,6 +1766,21 @@ async def chats(conversation: Conversation) -> None:
     await agent.chat("hi", limits=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await agent.chat("hi", release="now")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await agent.update_message("one", "id", MessageChanges(text="x"), deps=Deps())
+    plain = await Agent[Deps](any_model()).chat("hi")
+    assert_type(plain.output, Any | None)
+    shapes = Agent[Deps, OtherDeps](any_model(), output=OtherDeps, output_retries=2)
+    assert_type(await shapes.chat("hi", deps=Deps()), Response[OtherDeps])
+    assert_type(await shapes.chat(None, output=None), Response[OtherDeps])
+    assert_type(shapes.chat_stream("hi"), ChatStream[OtherDeps])
+    assert_type((await shapes.resume("one", {})).output, OtherDeps | None)
+    assert_type((await shapes.chat("hi", output=str)).output, str | None)
+    assert_type((await shapes.chat("hi", output=Deps)).output, Deps | None)
+    assert_type(Agent(any_model(), output=OtherDeps), Agent[Any, OtherDeps])
+    either = Agent[Deps, Deps | OtherDeps](any_model(), output=Deps | OtherDeps)
+    assert_type((await either.chat("hi")).output, Deps | OtherDeps | None)
+    async for part in shapes.chat_stream("hi").partial_outputs():
+        assert_type(part, Any)
+    Agent[Deps, OtherDeps](any_model(), output_retries="2")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await agent.resume(conversation, {"id": True})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 
 
@@ -1779,9 +1795,9 @@ Agent(any_model(), hooks=[definition, "audit", [definition]])
 Agent(any_model(), hooks={"onMessage": on_message, OnChatEnd: [on_chat_end]})
 Agent(any_model(), telemetry=None)
 Agent(any_model(), telemetry=Telemetry(capture="span_only", redact=str.upper))
-Agent(any_model(), telemetry=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Agent(any_model(), telemetry=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 Telemetry(capture="all")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-Agent(any_model(), hooks=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Agent(any_model(), hooks=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 @define_hook("preToolCall", id="deny_all", required=True, on_error="deny", tools=["add"])
@@ -2004,7 +2020,7 @@ async def keeps() -> None:
     changes = MessageChanges(text="x")
     assert_type(await agent.update_message(talk, "m", changes, deps=Deps()), Message)
     await agent.update_message(talk, "m", {"text": "x"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    Agent(any_model(), store=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Agent(any_model(), store=7)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 # ── events ──────────────────────────────────────────────────────────────────────────────────

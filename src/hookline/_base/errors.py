@@ -467,9 +467,10 @@ class MalformedStreamError(ModelError):
 
 
 class OutputError(HooklineError):
-    """The answer does not fit the `output=` type, also not the second one.
+    """The answer does not fit `output=`, and the model may not correct it once more.
 
-    What to do: ask again, make the type simpler, or mend the answer in a hook at `onResponse`.
+    What to do: ask again, raise `output_retries=`, make the type simpler, or change the answer in a
+    hook at `onResponse`.
     `type_name` is the type's, `issues` tells what is wrong, `text` is what the model wrote.
     """
 
@@ -479,7 +480,8 @@ class OutputError(HooklineError):
         self.text = text
         super().__init__(
             f"the answer does not fit output={type_name}: {'; '.join(self.issues)}. Ask again, "
-            "make the type simpler, or mend the answer in a hook at onResponse"
+            "raise output_retries=, make the type simpler, or change the answer in a hook at "
+            "onResponse"
         )
 
 

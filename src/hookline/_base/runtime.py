@@ -40,6 +40,7 @@ ANSWERED: Final = "step/{}/call/{}/answered"  # onApproval, answered
 RUN: Final = "step/{}/call/{}/run"  # aroundToolCall, the handler
 RESULT: Final = "step/{}/call/{}/result"  # onToolCallResult, onToolCallError
 PENDING: Final = "step/{}/pending"  # the calls that wait are written down
+OUTPUT: Final = "step/{}/output"  # the output validators
 STEP: Final = "step/{}/end"  # onStep
 SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
 PRE_STOP: Final = "stop/{}"  # preStop
@@ -48,7 +49,7 @@ END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
 
 KEYS: Final = (
     START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
-    RESULT, PENDING, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
+    RESULT, PENDING, OUTPUT, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
 )  # fmt: skip
 """The templates of all keys: stored data, and frozen."""
 

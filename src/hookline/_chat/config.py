@@ -17,7 +17,7 @@ from hookline._hooks.bus import View
 from hookline._hooks.declared import HooksArgument
 from hookline._model.chat_scopes import ChatScopes
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
-from hookline._model.output import Form
+from hookline._model.output import Form, form_of
 from hookline._model.scopes import Scope, Scopes
 from hookline._model.tool import ToolLike
 from hookline._talk.conversation import Conversation
@@ -89,6 +89,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = DEFAULT_LIMITS
     parallel_tools: bool = True
     runtime: Runtime = LOCAL
+    output: Form | None = None
+    output_retries: int = 1
+    output_validators: tuple[OutputValidator, ...] = ()
 
 
 _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -138,10 +141,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     parent: Any = None  # the Chat whose tool call this chat is
     call_id: str | None = None
     state: dict[str, Any] | None = None
-    output: Form | None = None
     named: bool = False  # the caller has chosen the chat's id
     own_system: bool = False  # the chat was given a system text, and so beats what preChat stored
     own_tools: bool = False  # and tools
+
+
+def check_retries(count: int) -> int:
+    """Refuse a negative number of corrections."""
+    if count < 0:
+        raise UsageError(f"output_retries={count!r} must be at least 0")
+    return count
 
 
 def for_chat(config: Config, given: Given, model: Model | None) -> Config:
@@ -155,6 +164,13 @@ def for_chat(config: Config, given: Given, model: Model | None) -> Config:
         changes["settings"] = given.settings.over(config.settings)
     if given.limits is not None:
         changes["limits"] = given.limits.over(config.limits)
+    if given.output is not None:
+        changes["output"] = form_of(given.output)
+        changes["output_validators"] = ()  # the agent's are for its own type
+    if given.output_retries is not None:
+        changes["output_retries"] = check_retries(given.output_retries)
+    if given.output_validators is not None:
+        changes["output_validators"] = tuple(given.output_validators)
     tools = () if given.tools is None else tuple(given.tools)
     if tools:
         changes["scopes"] = ChatScopes(config.scopes, Scope("chat", tools=tools))

@@ -16,11 +16,10 @@ from hookline._base.errors import (
     ChatAbortedError,
     HookError,
     MaxStepsError,
-    OutputError,
 )
 from hookline._base.events import ChatStarted
 from hookline._base.input import cleaned
-from hookline._base.json import BadArguments, clean_text
+from hookline._base.json import clean_text
 from hookline._base.log import log_throw
 from hookline._base.messages import Text, UserMessage
 from hookline._base.returns import Continue, Response, Stop
@@ -28,6 +27,7 @@ from hookline._base.runtime import LOCAL, NOTHING, PRE_CHAT, PRE_STOP, START, Js
 from hookline._chat.ending import end, respond
 from hookline._chat.entry import check_entry, check_message
 from hookline._chat.life import DONE, Phase, Sign
+from hookline._chat.output import fits
 from hookline._chat.request import (
     AS_IT_IS,
     Opening,
@@ -43,7 +43,6 @@ from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._hooks.registration import Hook
 from hookline._hooks.wrappers import wrap
 from hookline._model.model import ModelResponse
-from hookline._model.output import Form
 from hookline._talk.store import PendingStep
 
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
@@ -205,7 +204,7 @@ async def _pre_chat(chat: Chat, message: UserMessage | None) -> Any:
 
 async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
     """The chat ends by itself, is stopped, or waits; None where the model is asked again."""
-    form = chat.task.output
+    form = chat.config.output
     chat.check()
     if ended == WAITING:
         return respond(chat, "approval")
@@ -214,7 +213,7 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
         reason, chat.output = ended.reason, None
         if ended.text:
             await say(chat, ended.text)
-    elif form is not None and not await _fits(chat, form, ended == NATURAL and may_go_on):
+    elif form is not None and not await fits(chat, form, ended == NATURAL and may_go_on):
         return None
     more = await _pre_stop(chat, reason)
     if not more or ended != NATURAL or not may_go_on:
@@ -222,21 +221,6 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
     chat.continuations += 1
     await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
     return None
-
-
-async def _fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
-    """Read the answer as `output=`. One that does not fit is told to the model, once."""
-    text = chat.answer.text if chat.answer is not None else ""
-    try:
-        chat.output = form.read(text)
-        return True
-    except BadArguments as bad:
-        issues = bad.issues
-    if chat.corrected or not may_go_on:
-        raise OutputError(form.schema.name, issues, text)
-    chat.corrected = True
-    await chat.commit(UserMessage(parts=(Text(clean_text(form.correction(issues))),)))
-    return False
 
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:

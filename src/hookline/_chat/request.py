@@ -128,7 +128,7 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
         system=system or None,
         tools=offered,
         settings=start.settings or config.settings,
-        output=None if chat.task.output is None else chat.task.output.schema,
+        output=None if config.output is None else config.output.schema,
     )
     if always is not None and start.tools is None and said is None:
         chat.built = request  # the next one has more messages, and that is all

@@ -117,7 +117,7 @@ class Chat:
         "config",
         "continuations",
         "conversation",
-        "corrected",
+        "corrections",
         "deadlines",
         "deps",
         "ending",
@@ -196,7 +196,7 @@ class Chat:
         self.answer: AssistantMessage | None = None  # the last one, if it said anything
         self.finish_reason: FinishReason | None = None
         self.output: Any = None  # that answer as a value of the type that was asked for
-        self.corrected = False  # the model was told once that it did not fit
+        self.corrections = 0  # how often the model was told that it does not fit
 
         # the step that is being made
         self.base_messages: Sequence[Message] = ()  # what its request began with

@@ -10,16 +10,23 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import get_running_loop
+from collections.abc import AsyncIterator
 from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, Generic, Self
 
-from hookline._base.errors import ChatAbortedError, StreamInterruptedError, StreamStateError
+from hookline._base.errors import (
+    ChatAbortedError,
+    StreamInterruptedError,
+    StreamStateError,
+    UsageError,
+)
 from hookline._base.events import ChatEvent
 from hookline._base.log import log_throw
 from hookline._base.returns import OutT, Response
 from hookline._chat.channel import NOTHING, Buffer, give_way
 from hookline._chat.config import Config, Task
+from hookline._chat.partial import PartialOutputs
 from hookline._chat.state import new_chat
 from hookline._chat.supervisor import Supervisor
 
@@ -169,6 +176,19 @@ class ChatStream(Generic[OutT]):
                 "one"
             )
         return supervisor.response
+
+    def partial_outputs(self) -> AsyncIterator[Any]:
+        """The answer as JSON data while it is written, read in place of the events.
+
+        The data begin again where the model answers anew; the last item is the output. How the
+        chat ends is raised as by the stream. Raises UsageError without `output=`.
+        """
+        form = self._asked[0].output
+        if form is None:
+            raise UsageError(
+                f"chat {self.chat_id!r} has no form: pass output= to chat_stream or to the agent"
+            )
+        return PartialOutputs(self, form)
 
     # ── leaving ─────────────────────────────────────────────────────────────────────────────
 

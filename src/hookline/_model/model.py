@@ -184,6 +184,20 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     output: OutputSchema | None = None
     """The form that the answer is to have, if one was asked for."""
 
+    def prompted(self) -> ModelRequest:
+        """The request with its `output` as words in the system text.
+
+        An adapter sends it to a model that has no mode for JSON schemas.
+        """
+        if self.output is None:
+            return self
+        schema = msgspec.json.encode(self.output.schema).decode()
+        asked = (
+            f"Answer with one JSON object and nothing else. It must fit this JSON schema:\n{schema}"
+        )
+        system = f"{self.system}\n\n{asked}" if self.system else asked
+        return msgspec.structs.replace(self, system=system, output=None)
+
     def __post_init__(self) -> None:
         own_tuples(self, "tools")
         if type(self.messages) is not History:

@@ -1,38 +1,51 @@
 """Structured output: the type that an answer is to have, as a schema, and an answer as its value.
 
 A type whose JSON is no object is asked for as the field `value` of one, since providers take
-objects alone. Nothing is repaired: an answer is one JSON object that fits, or its issues are told.
+objects alone; `str` is the text as it is. A union of records is a constant `kind` in each member,
+which is taken out again before the member is read. An answer may stand in a fenced block; nothing
+else is repaired: it is one JSON object that fits, or its issues are told.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 
-from hookline._model.issues import decode_foreign, find_issues
+from hookline._base.errors import UsageError
+from hookline._model.issues import decode_foreign, find_issues, is_model, is_record
 from hookline._model.model import OutputSchema
-from hookline._model.schema import BadArguments, describe_type, parse_arguments
+from hookline._model.partial import NOTHING, partial_object
+from hookline._model.schema import BadArguments, describe_types, parse_arguments
 
 MAX_BYTES: Final = 16 * 1024 * 1024
+KIND: Final = "kind"
 _REF: Final = "#/$defs/"
+_FENCED: Final = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_FENCE: Final = re.compile(r"[^{]*```[a-zA-Z]*[ \t]*\n")
+_Json: TypeAlias = dict[str, Any]
+_UNION: Any = Union
 
 
 class Form:
     """A type that an answer is to have."""
 
-    __slots__ = ("_kind", "_wrapped", "schema")
+    __slots__ = ("_shape", "_wrapped", "name", "schema")
 
     def __init__(self, kind: Any) -> None:
         """Raises UsageError for a type that JSON cannot be converted to."""
-        described, definitions = describe_type(kind)
-        root = described
-        found = definitions.get(described.get("$ref", "").removeprefix(_REF))
-        if found is not None and found.get("type") == "object":
-            root = {**found, **{name: described[name] for name in described if name != "$ref"}}
-        self._kind = kind
+        self._shape = shape = None if kind is str else _shape_of(kind, kind)
+        self.schema: OutputSchema | None = None
+        self.name = "str"
+        self._wrapped = False
+        if shape is None:
+            return
+        found, definitions = describe_types([leaf.kind for leaf in shape.leaves()], kind)
+        root = _resolved(shape.describe(iter(found), definitions), definitions)
         self._wrapped = root.get("type") != "object"
         if self._wrapped:
             root = {
@@ -43,30 +56,42 @@ class Form:
             }
         if definitions:
             root["$defs"] = definitions
-        name = re.sub(r"[^a-zA-Z0-9_-]+", "_", getattr(kind, "__name__", "") or "output")[:64]
-        self.schema = OutputSchema(name=name, schema=root)
+        self.name = re.sub(r"[^a-zA-Z0-9_-]+", "_", shape.name)[:64]
+        self.schema = OutputSchema(name=self.name, schema=root)
 
     def read(self, text: str) -> Any:
         """The answer as a value of the type; raises BadArguments with every issue."""
+        if self._shape is None:
+            return text
         if not text.strip():
             raise BadArguments(("there is no text in it",))
-        value: Any = parse_arguments(text, limit=MAX_BYTES)
+        value: Any = _object_in(text)
         if self._wrapped:
             if value.keys() != {"value"}:
                 raise BadArguments(('it must be an object with the one field "value"',))
-            value = value["value"]
-        try:
-            return msgspec.convert(value, self._kind, str_keys=True, dec_hook=decode_foreign)
-        except Exception as error:
-            issues = find_issues(value, self._kind, "")
-            raise BadArguments(tuple(issues) or (str(error),)) from error
+            return self._shape.read(value["value"], "value")
+        return self._shape.read(value, "")
+
+    def partial(self, text: str) -> Any:
+        """What the beginning of an answer says so far, as JSON data; or NOTHING."""
+        if self._shape is None:
+            return text
+        fence = _FENCE.match(text)
+        data = partial_object(text if fence is None else text[fence.end() :])
+        if data is NOTHING:
+            return NOTHING
+        if self._wrapped:
+            return self._shape.plain(data["value"]) if "value" in data else NOTHING
+        return self._shape.plain(data)
 
     def correction(self, issues: tuple[str, ...]) -> str:
         """What the model is told of an answer that does not fit."""
         listed = "\n".join(f"- {issue}" for issue in issues)
+        last = "Answer again with the whole JSON object, corrected, and with nothing else."
+        if self._shape is None:
+            last = "Answer again, corrected."
         return (
-            f"Your answer does not have the form {self.schema.name} that was asked for:\n{listed}\n"
-            "Answer again with the whole JSON object, corrected, and with nothing else."
+            f"Your answer does not have the form {self.name} that was asked for:\n{listed}\n{last}"
         )
 
 
@@ -74,3 +99,210 @@ class Form:
 def form_of(kind: Any) -> Form:
     """The form of a type; the same type gives the same one."""
     return Form(kind)
+
+
+def _object_in(text: str) -> _Json:
+    """The one object of the answer, which may stand in one fenced block."""
+    try:
+        return parse_arguments(text, limit=MAX_BYTES)
+    except BadArguments:
+        blocks = _FENCED.findall(text)
+        if len(blocks) != 1:
+            raise
+    return parse_arguments(blocks[0], limit=MAX_BYTES)
+
+
+def _resolved(schema: _Json, definitions: _Json) -> _Json:
+    """The schema that a lone `$ref` stands for, where that is an object's."""
+    found = definitions.get(schema.get("$ref", "").removeprefix(_REF))
+    if found is None or found.get("type") != "object":
+        return schema
+    return {**found, **{name: schema[name] for name in schema if name != "$ref"}}
+
+
+# ── shapes: how a type is taken apart before msgspec reads its parts ────────────────────────
+
+
+class _Shape(Protocol):
+    name: str
+
+    def leaves(self) -> Iterator[_Leaf]: ...
+    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json: ...
+    def read(self, value: Any, path: str) -> Any: ...
+    def plain(self, value: Any) -> Any: ...
+
+
+def _shape_of(kind: Any, whole: Any) -> _Shape:
+    while hasattr(kind, "__value__") and not isinstance(kind, type):
+        kind = kind.__value__  # an alias made by `type`
+    if get_origin(kind) in (Union, UnionType):
+        records = [each for each in get_args(kind) if _is_record(each)]
+        if len(records) > 1 and not all(map(_is_tagged, records)):
+            return _OneOf(records, [each for each in get_args(kind) if not _is_record(each)], whole)
+    if get_origin(kind) is list:
+        item = _shape_of(get_args(kind)[0], whole)
+        if not isinstance(item, _Leaf):
+            return _ListOf(item)
+    return _Leaf(kind)
+
+
+def _is_record(kind: Any) -> bool:
+    plain = get_origin(kind) or kind
+    return plain is not NoneType and (is_model(plain) or is_record(plain))
+
+
+def _is_tagged(kind: Any) -> bool:
+    """Whether msgspec itself tells it from others."""
+    config: Any = getattr(get_origin(kind) or kind, "__struct_config__", None)
+    return config is not None and config.tag is not None
+
+
+class _Leaf:
+    """A type that msgspec knows how to read."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self.name: str = getattr(kind, "__name__", "") or "output"
+
+    def leaves(self) -> Iterator[_Leaf]:
+        yield self
+
+    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json:
+        return next(found)
+
+    def read(self, value: Any, path: str) -> Any:
+        try:
+            return msgspec.convert(value, self.kind, str_keys=True, dec_hook=decode_foreign)
+        except Exception as error:
+            issues = find_issues(value, self.kind, path)
+            raise BadArguments(tuple(issues) or (str(error),)) from error
+
+    def plain(self, value: Any) -> Any:
+        return value
+
+
+class _ListOf:
+    """A list whose items msgspec cannot tell apart."""
+
+    def __init__(self, item: _Shape) -> None:
+        self._item = item
+        self.name = f"list_of_{item.name}"
+
+    def leaves(self) -> Iterator[_Leaf]:
+        return self._item.leaves()
+
+    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json:
+        return {"type": "array", "items": self._item.describe(found, definitions)}
+
+    def read(self, value: Any, path: str) -> Any:
+        if not _is_array(value):
+            raise BadArguments((f"{path}: must be an array",))
+        items: list[Any] = []
+        issues: list[str] = []
+        for index, each in enumerate(value):
+            try:
+                items.append(self._item.read(each, f"{path}[{index}]"))
+            except BadArguments as bad:
+                issues += bad.issues
+        if issues:
+            raise BadArguments(tuple(issues))
+        return items
+
+    def plain(self, value: Any) -> Any:
+        if not _is_array(value):
+            return value
+        return [self._item.plain(each) for each in value]
+
+
+class _OneOf:
+    """A union of records, each with its `kind`; and what else it may be."""
+
+    def __init__(self, records: list[Any], others: list[Any], whole: Any) -> None:
+        self._whole = whole
+        self._records = [_Leaf(each) for each in records]
+        self._other = _Leaf(_UNION[tuple(others)]) if others else None
+        self._members: dict[str, tuple[_Leaf, bool]] = {}  # by kind; whether that is its own field
+        self.name = "_or_".join(each.name for each in self._records)
+
+    def leaves(self) -> Iterator[_Leaf]:
+        yield from self._records
+        if self._other is not None:
+            yield self._other
+
+    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json:
+        arms = [self._describe(each, next(found), definitions) for each in self._records]
+        if self._other is not None:
+            other = next(found)
+            for arm in other.get("anyOf", [other]):
+                if {"type", "enum", "const"}.isdisjoint(arm) or arm.get("type") == "object":
+                    raise self._refused(
+                        f"{self._other.kind!r} may be an object too; make it a record"
+                    )
+                arms.append(arm)
+        return {"anyOf": arms}
+
+    def _describe(self, member: _Leaf, schema: _Json, definitions: _Json) -> _Json:
+        schema = _resolved(schema, definitions)
+        if schema.get("type") != "object":
+            raise self._refused(f"{member.name} is not an object in JSON; make it one")
+        fields = schema.get("properties", {})
+        own = KIND in fields
+        kind = _constant(fields[KIND]) if own else member.name
+        if kind is None:
+            raise self._refused(
+                f"{member.name} has a field {KIND!r} of its own; rename it, or make it a Literal "
+                "of one string"
+            )
+        if kind in self._members:
+            raise self._refused(f"two members are named {kind!r}; rename one")
+        self._members[kind] = member, own
+        required = [name for name in schema.get("required", []) if name != KIND]
+        return {
+            **schema,
+            "properties": {**fields, KIND: {"type": "string", "enum": [kind]}},
+            "required": [KIND, *required],
+        }
+
+    def _refused(self, why: str) -> UsageError:
+        return UsageError(
+            f"output={self._whole!r}: {why}. The members of a union must be records of different "
+            "names"
+        )
+
+    def read(self, value: Any, path: str) -> Any:
+        kinds = ", ".join(f'"{kind}"' for kind in self._members)
+        if not _is_object(value):
+            if self._other is not None:
+                return self._other.read(value, path)
+            raise BadArguments((f'{path}: must be an object whose "{KIND}" is one of {kinds}',))
+        kind = value.get(KIND)
+        found = self._members.get(kind) if isinstance(kind, str) else None
+        if found is None:
+            raise BadArguments((f"{path}.{KIND}: must be one of {kinds}",))
+        member, own = found
+        return member.read(value if own else _without_kind(value), path)
+
+    def plain(self, value: Any) -> Any:
+        if not _is_object(value):
+            return value
+        kind = value.get(KIND)
+        found = self._members.get(kind) if isinstance(kind, str) else None
+        return value if found is not None and found[1] else _without_kind(value)
+
+
+def _is_object(value: object) -> TypeGuard[_Json]:
+    return isinstance(value, dict)
+
+
+def _is_array(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _without_kind(value: _Json) -> _Json:
+    return {name: each for name, each in value.items() if name != KIND}
+
+
+def _constant(schema: _Json) -> str | None:
+    """The one string that a field may be, where it is one."""
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None

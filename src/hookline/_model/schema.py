@@ -13,7 +13,7 @@ runs or chats: the caller says with `skip` which parameter it injects.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -41,7 +41,7 @@ __all__ = [
     "NotJson",
     "Signature",
     "clean_text",
-    "describe_type",
+    "describe_types",
     "inspect_callable",
     "json_text",
     "parse_arguments",
@@ -130,16 +130,20 @@ def inspect_callable(
     )
 
 
-def describe_type(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of a type and the definitions that it refers to; raises UsageError."""
+def describe_types(kinds: Sequence[Any], whole: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The schemas of types and the definitions that they refer to; raises UsageError.
+
+    `whole` is the `output=` that they are parts of.
+    """
     try:
-        _refuse_ignored("output", "output", kind, None)
-        properties, definitions = _schemas({"value": kind})
+        for kind in kinds:
+            _refuse_ignored("output", "output", kind, None)
+        properties, definitions = _schemas({f"part{n}": kind for n, kind in enumerate(kinds)})
     except ToolDefinitionError as error:
-        raise UsageError(f"output={kind!r}: {str(error).partition(': ')[2]}") from error
+        raise UsageError(f"output={whole!r}: {str(error).partition(': ')[2]}") from error
     except Exception as error:
-        raise UsageError(f"output={kind!r} cannot be described {_reason(error)}") from error
-    return properties["value"], definitions
+        raise UsageError(f"output={whole!r} cannot be described {_reason(error)}") from error
+    return list(properties.values()), definitions
 
 
 def _is_plain(hint: Any) -> bool:

@@ -1,0 +1,54 @@
+"""`stream.partial_outputs()`: the answer as data while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+from hookline._base.events import (
+    ChatDone,
+    ChatEvent,
+    ResponseReset,
+    StepStarted,
+    TextDelta,
+)
+from hookline._base.json import to_json_data
+from hookline._model.output import Form
+from hookline._model.partial import NOTHING
+
+
+class PartialOutputs:
+    """What the answer is so far, each time that it has changed; the last item is the output.
+
+    Items are JSON data. They begin again where the model answers anew: at another step, and after
+    ResponseReset. How the chat ends is raised as by the stream.
+    """
+
+    __slots__ = ("_events", "_form", "_last", "_text")
+
+    def __init__(self, events: AsyncIterator[ChatEvent], form: Form) -> None:
+        self._events = events
+        self._form = form
+        self._text = ""
+        self._last: Any = NOTHING
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        while True:
+            event = await anext(self._events)
+            if event.path:
+                continue  # a sub-agent's
+            found: Any = NOTHING
+            if isinstance(event, (StepStarted, ResponseReset)):
+                self._text = ""
+                self._last = NOTHING
+            elif isinstance(event, TextDelta):
+                self._text += event.text
+                found = self._form.partial(self._text)
+            elif isinstance(event, ChatDone) and event.response.stop_reason is None:
+                found = to_json_data(event.response.output)
+            if found is not NOTHING and (self._last is NOTHING or found != self._last):
+                self._last = found
+                return found
