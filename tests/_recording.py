@@ -29,15 +29,15 @@ import msgspec
 
 from hookline import Approve, Conversation, Deny, LocalRuntime, Usage
 from hookline.models import Finish, TextChunk, ToolCallChunk
-from hookline.runtimes import Effects, key_name
+from hookline.runtimes import Effects, Halted, key_name
 
 OUTSIDE = "-"
 USAGE = Usage(input_tokens=10, output_tokens=3)
 _step: ContextVar[str] = ContextVar("step", default=OUTSIDE)
 
 
-class Crash(BaseException):
-    """The process died here. No Exception: nobody may handle it."""
+class Crash(Halted):
+    """The process died here: this life of the chat is over."""
 
 
 class Ids(LocalRuntime):

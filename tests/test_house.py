@@ -78,6 +78,7 @@ PLAN = {
         "config",
         "life",
         "asking",
+        "record",
         "state",
         "values",
         "results",

@@ -3,6 +3,7 @@
 from hookline._base.runtime import (
     KEYS,
     Effects,
+    Halted,
     Journaled,
     Key,
     LocalRuntime,
@@ -14,6 +15,7 @@ from hookline._base.runtime import (
 __all__ = [
     "KEYS",
     "Effects",
+    "Halted",
     "Journaled",
     "Key",
     "LocalRuntime",

@@ -63,6 +63,14 @@ def key_name(key: Key) -> str:
     )
 
 
+class Halted(BaseException):
+    """Raised by a durable runtime: this life of a chat is over, and the chat goes on elsewhere.
+
+    What runs is cancelled. No hook, event, store call or release of the lease comes after it, and
+    whoever waits for the chat gets it. It is a BaseException, so that nobody handles it by chance.
+    """
+
+
 class Returns(Protocol[T]):
     """How what a step gives becomes bytes and comes back."""
 
@@ -136,6 +144,14 @@ class Journaled(Protocol):
         """Do it again from the record, without running anything."""
         ...
 
+    def abort(self, reason: str | None = None) -> bool:
+        """Abort the chat: False where that comes too late.
+
+        An abort has a place in the record. Write it down before it is carried out, and give it
+        again when the ends of all steps that were recorded before it have been given.
+        """
+        ...
+
 
 class Runtime(Protocol):
     """What the loop needs of the world."""
@@ -166,7 +182,10 @@ class Runtime(Protocol):
         /,
         *args: *Args,
     ) -> Awaitable[T]:
-        """Run `fn(*args)`, or give what it gave before under this key."""
+        """Run `fn(*args)`, or give what it gave before under this key.
+
+        Raises `Halted` where this life of the chat is over.
+        """
         ...
 
     def wait(
@@ -233,8 +252,10 @@ class LocalRuntime:
                 for task in tasks
                 if task.done() and not task.cancelled() and (exc := task.exception())
             ]
+            failed.sort(key=lambda exc: not isinstance(exc, Halted))  # it comes before any error
             for exc in failed[1 if ours else 0 :]:
-                log_throw("a call beside the one that failed raised too", exc)
+                if not isinstance(exc, Halted):
+                    log_throw("a call beside the one that failed raised too", exc)
             cut = any(task.cancelled() for task in tasks)
             tasks.clear()  # or the traceback of what is raised here would hold what it came from
             if not ours:

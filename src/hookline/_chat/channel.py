@@ -147,6 +147,12 @@ class Outlet:
         self.buffer = buffer
         self.items = buffer.items
 
+    def mute(self) -> None:
+        """Let nothing out any more; what was put stays."""
+        self.buffer = Buffer(read=False)
+        self.items = self.buffer.items
+        self.view = View()
+
     @property
     def heard(self) -> bool:
         """Whether anybody would get an event."""

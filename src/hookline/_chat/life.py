@@ -155,10 +155,11 @@ class Life:
         if to is None:
             return False
         self._own = to
-        if to is Phase.ENDING and self._verdicts:
-            self.outcome = self._verdicts[0].outcome
-        elif sign is Sign.HALT:
+        if sign is Sign.HALT:
             self.broken = True
+            self.outcome = None
+        elif to is Phase.ENDING and self._verdicts:
+            self.outcome = self._verdicts[0].outcome
         return True
 
     def forget(self) -> None:

@@ -45,11 +45,12 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
-from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Json, Key, Runtime
+from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Halted, Json, Key, Runtime
 from hookline._chat.asking import ask
 from hookline._chat.channel import SIZE, Buffer, Outlet
 from hookline._chat.config import Config, Task
 from hookline._chat.life import Life, Phase, Sign, Verdict
+from hookline._chat.record import Recorder
 from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, intercept, notify
 from hookline._hooks.on_hook import watcher
 from hookline._hooks.points import OnMessage, OnStatus, PreMessage
@@ -79,6 +80,10 @@ class SupervisorPort(Protocol):
 
     def hurry(self) -> None:
         """Start the grace period; what still runs when it is over is left behind."""
+        ...
+
+    def halt(self, exc: Halted) -> None:
+        """Cancel what runs, and let the caller have this."""
         ...
 
     def cancelled(self) -> bool:
@@ -312,6 +317,13 @@ class Chat:
         """The lease of the conversation was lost: stop the chat."""
         self.fail(exc)
         self.interrupt()
+
+    def halt(self, exc: Halted | None = None) -> None:
+        """This life is over, and the chat is not: nothing more of it happens here."""
+        if self.life.move(Sign.HALT):
+            self.outlet.mute()
+            if self.supervisor is not None:
+                self.supervisor.halt(exc or Halted("this life of the chat is over"))
 
     def check(self) -> None:
         """Stop here if the chat was aborted or has failed."""
@@ -591,7 +603,8 @@ def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
         path = (*parent.outlet.path, task.call_id or "")
         outlet = Outlet(task.view, deadlines, parent.outlet.buffer, path)
     chat = Chat(config, task, deadlines, outlet)
-    chat.runtime = config.runtime.for_chat(chat)
+    runtime = config.runtime.for_chat(chat)
+    chat.runtime = runtime if runtime is LOCAL else Recorder(chat, runtime)
     return chat
 
 

@@ -30,6 +30,7 @@ from hookline._base.errors import ChatAbortedError, HooklineError, StreamInterru
 from hookline._base.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._base.log import log_throw, logger
 from hookline._base.returns import ErrorInfo, Response, forget_our_locals
+from hookline._base.runtime import Halted
 from hookline._chat.call import Call
 from hookline._chat.channel import SIZE, Buffer
 from hookline._chat.ending import end, is_close
@@ -81,6 +82,7 @@ class Supervisor:
         "_cancels",
         "_entered",
         "_finishing",
+        "_halted",
         "_left_behind",
         "_outside",
         "_rescuer",
@@ -108,6 +110,7 @@ class Supervisor:
         self._cancels = 0  # cancellations that are ours
         self._outside = False  # cancellations that are not
         self._finishing = False  # the ending is carried out, within bounds
+        self._halted: Halted | None = None  # this life is over, and the chat is not
         self._left_behind = False  # the task is stuck, and the rescuer ends the chat
         self._timer: asyncio.TimerHandle | None = None
         self._rescuer: asyncio.Task[None] | None = None
@@ -159,26 +162,41 @@ class Supervisor:
             finally:
                 await self.let_go()
         except (Exception, asyncio.CancelledError) as exc:
-            if not self._left_behind:
+            if self._halted is not None:
+                self._exit(self._halted)
+            elif not self._left_behind:
                 self.error = exc
         except BaseException as exc:
-            chat.life.move(Sign.HALT)
-            self.error = exc
-            self._settle()
-            raise
-        if not self._left_behind:
+            self._exit(exc)
+        if self._halted is None and not self._left_behind:
             self._outside = self.task.cancelling() > self._cancels
             await self._publish_last()
             self._settle()
         if self._outside:
             raise asyncio.CancelledError
 
+    def _exit(self, exc: BaseException) -> None:
+        """Halted ends this life; an exit of the process does, too, and is passed on."""
+        self.chat.life.move(Sign.HALT)
+        if not self.ended:
+            self.error = self._halted or exc
+            self._settle()
+        if not isinstance(exc, Halted):
+            raise exc
+
+    def halt(self, exc: Halted) -> None:
+        """Cancel what runs, and let the caller have this."""
+        self._halted = exc
+        self.interrupt()
+
     # ── the loop's port ─────────────────────────────────────────────────────────────────────
 
     def judge(self, exc: BaseException) -> None:
         """Decide the outcome by what came out of the chat; raises what is not the chat's."""
         chat, life = self.chat, self.chat.life
-        if self._left_behind or not isinstance(exc, (Exception, asyncio.CancelledError)):
+        if self._left_behind or self._halted is not None:
+            raise exc
+        if not isinstance(exc, (Exception, asyncio.CancelledError)):
             raise exc
         self._stop_timer()
         while self._cancels:
@@ -301,14 +319,19 @@ class Supervisor:
 
     async def _rescued(self) -> None:
         chat = self.chat
-        if chat.life.move(Sign.GRACE_OVER):
-            self._begin_ending()
-            chat.ending = end(chat)
-        if chat.ending:
-            await self._end(chat.ending)
-        await self.let_go()
-        await self._publish_last()
-        self._settle()
+        try:
+            if chat.life.move(Sign.GRACE_OVER):
+                self._begin_ending()
+                chat.ending = end(chat)
+            if self._halted is None and chat.ending:
+                await self._end(chat.ending)
+            await self.let_go()
+            if self._halted is not None:
+                raise self._halted
+            await self._publish_last()
+            self._settle()
+        except BaseException as exc:
+            self._exit(exc)
 
     def report_later(self, name: str, ended: Callable[[], bool]) -> None:
         """Name a thread that still runs after the grace period."""
@@ -334,7 +357,9 @@ class Supervisor:
         """
         chat, conversation = self.chat, self.chat.conversation
         chat.deadlines.close()
-        if conversation.ledger is None:
+        if self._halted is not None and conversation.ledger is not None:
+            conversation.ledger.abandon()
+        if self._halted is not None or conversation.ledger is None:
             conversation.release(chat.chat_id)
             return
         grace = chat.config.limits.grace

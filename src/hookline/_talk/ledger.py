@@ -110,6 +110,13 @@ class Ledger:
             return None
         return cut
 
+    def abandon(self) -> None:
+        """Forget the lease without giving it back: another life of the chat takes it."""
+        self.owner = None
+        heart, self._heart = self._heart, None
+        if heart is not None:
+            heart.cancel()
+
     async def _release(self, owner: str, heart: asyncio.Task[None] | None) -> None:
         if heart is not None:
             await asyncio.wait([heart])
