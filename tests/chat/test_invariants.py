@@ -75,7 +75,7 @@ from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.testing import validate_request
 
 T = TypeVar("T")
-BOUND = 16
+BOUND = 64
 SECRET = "S3CRET"  # stands in every text, argument, result and exception
 TERMINAL = (ChatDone, ChatAborted, ChatFailed)
 OUTCOMES = {"onChatDone": "done", "onChatAbort": "aborted", "onChatError": "error"}
@@ -675,7 +675,7 @@ class Chats(RuleBasedStateMachine):
         assert self.cut.isdisjoint(self.ran)
 
     def the_buffer_is_bounded(self) -> None:
-        """I8: what was put and not read is at most 16, and the one last event."""
+        """I8: what was put and not read is at most 64, and the one last event."""
         put: Counter[str] = Counter()
         for event in self.heard._items:
             if not isinstance(event, TERMINAL):

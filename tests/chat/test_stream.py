@@ -71,7 +71,7 @@ from hookline.events import (
 )
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
-BOUND = 16
+BOUND = 64
 TERMINAL = (ChatDone, ChatAborted, ChatFailed)
 EVENTS: tuple[type, ...] = get_args(ChatEvent)
 NOT_LAST = tuple(kind for kind in EVENTS if kind not in TERMINAL)  # the last one needs no room
@@ -439,13 +439,13 @@ async def test_aiostream_take_leaves_the_chat_closed() -> None:
 
 
 async def test_a_reader_that_pauses_stops_the_model_at_the_bound() -> None:
-    """'a slow consumer slows the model down': 16 events wait, one more is in its hand."""
+    """'a slow consumer slows the model down': 64 events wait, one more is in its hand."""
     sent = count()
     model = ScriptedModel(Turn("x" * 200, chunk=1, delay=counted(sent)))
     async with Agent(model).chat_stream("hi") as stream:
         await anext(stream)
         await turns(400)
-    # Of 1 + 16 events three are no text; the chunk that is in hand was sent too.
+    # Of 1 + 64 events three are no text; the chunk that is in hand was sent too.
     assert next(sent) == 1 + BOUND - 3 + 1
 
 
@@ -490,7 +490,7 @@ async def test_a_reader_that_waits_gets_each_piece_before_the_model_makes_the_ne
 
 
 async def test_nothing_is_dropped_for_a_slow_reader() -> None:
-    """'nothing is dropped or piled up': all text arrives, in order, and never more than 16 wait."""
+    """'nothing is dropped or piled up': all text arrives, in order, and never more than 64 wait."""
     words = [f"{i} " for i in range(300)]
     agent = Agent(ScriptedModel(list(words)))
     put = agent.subscribe(*NOT_LAST, size=10_000)
@@ -649,7 +649,7 @@ async def test_a_writer_that_is_cancelled_while_it_waits_leaves_no_gap() -> None
     @tool(timeout=None)
     async def giving_up(run: Run[Any]) -> str:
         async def report() -> None:
-            for i in range(50):
+            for i in range(3 * BOUND):
                 await run.status("tick", i)
 
         reporting = asyncio.create_task(report())
@@ -667,13 +667,13 @@ async def test_a_writer_that_is_cancelled_while_it_waits_leaves_no_gap() -> None
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     ticks = [event.data for event in events if isinstance(event, Status)]
     assert ticks == list(range(len(ticks)))
-    assert 0 < len(ticks) < 50
+    assert 0 < len(ticks) < 3 * BOUND
 
 
 async def test_events_of_sub_agents_are_numbered_with_their_parent_s() -> None:
     """'numbered in order per root chat', with their path, also when the buffer is full."""
     children = [
-        Agent(ScriptedModel(Turn(f"{name} speaks", chunk=1)), name=name).as_tool()
+        Agent(ScriptedModel(Turn(f"{name} speaks" + "." * BOUND, chunk=1)), name=name).as_tool()
         for name in ("ann", "bob", "cid")
     ]
     wishes = [call(name, input="?", id=f"c_{name}") for name in ("ann", "bob", "cid")]
@@ -692,7 +692,7 @@ async def test_events_of_sub_agents_are_numbered_with_their_parent_s() -> None:
     assert {event.path for event in events} == {(), ("c_ann",), ("c_bob",), ("c_cid",)}
     for name in ("ann", "bob", "cid"):
         mine = [event for event in events if event.path == (f"c_{name}",)]
-        assert text(mine) == f"{name} speaks"
+        assert text(mine) == f"{name} speaks" + "." * BOUND
         assert isinstance(mine[0], ChatStarted)
         assert [type(event) for event in mine if isinstance(event, TERMINAL)] == [ChatDone]
         assert isinstance(mine[-1], ChatDone)

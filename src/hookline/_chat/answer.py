@@ -198,12 +198,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 event = TextDelta(
                     chat_id=chat_id, path=path, iteration=iteration, text=text, seq=seq
                 )
-                # What `outlet.put` does, without the call: there is no other event so frequent.
-                buffer.items.append(event)
-                if buffer.reader is not None:
-                    buffer.wake()
-                if view.subscribed:
-                    view.publish(event)
+                outlet.put(event)
             elif kind is ToolCallChunk and asm.source is None and not view.onDelta and not finish:
                 id, name = asm.call(checked(chunk))
                 if clock and not first:

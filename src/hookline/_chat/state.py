@@ -47,7 +47,7 @@ from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
 from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Halted, Json, Key, Runtime
 from hookline._chat.asking import ask
-from hookline._chat.channel import SIZE, Buffer, Outlet
+from hookline._chat.channel import SIZE, Channel, Outlet
 from hookline._chat.config import Config, Task
 from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.record import Recorder
@@ -592,12 +592,12 @@ class Chat:
         self.usage = usage if self.usage is NO_USAGE else self.usage + usage
 
 
-def new_chat(config: Config, task: Task, buffer: Buffer | None) -> Chat:
+def new_chat(config: Config, task: Task, channel: Channel | None) -> Chat:
     """A chat that has not begun."""
     parent: Chat | None = task.parent
     if parent is None:
         deadlines = Deadlines(None, config.limits.grace)
-        outlet = Outlet(task.view, deadlines, buffer or Buffer(read=False))
+        outlet = Outlet(task.view, deadlines, channel or Channel(closed=True))
     else:
         deadlines = Deadlines(parent.deadlines, config.limits.grace)
         path = (*parent.outlet.path, task.call_id or "")

@@ -12,7 +12,6 @@ import warnings
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator
 from contextvars import Context, copy_context
-from threading import get_ident
 from typing import Any, Generic, Self
 
 from hookline._base.errors import (
@@ -24,7 +23,7 @@ from hookline._base.errors import (
 from hookline._base.events import ChatEvent
 from hookline._base.log import log_throw
 from hookline._base.returns import OutT, Response
-from hookline._chat.channel import NOTHING, Buffer, give_way
+from hookline._chat.channel import Channel
 from hookline._chat.config import Config, Task
 from hookline._chat.partial import PartialOutputs
 from hookline._chat.state import new_chat
@@ -43,12 +42,12 @@ class ChatStream(Generic[OutT]):
     __slots__ = (
         "__weakref__",
         "_asked",
-        "_buffer",
+        "_channel",
         "_closed",
         "_context",
         "_loop",
+        "_reading",
         "_supervisor",
-        "_thread",
         "_told_end",
         "chat_id",
     )
@@ -59,9 +58,9 @@ class ChatStream(Generic[OutT]):
         self._asked = config, task
         self._context: Context | None = copy_context()
         self._supervisor: Supervisor | None = None
-        self._buffer = Buffer()
+        self._channel = Channel()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0  # in which that loop runs
+        self._reading = False  # a reader waits, or was woken and has not taken yet
         self._closed = False
         self._told_end = False
 
@@ -69,61 +68,40 @@ class ChatStream(Generic[OutT]):
 
     def __aiter__(self) -> Self:
         if self._supervisor is not None:
-            self._check_loop()  # here, and where somebody must wait: at each event it is dear
+            self._check_loop()
         return self
 
     async def __anext__(self) -> ChatEvent:
-        buffer = self._buffer
-        ready = buffer.ready
-        if ready:
-            return ready.pop(0)
-        if buffer.reading or not buffer.items:  # not only a writer that waits for room
-            self._may_wait(buffer)
-            while not buffer.items:
-                if buffer.ended or self._closed:
-                    return self._last()
-                if buffer.soon:
-                    self._check_loop()
-                buffer.reading = True
-                buffer.ready = NOTHING
-                try:
-                    if buffer.soon:
-                        await give_way()
-                    else:
-                        assert self._loop is not None
-                        reader = buffer.reader = self._loop.create_future()
-                        await reader
-                except BaseException as exc:
-                    buffer.reader = None
-                    if isinstance(exc, RuntimeError):  # asyncio's, at a future of another loop
-                        self._check_loop()
-                    await self._leave("cancelled")
-                    raise
-                finally:
-                    buffer.reading = False
-                    if buffer.writer is None:
-                        buffer.ready = buffer.items
-        if buffer.writer is not None:
-            self._check_loop()
-            buffer.admit()
-        return buffer.items.pop(0)
+        channel = self._channel
+        if channel.items and not (channel.writers or self._reading):
+            return channel.items.pop(0)
+        self._may_read()
+        self._reading = True
+        try:
+            event = await channel.get()
+        except BaseException:
+            await self._leave("cancelled")
+            raise
+        finally:
+            self._reading = False
+        return self._last() if event is None else event
 
-    def _may_wait(self, buffer: Buffer) -> None:
+    def _may_read(self) -> None:
         """Begin the chat, or refuse the reader."""
         if self._closed:
             raise StopAsyncIteration
-        if self._supervisor is None:
-            self._start()
-        elif buffer.reading:
+        if self._reading:
             raise StreamStateError(
                 "a stream has one reader, and another task is reading it; "
                 "use agent.subscribe() for further ones"
             )
-        if get_ident() != self._thread:
+        if self._supervisor is None:
+            self._start()
+        else:
             self._check_loop()
 
     def _check_loop(self) -> None:
-        """Dear, since it costs a system call: asyncio looks whether the process was forked."""
+        """Refuse another event loop. Not at each event: it makes a system call."""
         try:
             here = get_running_loop() is self._loop
         except RuntimeError:  # outside of any
@@ -136,11 +114,10 @@ class ChatStream(Generic[OutT]):
     def _start(self) -> Supervisor:
         context, self._context = self._context, None
         supervisor = self._supervisor = Supervisor(
-            new_chat(*self._asked, self._buffer), self._buffer
+            new_chat(*self._asked, self._channel), self._channel
         )
         supervisor.start(context)
         self._loop = supervisor.loop
-        self._thread = get_ident()
         return supervisor
 
     def _last(self) -> ChatEvent:
@@ -213,7 +190,7 @@ class ChatStream(Generic[OutT]):
         supervisor = self._supervisor
         assert supervisor is not None
         self._closed = True
-        self._buffer.leave()
+        self._channel.close()
         if not supervisor.ended:
             supervisor.leave(reason)
             if not supervisor.holds_caller():
@@ -235,10 +212,10 @@ class ChatStream(Generic[OutT]):
         supervisor = getattr(self, "_supervisor", None)
         if supervisor is None or supervisor.ended or supervisor.loop.is_closed():
             return
-        buffer, chat = self._buffer, supervisor.chat
+        channel, chat = self._channel, supervisor.chat
 
         def collected() -> None:
-            buffer.leave()
+            channel.close()
             chat.abort("collected")
 
         try:

@@ -32,7 +32,7 @@ from hookline._base.log import log_throw, logger
 from hookline._base.returns import ErrorInfo, Response, forget_our_locals
 from hookline._base.runtime import Halted
 from hookline._chat.call import Call
-from hookline._chat.channel import SIZE, Buffer
+from hookline._chat.channel import SIZE, Channel
 from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
@@ -89,7 +89,7 @@ class Supervisor:
         "_timer",
         "_waiters",
         "around",
-        "buffer",
+        "channel",
         "chat",
         "ended",
         "error",
@@ -99,11 +99,11 @@ class Supervisor:
         "terminal",
     )
 
-    def __init__(self, chat: Chat, buffer: Buffer | None) -> None:
+    def __init__(self, chat: Chat, channel: Channel | None) -> None:
         self.chat = chat
-        self.buffer = buffer
+        self.channel = channel
         self.ended = False
-        self.terminal: ChatEvent | None = None  # the last event, kept apart from the buffer
+        self.terminal: ChatEvent | None = None  # the last event, kept apart from the channel
         self.response: Response | None = None
         self.error: BaseException | None = None  # what reaches the caller
         self._entered = False  # the task has begun to run
@@ -386,7 +386,7 @@ class Supervisor:
         """The one last event; none where the chat never began."""
         chat = self.chat
         outlet = chat.outlet
-        if chat.outcome is None or not outlet.heard:
+        if chat.outcome is None or not outlet.has_listeners:
             return
         last = self._last_event()
         if chat.task.parent is None:
@@ -432,8 +432,8 @@ class Supervisor:
         chat.life.move(Sign.ENDED)
         chat.dispose()
         self.ended = True
-        if self.buffer is not None:
-            self.buffer.end()
+        if self.channel is not None:
+            self.channel.end()
         waiters, self._waiters = self._waiters, ()
         for waiter in waiters:
             if not waiter.done():
