@@ -12,6 +12,7 @@ from pathlib import Path
 
 import error_texts
 import life
+import phases
 
 from hookline._hooks.points import END, TABLE, Head
 
@@ -20,6 +21,7 @@ TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
 DOCS = ROOT / "docs" / "hooks.md"
 ERRORS = ROOT / "docs" / "errors.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
+PHASES = ROOT / "docs" / "images" / "phases.svg"
 POINTS = ast.parse((ROOT / "src" / "hookline" / "_hooks/points.py").read_text(encoding="utf-8"))
 
 HEAD = '''"""The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
@@ -294,7 +296,13 @@ def docs() -> str:
 
 def main() -> int:
     stale = []
-    made = ((TYPED, typed()), (DOCS, docs()), (ERRORS, error_texts.page()), (PICTURE, life.svg()))
+    made = (
+        (TYPED, typed()),
+        (DOCS, docs()),
+        (ERRORS, error_texts.page()),
+        (PICTURE, life.svg()),
+        (PHASES, phases.svg()),
+    )
     for path, text in made:
         if path == TYPED:
             text = formatted(text)

@@ -47,7 +47,7 @@ class Sign(Enum):
     ANSWERED = "nothing is left to do"
     ABORT = "abort()"
     FAIL = "an error"
-    CUT = "cancelled by somebody else"
+    CUT = "cancelled by others"
     CAUGHT = "what ran has ended"
     GRACE_OVER = "what ran is left behind"
     ENDED = "the result is there"
