@@ -133,6 +133,7 @@ LOOP = [
     *("_chat.loop", "_chat.step", "_chat.resume", "_chat.ending", "_chat.batch", "_chat.run_tool"),
     *("_chat.results", "_chat.values", "_chat.answer", "_chat.approval", "_chat.request"),
     *("_model.assembly", "_model.chunks", "_chat.call", "_chat.state", "_base.returns"),
+    "_chat.speaker",
 ]
 
 

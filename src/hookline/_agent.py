@@ -37,6 +37,7 @@ from hookline._chat.config import (
     check_retries,
     for_chat,
 )
+from hookline._chat.speaker import Speaker, handoff_tool
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
@@ -490,6 +491,26 @@ class Agent(Chats[DepsT, OutT]):
 
         about = description or f"Ask the agent {self.name!r}; `input` is what to ask."
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
+
+    def handoffs(self, *agents: Agent[DepsT]) -> Callable[[], object]:
+        """Let the model hand the conversation over to these agents: a tool for each.
+
+        From the next step on the chat has that agent's model, system text, tools, settings and
+        scopes, and its hooks run after those of this agent, which go on. A conversation remembers
+        who speaks. The disposer takes the tools back. Raises UsageError for an agent of the same
+        name, and ScopeError where this agent has handoffs already.
+        """
+        for agent in agents:
+            if agent.name == self.name:
+                raise UsageError(
+                    f"agent {self.name!r} cannot hand over to an agent of its own name; give one "
+                    "of them another name="
+                )
+        tools = [
+            handoff_tool(Speaker(each._config, each.bus), _tool_name(f"transfer_to_{each.name}"))
+            for each in agents
+        ]
+        return self.scopes.register(Scope("handoffs", tools=tools))
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"

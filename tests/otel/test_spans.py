@@ -29,8 +29,11 @@ from hookline import (
     ToolResult,
     Usage,
 )
+from hookline.errors import OverloadedError
 from hookline.events import TextDelta
+from hookline.hooks import retry
 from hookline.models import Finish, TextChunk
+from hookline.points import OnStep
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -599,3 +602,21 @@ async def test_a_source_of_hooks_is_asked_once_for_each_chat() -> None:
     await agent.chat("hi")
     assert source.asked == [set(), {"preRequest"}]
     assert seen == ["user", "assistant"] * 2
+
+
+async def test_why_a_model_was_asked_again_is_an_event_and_what_users_report_is_not(
+    http: Pipeline,
+) -> None:
+    model = ScriptedModel(OverloadedError("secret words"), "Here.")
+    agent = Agent(model, telemetry=http.telemetry(), hooks=[retry(base=0)])
+
+    @agent.hook("onStep")
+    async def report(ctx: OnStep[Any]) -> None:
+        await ctx.run.status("mine", {"secret": "words"})
+
+    await agent.chat("hi")
+    events = [event for span in http.flush().spans for event in span.events]
+    (told,) = [event for event in events if event.name == "hookline.status"]
+    assert told.attributes["hookline.status.type"] == "retrying"
+    assert told.attributes["hookline.status.error"] == "OverloadedError"
+    assert "secret" not in str(told.attributes)

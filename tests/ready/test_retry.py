@@ -243,8 +243,8 @@ async def test_the_next_model_answers_where_one_fails():
     assert shown(events) == "three"
     statuses = [each.data for each in events if isinstance(each, Status)]
     assert statuses == [
-        {"error": "AuthenticationError", "to": "two"},
-        {"error": "OverloadedError", "to": "three"},
+        {"from": "one", "to": "two", "error": "AuthenticationError"},
+        {"from": "two", "to": "three", "error": "OverloadedError"},
     ]
 
 

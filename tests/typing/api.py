@@ -1859,6 +1859,11 @@ Agent(any_model(), hooks=[declared, declared_later])
 def plugin(agent: Agent[Deps]) -> None: ...
 
 
+other: Agent[OtherDeps] = Agent(any_model(), name="other")
+agent.handoffs(Agent[Deps](any_model(), name="same"))
+agent.handoffs(other)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 async def plugin_later(agent: Agent[Deps]) -> Disposer:
     return agent.add_hook("onMessage", on_message)
 

@@ -36,6 +36,7 @@ from hookline._chat.request import (
     opening,
 )
 from hookline._chat.resume import deny_step, resume_step
+from hookline._chat.speaker import remember_speaker, take_turn
 from hookline._chat.state import Chat, SupervisorPort
 from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say
 from hookline._hooks.call_rules import intercept, notify
@@ -67,6 +68,8 @@ async def _stored(chat: Chat, supervisor: SupervisorPort) -> Response:
 
 def _checked(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
     chat.deadlines.enter()
+    remember_speaker(chat)
+    take_turn(chat)
     check_entry(chat)
     wrappers = chat.view.aroundChat
     if wrappers:
@@ -109,6 +112,8 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
             while ended == GO:
                 if step >= limit:
                     raise MaxStepsError(limit)
+                if take_turn(chat):
+                    begin = AS_IT_IS  # what preChat made was for another speaker
                 ended = await run_step(chat, begin, step, answer)
                 answer = None
                 step += 1

@@ -117,6 +117,7 @@ class Chat:
         "base_messages",
         "base_tools",
         "built",
+        "called",
         "chat_id",
         "conduct",
         "config",
@@ -167,6 +168,7 @@ class Chat:
         self.chat_id = task.chat_id
         self.agent_name = config.name
         self.view = task.view
+        self.called = (config, task.view)  # of the agent that was called, whoever speaks
         self.deps = task.deps
         # What is said is shown at once.
         self.live = task.release == "live" and not any(

@@ -25,8 +25,9 @@ async def judged(
     check: Callable[..., Any], seconds: float, text: str, name: str, what: Any, run: Run[Any]
 ) -> Finding | None:
     """What the check finds; None where it passes."""
+    scope = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as scope:
+        async with scope:
             said: Any = check(what, run)
             if isawaitable(said):
                 said = await said

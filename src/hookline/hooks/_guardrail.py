@@ -208,8 +208,9 @@ async def _until_tripped(
 ) -> ModelResponse | None:
     """What the model answers; None where the check has tripped before, and the model was cut."""
     loop = asyncio.get_running_loop()
+    scope = asyncio.timeout(None)
     try:
-        async with asyncio.timeout(None) as scope:
+        async with scope:
 
             def done(task: asyncio.Task[Finding | None]) -> None:
                 if not task.cancelled() and not task.exception() and task.result() is not None:

@@ -65,9 +65,9 @@ def retry(
                 if not helps(exc) or asked > patience:
                     raise
                 wait = max(asked, draw() * min(longest, base * 2 ** (attempt - 1)))
-                error = type(exc).__name__
+                why = _why(exc)
             data = {"attempt": attempt + 1, "of": attempts, "wait": round(wait, 3)}
-            await ctx.run.status("retrying", {**data, "error": error})
+            await ctx.run.status("retrying", {**data, **why})
             await sleep(wait)
         return await proceed()
 
@@ -104,8 +104,9 @@ def fallback(
             except Exception as exc:
                 if not helps(exc):
                     raise
-                data = {"error": type(exc).__name__, "to": _name(model)}
-            await ctx.run.status("falling-back", data)
+                why = _why(exc)
+            data = {"from": _name(request.model), "to": _name(model)}
+            await ctx.run.status("falling-back", {**data, **why})
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
@@ -118,6 +119,13 @@ def fallback(
         required=required,
     )
     return (hook,)
+
+
+def _why(exc: Exception) -> dict[str, Any]:
+    """The error's type and what the service has called it; never its text."""
+    known = {key: getattr(exc, key, None) for key in ("status", "code")}
+    told = {key: value for key, value in known.items() if isinstance(value, (int, str))}
+    return {"error": type(exc).__name__, **told}
 
 
 def _name(model: Model) -> str:

@@ -40,11 +40,13 @@ from hookline.points import (
     OnChatAbort,
     OnChatEnd,
     OnHook,
+    OnStatus,
 )
 
 NAME: Final = "hookline.otel"
 OUTERMOST: Final = 1_000_000
 INNERMOST: Final = -1_000_000
+TOLD: Final = frozenset({"retrying", "falling-back", "guardrail", "handoff", "summarized"})
 
 
 Call: TypeAlias = ModelCall | ToolCallSpan
@@ -83,6 +85,7 @@ class Tracing:
         add("aroundToolCall", self._around_tool, priority=OUTERMOST, name=NAME)
         add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
         add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
+        add("onStatus", self._on_status, priority=OUTERMOST, name=NAME)
         if told:
             add("onHook", self._on_hook, name=NAME)
         return bus
@@ -238,6 +241,23 @@ class Tracing:
         except Exception as failure:
             report("a call could not be traced to its end", failure)
             work.drop()
+
+    # ── why a chat took the way that it took ────────────────────────────────────────────────
+
+    def _on_status(self, ctx: OnStatus) -> None:
+        """Only statuses of hookline's own: those of users may hold content."""
+        if ctx.type not in TOLD:
+            return
+        try:
+            trace = self._chats.get(ctx.run.chat_id)
+            op = innermost()
+            if trace is not None and (op is None or op.ended):
+                op = trace.op
+            if op is not None and op.span.is_recording():
+                labels = {f"hookline.status.{key}": value for key, value in ctx.data.items()}
+                op.span.add_event(names.STATUS_EVENT, {names.STATUS_TYPE: ctx.type, **labels})
+        except Exception as exc:
+            report("a status could not be traced", exc)
 
     # ── other hooks ─────────────────────────────────────────────────────────────────────────
 

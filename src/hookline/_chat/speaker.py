@@ -1,0 +1,120 @@
+"""Handoffs: which agent speaks in a chat.
+
+A handoff is a tool. It writes the name of the next speaker into `run.state`, which is recorded with
+its step, and into the conversation's meta for the chats to come. The change takes effect where the
+next step begins: the chat then has that agent's model, system text, tools, settings and scopes, and
+its hooks after those of the agent that was called. Limits, runtime and what the chat itself was
+given stay. Agents are found by their names, through the handoff tools that lead to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any, Final, NamedTuple, cast
+
+from msgspec.structs import replace
+
+from hookline._base.errors import ToolDenied
+from hookline._base.log import logger
+from hookline._base.messages import AssistantMessage
+from hookline._base.run import Run
+from hookline._chat.config import Config
+from hookline._chat.state import Chat
+from hookline._hooks.bus import HookBus, View
+from hookline._model.tool import AnyTool, Tool
+
+SPEAKER: Final = "hookline.speaker"
+STATUS: Final = "handoff"
+LEADS_TO: Final = "hookline_leads_to"  # an attribute of a handoff tool's function
+
+
+class Speaker(NamedTuple):
+    """An agent that may speak in another one's chats."""
+
+    config: Config
+    bus: HookBus[Any]
+
+
+def handoff_tool(to: Speaker, name: str) -> AnyTool:
+    """The tool by which a model hands over to that agent."""
+
+    async def hand_over(run: Run[Any], reason: str = "") -> str:
+        chat = Run.chat_of(run)
+        assert isinstance(chat, Chat)
+        first = _first_handoff(chat)
+        if first is not None and first.id != run.call_id:
+            raise ToolDenied(f"{first.name} came first in this step; only one can be followed")
+        before = chat.agent_name
+        chat.state[SPEAKER] = to.config.name
+        chat.meta[SPEAKER] = {"name": to.config.name, "chat": chat.chat_id, "before": before}
+        await run.status(STATUS, {"from": before, "to": to.config.name})
+        return f"{to.config.name} goes on from here."
+
+    setattr(hand_over, LEADS_TO, to)
+    about = f"Hand the conversation over to {to.config.name!r}, which goes on with it."
+    return Tool(hand_over, name=name, description=about, parallel=False, timeout=inf)
+
+
+def take_turn(chat: Chat) -> bool:
+    """Let the agent speak to which the chat was handed over; True if it is another than before."""
+    name = chat.state.get(SPEAKER)
+    if name is None or name == chat.agent_name:
+        return False
+    config, view = chat.called
+    if name != config.name:
+        found = _speakers(config).get(name)
+        if found is None:
+            logger.warning("chat %s: no handoff leads to the speaker of before", chat.chat_id)
+            del chat.state[SPEAKER]
+            return chat.agent_name != config.name and _change(chat, config, view)
+        config = replace(found.config, limits=config.limits, runtime=config.runtime)
+        view = View(*view.sources, (found.bus, None))
+    return _change(chat, config, view)
+
+
+def remember_speaker(chat: Chat) -> None:
+    """Begin with the agent that spoke last in the conversation."""
+    last: Any = chat.meta.get(SPEAKER)
+    if isinstance(last, dict):
+        kept = cast("dict[str, str]", last)
+        own = kept["chat"] == chat.chat_id  # an earlier life of this chat had begun before that
+        chat.state.setdefault(SPEAKER, kept["before" if own else "name"])
+
+
+def _change(chat: Chat, config: Config, view: View) -> bool:
+    chat.config, chat.view, chat.agent_name = config, view, config.name
+    chat.outlet.view = view
+    chat.built = None
+    chat.live = chat.live and not any(hook.options.withhold for hook in view.onResponse)
+    return True
+
+
+def _first_handoff(chat: Chat) -> Any:
+    """The first handoff that the model asked for in this step."""
+    answers = (each for each in reversed(chat.history) if isinstance(each, AssistantMessage))
+    answer = next(answers, None)
+    for call in answer.tool_calls if answer is not None else ():
+        found = chat.config.scopes.tools.get(call.name)
+        if found is not None and hasattr(found[0].fn, LEADS_TO):
+            return call
+    return None
+
+
+def _leads_to(config: Config) -> Iterator[Speaker]:
+    for tool, _ in config.scopes.tools.values():
+        to = getattr(tool.fn, LEADS_TO, None)
+        if to is not None:
+            yield to
+
+
+def _speakers(config: Config) -> dict[str, Speaker]:
+    """All agents to which handoffs lead, also by way of others."""
+    found: dict[str, Speaker] = {}
+    todo = [config]
+    while todo:
+        for to in _leads_to(todo.pop()):
+            if to.config.name not in found:
+                found[to.config.name] = to
+                todo.append(to.config)
+    return found

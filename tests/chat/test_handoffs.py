@@ -1,0 +1,195 @@
+"""`agent.handoffs(a, b)`: the model hands the conversation over, and the next step is another's."""
+
+import logging
+
+import pytest
+from tests import _recording as recording
+
+from hookline import Agent, Approve, Conversation, Scope, Settings, tool
+from hookline.errors import MaxStepsError, ScopeError, UsageError
+from hookline.events import ChatStarted, Status
+from hookline.hooks import approve
+from hookline.testing import ScriptedModel, call, collect
+
+to_billing = call("transfer_to_billing", reason="it is about money")
+to_triage = call("transfer_to_triage")
+
+
+@tool
+async def refund(amount: int) -> str:
+    """Give money back."""
+    return f"{amount} given back"
+
+
+def desk(triage_turns=(to_billing,), billing_turns=("I am billing.",)):
+    """An agent that triages and one that it hands over to."""
+    triage = Agent(ScriptedModel(*triage_turns), name="triage", system="Triage.")
+    billing = Agent(
+        ScriptedModel(*billing_turns),
+        name="billing",
+        system="Bill.",
+        tools=[refund],
+        scopes=[Scope("rules", context=lambda: "Be exact.")],
+        settings=Settings(temperature=0.5),
+    )
+    triage.handoffs(billing)
+    return triage, billing
+
+
+def outcomes(response):
+    return [(m.name, m.outcome) for m in response.messages if m.role == "tool"]
+
+
+# ── what changes ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_next_step_has_the_other_agents_model_system_tools_settings_and_scopes():
+    triage, billing = desk()
+    speakers = []
+    triage.add_hook("preRequest", lambda ctx: speakers.append(ctx.run.agent))
+    events = await collect(triage.chat_stream("My bill is wrong."))
+    assert events[-1].response.text == "I am billing."
+    assert speakers == ["triage", "billing"]
+    (request,) = billing._config.model.requests
+    assert request.system.startswith("Bill.")
+    assert "Be exact." in request.system
+    assert [offered.name for offered in request.tools] == ["refund"]
+    assert request.settings.temperature == 0.5
+    (told,) = [event for event in events if isinstance(event, Status)]
+    assert (told.type, told.data) == ("handoff", {"from": "triage", "to": "billing"})
+
+
+async def test_its_hooks_run_after_those_of_the_called_agent_which_go_on():
+    triage, billing = desk(billing_turns=(call("refund", amount=5), "Done."))
+    out = []
+    for agent in (billing, triage):
+        for point in ("preRequest", "preToolCall", "onChatEnd"):
+            agent.add_hook(point, lambda ctx, a=agent, p=point: out.append((a.name, p)))
+    response = await triage.chat("Give me 5 back.")
+    assert outcomes(response) == [("transfer_to_billing", "ok"), ("refund", "ok")]
+    assert out == [
+        ("triage", "preRequest"),
+        ("triage", "preToolCall"),
+        ("triage", "preRequest"),
+        ("billing", "preRequest"),
+        ("triage", "preToolCall"),
+        ("billing", "preToolCall"),
+        ("triage", "preRequest"),
+        ("billing", "preRequest"),
+        ("triage", "onChatEnd"),
+        ("billing", "onChatEnd"),
+    ]
+
+
+async def test_what_pre_chat_made_for_one_speaker_is_not_said_for_another():
+    triage, billing = desk(billing_turns=(call("refund", amount=1), "Done."))
+    triage.add_hook("preChat", lambda ctx: ctx.request.replace(system="Triage with care."))
+    await triage.chat("Hello.")
+    assert [r.system.partition("\n")[0] for r in billing._config.model.requests] == ["Bill."] * 2
+
+
+async def test_a_conversation_remembers_who_speaks():
+    triage, _ = desk(billing_turns=("I am billing.", "Still billing."))
+    conversation = Conversation()
+    await triage.chat("My bill is wrong.", conversation=conversation)
+    conversation = Conversation.from_json(conversation.to_json())
+    events = await collect(triage.chat_stream("And now?", conversation=conversation))
+    assert events[-1].response.text == "Still billing."
+    assert [event.agent for event in events if isinstance(event, ChatStarted)] == ["billing"]
+
+
+async def test_a_speaker_that_is_unknown_now_falls_back_to_the_called_agent(caplog):
+    triage, _ = desk()
+    conversation = Conversation()
+    await triage.chat("My bill is wrong.", conversation=conversation)
+    alone = Agent(ScriptedModel("I am alone."), name="triage")
+    assert (await alone.chat("Hello?", conversation=conversation)).text == "I am alone."
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert any("no handoff leads to" in line for line in lines)
+
+
+async def test_a_handoff_and_back():
+    triage, billing = desk([to_billing, "Triage again."], [to_triage])
+    billing.handoffs(triage)
+    conversation = Conversation()
+    response = await triage.chat("Hello.", conversation=conversation)
+    assert response.text == "Triage again."
+
+
+# ── what goes wrong ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_of_several_in_one_step_the_first_in_the_models_order_wins():
+    support = Agent(ScriptedModel("I am support."), name="support")
+    triage, billing = desk([[call("transfer_to_support"), to_billing]])
+    triage.scopes.unregister("handoffs")
+    triage.handoffs(billing, support)
+    response = await triage.chat("Help.")
+    assert response.text == "I am support."
+    assert outcomes(response)[0] == ("transfer_to_support", "ok")
+    assert outcomes(response)[1][1] != "ok"
+    assert "came first in this step" in response.messages[3].text
+
+
+async def test_a_circle_is_bounded_by_the_steps_of_the_chat():
+    triage, billing = desk([to_billing] * 20, [to_triage] * 20)
+    billing.handoffs(triage)
+    with pytest.raises(MaxStepsError):
+        await triage.chat("Round and round.")
+
+
+def test_a_handoff_to_itself_or_to_a_namesake_is_refused():
+    triage, billing = desk()
+    with pytest.raises(UsageError, match="own name"):
+        triage.handoffs(triage)
+    with pytest.raises(UsageError, match="own name"):
+        triage.handoffs(Agent(ScriptedModel(), name="triage"))
+    with pytest.raises(ScopeError):
+        triage.handoffs(billing)
+
+
+async def test_they_can_be_taken_back():
+    agent = Agent(ScriptedModel(to_billing, "I stay."), name="triage")
+    take_back = agent.handoffs(Agent(ScriptedModel(), name="billing"))
+    take_back()
+    response = await agent.chat("Hello.")
+    assert (response.text, outcomes(response)) == ("I stay.", [("transfer_to_billing", "error")])
+
+
+# ── other lives of a chat ───────────────────────────────────────────────────────────────────
+
+
+async def test_after_an_approval_the_one_who_asked_goes_on():
+    triage, billing = desk(billing_turns=(call("refund", amount=9), "Given."))
+    await billing.use(approve("refund"))
+    conversation = Conversation()
+    response = await triage.chat("Give me 9 back.", conversation=conversation)
+    (waits,) = response.pending
+    response = await triage.resume(conversation, {waits.id: Approve()})
+    assert (response.text, outcomes(response)) == ("Given.", [("refund", "ok")])
+
+
+def handing_over(runtime, note):
+    b = Agent(recording.Model(note, [], ["I am b."]), name="b", system="B.")
+    a = Agent(recording.Model(note, [("c1", "transfer_to_b", {})]), name="a", runtime=runtime)
+    a.handoffs(b)
+    a.add_hook("preRequest", lambda ctx: note(f"{ctx.run.agent} speaks"))
+    return a, recording.ask()
+
+
+async def test_under_a_durable_runtime_the_same_one_speaks_wherever_the_chat_was_cut():
+    whole = await recording.live(handing_over)
+    assert (whole.response.text, whole.ran("b speaks")) == ("I am b.", ["b speaks"])
+    for cut in range(1, len(whole.journal)):
+        first = await recording.live(handing_over, limit=cut)
+        if first.journal[-1].get("begin", "").endswith("/run"):
+            continue  # the handoff itself was cut off: the model is told so, and goes on alone
+        second = await recording.live(
+            handing_over, first.journal, conversation=Conversation(id="conv", meta=meta_of(first))
+        )
+        assert second.response.text == "I am b.", cut
+
+
+def meta_of(life):
+    """What a store would give back to the next life."""
+    return life.conversation.meta
