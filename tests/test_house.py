@@ -80,6 +80,7 @@ PLAN = {
         "asking",
         "record",
         "state",
+        "speaker",
         "values",
         "results",
         "request",

@@ -28,6 +28,7 @@ from hookline.hooks import (
     rate_limit,
     redact,
     retry,
+    summarize,
     truncate,
     window,
 )
@@ -40,6 +41,7 @@ MADE = {
     "rate_limit": lambda path: rate_limit(99),
     "approve": lambda path: approve("nothing"),
     "window": lambda path: window(99),
+    "summarize": lambda path: summarize(10**6),
     "truncate": lambda path: truncate(),
     "redact": lambda path: redact("secret"),
     "guardrail": lambda path: guardrail(lambda message, run: None),

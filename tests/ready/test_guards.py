@@ -18,6 +18,7 @@ from hookline.hooks import (
     rate_limit,
     redact,
     retry,
+    summarize,
     truncate,
     window,
 )
@@ -40,6 +41,7 @@ OTHERS: dict[str, Any] = {
     "fallback": lambda **options: fallback(ScriptedModel(), **options),
     "log": lambda **options: log(content=True, **options),
     "retry": retry,
+    "summarize": lambda **options: summarize(9, **options),
     "truncate": truncate,
     "window": lambda **options: window(3, **options),
 }

@@ -18,6 +18,7 @@ from hookline.hooks._logging import log
 from hookline.hooks._rate import rate_limit
 from hookline.hooks._redact import redact
 from hookline.hooks._retry import fallback, retry
+from hookline.hooks._summarize import summarize
 from hookline.hooks._window import rough_tokens, truncate, window
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "request_key",
     "retry",
     "rough_tokens",
+    "summarize",
     "truncate",
     "window",
 ]

@@ -1,0 +1,136 @@
+"""`summarize`: old messages become a summary in requests, and history stays whole."""
+
+import logging
+
+import pytest
+
+from hookline import Agent, Conversation, MessageChanges, Usage, check_history, tool
+from hookline.errors import ModelError, UsageError
+from hookline.events import Status
+from hookline.hooks import budget, summarize
+from hookline.testing import ScriptedModel, Turn, call, collect
+
+HEAD = "Summary of the conversation so far:\n"
+
+
+def talker(*summaries, turns=9, when=3, **options):
+    """An agent that says `A<n>` to anything, and the model that summarizes for it."""
+    writer = ScriptedModel(*summaries)
+    model = ScriptedModel(*[f"A{n}" for n in range(turns)])
+    options = {"count": lambda message: 1, "keep": 1, **options}
+    return Agent(model, hooks=[summarize(when, by=writer, **options)]), model, writer
+
+
+async def say(agent, conversation, *texts):
+    for text in texts:
+        response = await agent.chat(text, conversation=conversation)
+    return response
+
+
+def sent(model):
+    return [message.text for message in model.requests[-1].messages]
+
+
+async def test_old_messages_become_a_summary_and_history_stays_whole():
+    agent, model, writer = talker("They said 0 and 1.")
+    conversation = Conversation()
+    await say(agent, conversation, "0", "1", "2")
+    assert sent(model) == [f"{HEAD}They said 0 and 1.\n\n2"]
+    assert [m.text for m in conversation.messages] == ["0", "A0", "1", "A1", "2", "A2"]
+    assert sent(writer) == ["user: 0\n\nassistant: A0\n\nuser: 1\n\nassistant: A1"]
+
+
+async def test_it_changes_only_when_the_threshold_is_passed_again():
+    agent, model, writer = talker("One.", "Two.")
+    conversation = Conversation()
+    await say(agent, conversation, "0", "1", "2", "3")
+    assert sent(model) == [f"{HEAD}One.\n\n2", "A2", "3"]
+    assert writer.calls == 1
+    await say(agent, conversation, "4")
+    assert sent(model) == [f"{HEAD}Two.\n\n4"]
+    assert sent(writer)[0].startswith("summary of what was before: One.")
+
+
+async def test_another_process_has_the_summary_and_a_fork_has_not():
+    agent, model, writer = talker("One.", "Again.")
+    conversation = Conversation()
+    await say(agent, conversation, "0", "1", "2")
+    again = Conversation.from_json(conversation.to_json())
+    await say(agent, again, "3")
+    assert (sent(model)[0], writer.calls) == (f"{HEAD}One.\n\n2", 1)
+    await say(agent, Conversation(conversation.messages), "3")
+    assert writer.calls == 2
+
+
+@pytest.mark.parametrize("change", ["update", "reset", "restore"])
+async def test_what_changes_the_covered_messages_makes_it_invalid(change):
+    agent, model, writer = talker("One.", "New.")
+    conversation = Conversation()
+    await say(agent, conversation, "0", "1", "2")
+    if change == "update":
+        first = conversation.messages[0].id
+        await agent.update_message(conversation, first, MessageChanges(text="zero"))
+        await say(agent, conversation, "3")
+        assert "zero" in sent(writer)[0]
+    elif change == "reset":
+        conversation.reset()
+        await say(agent, conversation, "3")
+        assert sent(model) == ["3"]
+    else:
+        conversation.restore(conversation.messages[2:])
+        await say(agent, conversation, "3")
+        assert sent(writer)[0].startswith("user: 1")
+
+
+async def test_calls_and_results_are_never_parted():
+    @tool
+    async def look(n: int) -> int:
+        return n
+
+    model = ScriptedModel(*[call("look", n=n) for n in range(6)], "done")
+    hooks = [summarize(3, by=ScriptedModel(*["So far."] * 9), count=lambda m: 1, keep=2)]
+    agent = Agent(model, tools=[look], hooks=hooks)
+    response = await agent.chat("go")
+    assert response.text == "done"
+    for request in model.requests:
+        check_history(request.messages)
+    assert sent(model)[0] == f"{HEAD}So far."
+    assert len(model.requests[-1].messages) == 3
+
+
+async def test_its_tokens_count_and_are_told():
+    used = Usage(input_tokens=90, output_tokens=10)
+    model = ScriptedModel("A0", "A1", "never")
+    writer = ScriptedModel(Turn(text="So far.", usage=used))
+    hooks = [budget(tokens=10**6), summarize(2, by=writer, count=lambda m: 1, keep=1)]
+    agent = Agent(model, hooks=hooks)
+    conversation = Conversation()
+    await agent.chat("0", conversation=conversation)
+    events = await collect(agent.chat_stream("1", conversation=conversation))
+    assert events[-1].response.usage.total_tokens >= 100
+    (told,) = [event for event in events if isinstance(event, Status)]
+    assert (told.type, told.data) == ("summarized", {"messages": 2, "tokens": 100})
+
+
+@pytest.mark.parametrize("answer", [ModelError("down"), " "], ids=["raises", "says nothing"])
+async def test_a_summary_that_fails_leaves_the_whole_history(answer, caplog):
+    agent, model, _ = talker(answer)
+    conversation = Conversation()
+    response = await say(agent, conversation, "0", "1", "2")
+    assert (response.text, sent(model)) == ("A2", ["0", "A0", "1", "A1", "2"])
+    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert [line for line in lines if "whole history is sent" in line]
+
+
+async def test_without_another_the_model_of_the_chat_summarizes():
+    model = ScriptedModel("A0", "So far.", "A1")
+    agent = Agent(model, hooks=[summarize(lambda messages: len(messages) > 2, keep=1)])
+    conversation = Conversation()
+    await say(agent, conversation, "0", "1")
+    assert sent(model) == [f"{HEAD}So far.\n\n1"]
+
+
+@pytest.mark.parametrize("wrong", [(0, 6), (9, 0)], ids=["when", "keep"])
+def test_numbers_below_1_are_refused(wrong):
+    with pytest.raises(UsageError, match="summarize"):
+        summarize(wrong[0], keep=wrong[1])
