@@ -52,7 +52,16 @@ from hookline._hooks.declared import (
     hooks_of,
 )
 from hookline._hooks.on_hook import watcher
-from hookline._hooks.plugins import PluginObject, SetUp, Uninstall, brings, name_of, noted, set_up
+from hookline._hooks.plugins import (
+    PluginObject,
+    SetUp,
+    Uninstall,
+    brings,
+    close_all,
+    name_of,
+    noted,
+    set_up,
+)
 from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
 from hookline._hooks.registration import OWNER, HookInfo
 from hookline._hooks.sources import DEFAULT_TELEMETRY, HookSource
@@ -216,6 +225,7 @@ class Agent(Chats[DepsT, OutT]):
             output_retries=check_retries(output_retries),
             output_validators=tuple(output_validators),
         )
+        self._plugins: list[Uninstall] = []
         self._known = definitions(hooks, definitions(list(known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
             self.bus.enter(hook)
@@ -237,10 +247,16 @@ class Agent(Chats[DepsT, OutT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close what this agent has opened itself: the store that was given to it as a URL."""
-        if self._made_store:
-            closing: Any = self._store
-            await closing.aclose()
+        """Take back all plugins, wait until they have cleaned up, and close the agent's own store.
+
+        The store is its own if it was given as a URL.
+        """
+        try:
+            await close_all(self._plugins)
+        finally:
+            if self._made_store:
+                closing: Any = self._store
+                await closing.aclose()
 
     # ── hooks ───────────────────────────────────────────────────────────────────────────────
 
@@ -263,12 +279,13 @@ class Agent(Chats[DepsT, OutT]):
     ) -> Uninstall:
         """Add a plugin; returns what takes back all that it has added.
 
-        It is a function of the agent, sync or async, which may return a function that cleans up; or
+        It is a function of the agent, sync or async, which may return one that cleans up; or
         an object with hooks, tools or scopes, or with methods under `@define_hook`; or hooks as
         `define_hook` and `hookline.hooks` make them. When it raises, nothing of it stays. Raises
         UsageError for what is not a plugin.
         """
         undo = Uninstall(name or name_of(plugin))
+        self._plugins = [*(each for each in self._plugins if not each.gone), undo]
         with noted(undo):
             if isinstance(plugin, (HookDef, str, list, tuple)):
                 self._declare([plugin], undo)

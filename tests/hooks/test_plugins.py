@@ -258,6 +258,168 @@ def void(value):
     return None
 
 
+# ── cleaning up asynchronously ──────────────────────────────────────────────────────────────
+
+
+class Garden:
+    """A plugin whose gate takes its time to close."""
+
+    def __init__(self, out, error=None):
+        self.out = out
+        self.error = error
+        self.closing = asyncio.Event()
+        self.may_close = asyncio.Event()
+
+    def __call__(self, agent):
+        agent.add_hook("onChatStart", lambda ctx: None)
+        self.agent = agent
+        return self.close
+
+    async def close(self):
+        self.out.append(f"closing with {len(self.agent.hooks())} hooks")
+        self.closing.set()
+        await self.may_close.wait()
+        if self.error is not None:
+            raise self.error
+        self.out.append("closed")
+
+
+CLOSED = ["closing with 0 hooks", "closed"]
+
+
+async def test_aclose_unregisters_and_waits_for_the_cleanup_which_runs_once():
+    out = []
+    garden = Garden(out)
+    garden.may_close.set()
+    remove = await agent_of().use(garden)
+    await remove.aclose()
+    await remove.aclose()
+    remove()
+    assert out == CLOSED
+
+
+async def test_an_async_with_closes_the_plugin():
+    out = []
+    garden = Garden(out)
+    garden.may_close.set()
+    async with await agent_of().use(garden):
+        assert out == []
+    assert out == CLOSED
+
+
+async def test_a_plain_uninstall_unregisters_at_once_and_closes_in_a_task_of_its_own():
+    out = []
+    agent, garden = agent_of(), Garden(out)
+    remove = await agent.use(garden)
+    remove()
+    assert agent.hooks() == ()
+    assert out == []
+    garden.may_close.set()
+    await remove.aclose()
+    assert out == CLOSED
+
+
+@pytest.mark.parametrize("first", ["left alone", "uninstalled"])
+async def test_closing_the_agent_closes_every_plugin_the_last_first(first, no_leaks):
+    out = []
+    agent = agent_of()
+    for name in ("a", "b"):
+
+        async def close(name=name):
+            await asyncio.sleep(0)
+            out.append(name)
+
+        remove = await agent.use(lambda agent, close=close: close, name=name)
+        if first == "uninstalled":
+            remove()
+    async with agent:
+        pass
+    assert out == (["b", "a"] if first == "left alone" else ["a", "b"])
+    await agent.aclose()
+    assert len(out) == 2
+
+
+async def test_an_inner_plugin_is_closed_with_the_one_that_uses_it():
+    out = []
+    garden = Garden(out)
+    garden.may_close.set()
+
+    async def outer(agent):
+        await agent.use(garden)
+
+        async def close():
+            out.append("outer closed")
+
+        return close
+
+    await (await agent_of().use(outer)).aclose()
+    assert sorted(out) == sorted([*CLOSED, "outer closed"])
+
+
+async def test_what_a_cleanup_raises_reaches_aclose_when_all_are_done():
+    out = []
+    agent = agent_of()
+    first, second = Garden(out), Garden(out, ValueError("stuck"))
+    for garden in (first, second):
+        garden.may_close.set()
+        await agent.use(garden)
+    with pytest.raises(ValueError, match="stuck"):
+        await agent.aclose()
+    assert out == ["closing with 1 hooks", *CLOSED]
+    await agent.aclose()
+
+
+async def test_what_a_cleanup_raises_is_logged_where_nobody_waits(caplog):
+    garden = Garden([], ValueError("stuck"))
+    garden.may_close.set()
+    remove = await agent_of().use(garden)
+    remove()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    assert remove.gone
+    assert "plugin Garden raised while it was closed: ValueError" in caplog.text
+
+
+async def test_a_cleanup_goes_on_when_the_one_that_waits_for_it_is_cancelled():
+    out = []
+    garden = Garden(out)
+    remove = await agent_of().use(garden)
+    waiting = asyncio.create_task(remove.aclose())
+    await garden.closing.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    garden.may_close.set()
+    await remove.aclose()
+    assert out == CLOSED
+
+
+def test_without_a_loop_the_asynchronous_part_waits_for_aclose():
+    out = []
+    garden = Garden(out)
+    agent = agent_of()
+    remove = asyncio.run(agent.use(garden))
+    remove()
+    assert agent.hooks() == ()
+    assert out == []
+
+    async def close():
+        garden.may_close.set()
+        await agent.aclose()
+
+    asyncio.run(close())
+    assert out == CLOSED
+
+
+async def test_what_a_sync_cleanup_returns_is_awaited_too():
+    out = []
+    garden = Garden(out)
+    garden.may_close.set()
+    garden.agent = agent = agent_of()
+    async with await agent.use(lambda agent: lambda: garden.close()):
+        pass
+    assert out == CLOSED
+
+
 # ── all or nothing ──────────────────────────────────────────────────────────────────────────
 
 
@@ -310,19 +472,15 @@ async def test_an_object_whose_tool_is_taken_leaves_nothing():
     assert state(agent) == before
 
 
-async def test_what_is_returned_must_clean_up_and_be_sync():
-    async def later():
-        pass
-
+async def test_what_is_returned_must_clean_up():
     agent = agent_of()
-    for wrong in (later, 3):
 
-        def garden(agent, wrong=wrong):
-            agent.add_hook("onChatStart", lambda ctx: None)
-            return wrong
+    def garden(agent):
+        agent.add_hook("onChatStart", lambda ctx: None)
+        return 3
 
-        with pytest.raises(UsageError, match="sync function"):
-            await agent.use(garden)
+    with pytest.raises(UsageError, match="function that cleans up"):
+        await agent.use(garden)
     assert agent.hooks() == ()
 
 
