@@ -189,13 +189,15 @@ def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> l
 def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
     """Definitions and ids in order, and a point with a function for each entry of a table."""
     if isinstance(hooks, Mapping):
-        for point, value in hooks.items():
+        table = cast("Mapping[Any, Any]", hooks)  # type: ignore[redundant-cast]
+        for point, value in table.items():
             for fn in cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]:
                 yield point, fn
         return
     if isinstance(hooks, (str, HookDef)) or not isinstance(hooks, Sequence):
         raise UsageError(f"hooks={hooks!r} must be a table, or a list of definitions and ids")
-    for each in hooks:
+    given = cast("Sequence[Any]", hooks)  # type: ignore[redundant-cast]
+    for each in given:
         if isinstance(each, (HookDef, str)):
             yield each
         elif isinstance(each, (Sequence, Mapping)):
