@@ -37,6 +37,7 @@ TEXT_AT = {"HookOptionError": 2, "ToolDefinitionError": 1, "Refused": 1}
 # What makes an error of texts that it is given: who calls it, of which error, by which arguments.
 MAKERS = {
     "formats/_read.py:refuse": ("formats/", "UsageError", (1,)),
+    "providers/_failures.py:malformed": ("providers/", "MalformedStreamError", (0,)),
     "providers/_parts.py:refuse": ("providers/", "BadRequestError", (1, 2)),
     "testing/_script.py:_misfits": ("testing/_script.py", "ScriptError", (0,)),
 }
@@ -48,7 +49,8 @@ SIGNALS = {
     "providers/_parts.py:index_in": "MalformedStreamError",
     "providers/_parts.py:name_in": "MalformedStreamError",
     "providers/_frame.py:loaded": "MalformedStreamError",
-    "providers/openai_chat.py:_call": "MalformedStreamError",
+    "providers/_openai_chat_reader.py:take": "MalformedStreamError",
+    "providers/_openai_chat_reader.py:_call": "MalformedStreamError",
     "web/_app.py:__init__": "an answer without a body",
     "web/_site.py:_http": "the text of a Refused that was raised elsewhere",
 }

@@ -1,4 +1,5 @@
-"""Write what is made from the source: `_hooks/typed.pyi`, docs/hooks.md, docs/errors.md, a picture.
+"""Write what is made from the source: `_hooks/typed.pyi`, docs/hooks.md, docs/errors.md,
+docs/compatibility.md, a picture.
 
 python scripts/generate.py           write them
 python scripts/generate.py --check   exit 1 when one is stale
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
 DOCS = ROOT / "docs" / "hooks.md"
 ERRORS = ROOT / "docs" / "errors.md"
+COMPATIBILITY = ROOT / "docs" / "compatibility.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
 PHASES = ROOT / "docs" / "images" / "phases.svg"
 POINTS = ast.parse((ROOT / "src" / "hookline" / "_hooks/points.py").read_text(encoding="utf-8"))
@@ -302,6 +304,7 @@ def main() -> int:
         (ERRORS, error_texts.page()),
         (PICTURE, life.svg()),
         (PHASES, phases.svg()),
+        (COMPATIBILITY, compatibility()),
     )
     for path, text in made:
         if path == TYPED:
@@ -314,6 +317,14 @@ def main() -> int:
             path.write_text(text)
     print("stale: " + ", ".join(stale) if stale else "up to date")
     return 1 if stale and "--check" in sys.argv else 0
+
+
+def compatibility() -> str:
+    """The page of what servers send, from the rows of its tests."""
+    sys.path.insert(0, str(ROOT))
+    from tests.providers._habits import page
+
+    return page()
 
 
 def formatted(text: str) -> str:

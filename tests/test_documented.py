@@ -43,7 +43,10 @@ MODULES = [
             *("providers", "runtimes", "storage", "stores", "streams", "testing", "web"),
         )
     ),
-    *(f"hookline.providers.{name}" for name in ("anthropic", "google", "openai", "openai_chat")),
+    *(
+        f"hookline.providers.{name}"
+        for name in ("anthropic", "google", "openai", "openai_chat", "presets")
+    ),
 ]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EMPTY_WORDS = {

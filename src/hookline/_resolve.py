@@ -7,6 +7,7 @@ called with what follows it.
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -14,13 +15,18 @@ from hookline._base.errors import UsageError
 from hookline._model.model import Model
 from hookline._talk.store import Store
 
-GROUP: Final = "hookline.models"
+MODEL_ENTRY_POINTS: Final = "hookline.models"
+"""The group of entry points by which an installed package adds a prefix for models."""
 MODELS: Final = {
     "openai": ("hookline.providers.openai", "OpenAIModel"),
     "openai-chat": ("hookline.providers.openai_chat", "OpenAIChatModel"),
     "anthropic": ("hookline.providers.anthropic", "AnthropicModel"),
     "google": ("hookline.providers.google", "GoogleModel"),
 }
+# Services with a format of these under an address of their own: rows of `providers/presets.py`.
+PRESETS: Final = (
+    *("ollama", "openrouter", "groq", "mistral", "deepseek", "together", "azure", "bedrock"),
+)
 
 
 def resolve_model(name: str) -> Model:
@@ -31,12 +37,14 @@ def resolve_model(name: str) -> Model:
     if prefix in MODELS:
         module, attribute = MODELS[prefix]
         make: Any = getattr(import_module(module), attribute)
+    elif prefix in PRESETS:
+        make = partial(import_module("hookline.providers.presets").preset, prefix)
     else:
         make = _registered(prefix, name)
     model: Any = make(rest)
     if not isinstance(model, Model):
         raise UsageError(
-            f"the entry point {prefix!r} of {GROUP!r} gave {model!r}, which must "
+            f"the entry point {prefix!r} of {MODEL_ENTRY_POINTS!r} gave {model!r}, which must "
             "be a Model: it needs a method stream(request)"
         )
     return model
@@ -45,7 +53,7 @@ def resolve_model(name: str) -> Model:
 def _registered(prefix: str, name: str) -> Any:
     from importlib.metadata import entry_points  # only here: it costs milliseconds of an import
 
-    found = list(entry_points(group=GROUP, name=prefix))
+    found = list(entry_points(group=MODEL_ENTRY_POINTS, name=prefix))
     if not found:
         raise UsageError(f"model={name!r}: there is no provider {prefix!r}; use one of: {_known()}")
     if len({each.value for each in found}) > 1:
@@ -60,8 +68,9 @@ def _registered(prefix: str, name: str) -> Any:
 def _known() -> str:
     from importlib.metadata import entry_points
 
-    names = [*MODELS, *sorted({each.name for each in entry_points(group=GROUP)} - set(MODELS))]
-    return ", ".join(f"{each}:…" for each in names)
+    ours = [*MODELS, *PRESETS]
+    others = {each.name for each in entry_points(group=MODEL_ENTRY_POINTS)} - set(ours)
+    return ", ".join(f"{each}:…" for each in [*ours, *sorted(others)])
 
 
 # ── stores ──────────────────────────────────────────────────────────────────────────────────

@@ -18,9 +18,10 @@ from hookline._model.model import (
     ToolCallChunk,
     model_name,
 )
-from hookline._resolve import resolve_model
+from hookline._resolve import MODEL_ENTRY_POINTS, resolve_model
 
 __all__ = [
+    "MODEL_ENTRY_POINTS",
     "ChatRequest",
     "Chunk",
     "Delta",

@@ -221,7 +221,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["frob"], 'Unknown command "frob". Available commands: chat, hooks, serve.'),
+        (["frob"], 'Unknown command "frob". Available commands: chat, hooks, mcp, models, serve.'),
         (["hooks"], "requires an argument. See: hookline hooks --help"),
         (["serve", "app:agent", "--port", "x"], "See: hookline serve --help"),
         (["hooks", "app:agent", "--al"], "Did you mean --all?"),

@@ -17,7 +17,7 @@ from hookline import Agent
 from hookline.errors import MalformedStreamError
 from hookline.events import TextDelta
 from hookline.models import Finish, TextChunk
-from hookline.providers import _clients, _frame, relay
+from hookline.providers import Exchange, _clients, _frame, relay
 from hookline.testing import Turn, Wire, WireServer
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
@@ -103,7 +103,7 @@ def is_closed(generator: AsyncGenerator[Any, None]) -> bool:
 
 async def test_a_relay_that_is_closed_has_closed_its_events() -> None:
     events = words("one", "two")
-    chunks = relay("acme", events, Reader())
+    chunks = relay(Exchange("acme"), events, Reader())
     await anext(chunks)
     await chunks.aclose()
     assert is_closed(events)
@@ -112,7 +112,7 @@ async def test_a_relay_that_is_closed_has_closed_its_events() -> None:
 async def test_a_relay_whose_reader_raises_has_closed_its_events() -> None:
     events = words("one", 2)
     with pytest.raises(MalformedStreamError):
-        async for _ in relay("acme", events, Reader()):
+        async for _ in relay(Exchange("acme"), events, Reader()):
             pass
     assert is_closed(events)
 
@@ -122,7 +122,7 @@ async def test_a_relay_that_is_cancelled_has_closed_its_events() -> None:
     seen = asyncio.Event()
 
     async def read() -> None:
-        async for _ in relay("acme", events, Reader()):
+        async for _ in relay(Exchange("acme"), events, Reader()):
             seen.set()
 
     task = asyncio.create_task(read())
@@ -137,7 +137,7 @@ async def test_a_relay_whose_answer_is_whole_has_closed_its_events(
 ) -> None:
     monkeypatch.setattr(_frame, "DRAIN", 0.0)
     events = words("one", "done", "more")
-    assert len([chunk async for chunk in relay("acme", events, Reader())]) == 3
+    assert len([chunk async for chunk in relay(Exchange("acme"), events, Reader())]) == 3
     assert is_closed(events)
 
 

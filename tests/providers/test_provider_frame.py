@@ -15,7 +15,7 @@ from tests._wires import ADAPTERS, KEY, WIRES, wire
 from hookline import Agent, Conversation, Reasoning, check_history, tool
 from hookline.errors import IdleTimeoutError, MalformedStreamError, ModelConnectionError
 from hookline.events import TextDelta
-from hookline.providers import _sse, failure, scrubbed
+from hookline.providers import Exchange, _sse, failure, scrubbed
 from hookline.providers._frame import loaded
 from hookline.providers._sse import Events, EventTooLarge
 from hookline.testing import Turn, Wire, WireServer, call
@@ -176,7 +176,7 @@ def test_exceptions_are_known_by_their_names_whatever_library_they_are_of() -> N
         Strange("a prompt"): MalformedStreamError,
     }
     for exc, kind in kinds.items():
-        found = failure("acme", exc)
+        found = failure(Exchange("acme"), exc)
         assert type(found) is kind
         assert found.provider == "acme"
         assert "prompt" not in str(found)

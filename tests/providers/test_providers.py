@@ -203,24 +203,26 @@ async def test_an_error_in_a_stream_that_began_well(
     assert type(await failing(kind, Wire(body=body))) is error
 
 
+NO_FORMAT = {
+    "empty": (Wire(body=b""), True),
+    "html": (Wire(body=b"<html>hello</html>"), False),
+    "no-json": (Wire(body=b"data: {not json}\n\n"), True),
+    "wrong-types": (Wire(body=b'data: {"type": 7, "choices": 7, "candidates": 7}\n\n'), False),
+    "array": (Wire(body=b"data: [1, 2]\n\n"), False),
+    "bytes": (Wire(LONG, garbage=b"\xff\xfe garbage \x00", after=300), True),
+    "half": (Wire(LONG, garbage=b'\n\ndata: {"half', after=300), True),
+}
+
+
 @each_wire
-@pytest.mark.parametrize(
-    "turn",
-    [
-        Wire(body=b""),
-        Wire(body=b"<html>hello</html>"),
-        Wire(body=b"data: {not json}\n\n"),
-        Wire(body=b'data: {"type": 7, "choices": 7, "candidates": 7}\n\n'),
-        Wire(body=b"data: [1, 2]\n\n"),
-        Wire(LONG, garbage=b"\xff\xfe garbage \x00", after=300),
-        Wire(LONG, garbage=b'\n\ndata: {"half', after=300),
-    ],
-    ids=["empty", "html", "no-json", "wrong-types", "array", "bytes", "half"],
-)
-async def test_what_is_not_the_format_is_a_malformed_stream(kind: Any, turn: Wire) -> None:
+@pytest.mark.parametrize(("turn", "retryable"), NO_FORMAT.values(), ids=NO_FORMAT)
+async def test_what_is_not_the_format_is_a_malformed_stream(
+    kind: Any, turn: Wire, retryable: bool
+) -> None:
+    """It is worth another try where bytes were lost, and not where the server means it so."""
     found = await failing(kind, turn)
     assert type(found) is MalformedStreamError
-    assert found.retryable
+    assert found.retryable == (retryable or kind == "google")  # its SDK does not say which it was
 
 
 @each_wire
@@ -616,7 +618,7 @@ async def test_what_a_provider_cannot_be_told_is_refused_before_anything_is_sent
             await Agent(model).chat([Image()])
         assert server.requests == []
     async with wire("google") as (model, server):
-        settings = Settings(extra={"temprature": "my secret"})
+        settings = Settings(extra={"google": {"temprature": "my secret"}})
         with pytest.raises(BadRequestError, match="temprature") as caught:
             await Agent(model, settings=settings).chat("Hi.")
         assert "secret" not in str(caught.value)

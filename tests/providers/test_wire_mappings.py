@@ -33,7 +33,16 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers import anthropic, google, openai, openai_chat
+from hookline.providers import (
+    _anthropic_reader,
+    _anthropic_request,
+    _google_reader,
+    _google_request,
+    _openai_chat_reader,
+    _openai_chat_request,
+    _openai_reader,
+    _openai_request,
+)
 from hookline.providers._parts import closed, is_strict, without
 from hookline.testing import ScriptedModel
 
@@ -77,7 +86,11 @@ TALK = (
     UserMessage(parts=(Text("And this?"), File(media_type="application/pdf", data=b"%PDF"))),
 )
 SETTINGS = Settings(
-    temperature=0.5, top_p=0.9, max_tokens=99, tool_choice="weather", extra={"metadata": {"a": "b"}}
+    temperature=0.5,
+    top_p=0.9,
+    max_tokens=99,
+    tool_choice="weather",
+    extra={name: {"metadata": {"a": "b"}} for name in ("openai", "openai-chat", "anthropic")},
 )
 REQUEST = ModelRequest(
     model=NOBODY, messages=TALK, system="Be brief.", tools=(weather,), settings=SETTINGS
@@ -99,7 +112,7 @@ def lines(text: str) -> list[Any]:
 
 
 def test_a_request_to_responses() -> None:
-    assert json.loads(json.dumps(openai.request_body("gpt-x", REQUEST))) == {
+    assert json.loads(json.dumps(_openai_request.request_body("gpt-x", REQUEST))) == {
         "model": "gpt-x",
         "stream": True,
         "store": False,
@@ -200,7 +213,7 @@ RESPONSES = """
 
 
 def test_the_events_of_responses() -> None:
-    assert chunks(openai.ResponsesReader(), *lines(RESPONSES)) == [
+    assert chunks(_openai_reader.ResponsesReader(), *lines(RESPONSES)) == [
         ReasoningChunk("First."),
         ReasoningChunk("\n\n"),
         ReasoningChunk("Second."),
@@ -231,13 +244,13 @@ def test_the_events_of_responses() -> None:
 
 def test_a_refusal_of_responses_and_text_that_comes_whole() -> None:
     refused = chunks(
-        openai.ResponsesReader(),
+        _openai_reader.ResponsesReader(),
         {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."},
         {"type": "response.completed", "response": {}},
     )
     assert refused == [TextChunk("No."), Finish(finish_reason="refusal")]
     whole = chunks(
-        openai.ResponsesReader(),
+        _openai_reader.ResponsesReader(),
         {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Hi."},
         {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "new"}}},
     )
@@ -250,7 +263,7 @@ def test_reasoning_that_is_not_sealed_or_whole_is_not_sent_back() -> None:
         meta={"openai": {"messages": [{"id": "msg_1"}]}},
     )
     broken = AssistantMessage(parts=(Reasoning("Hm.", META), Text("So")), partial=True)
-    body = openai.request_body("m", ModelRequest(model=NOBODY, messages=(open_, broken)))
+    body = _openai_request.request_body("m", ModelRequest(model=NOBODY, messages=(open_, broken)))
     assert body["input"] == [
         {"role": "assistant", "content": "So."},
         {"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"},
@@ -263,7 +276,7 @@ def test_reasoning_that_is_not_sealed_or_whole_is_not_sent_back() -> None:
 
 def test_a_request_to_chat_completions() -> None:
     settings = SETTINGS.replace(stop=("END",), seed=7)
-    body = openai_chat.request_body("qwen", REQUEST.replace(settings=settings))
+    body = _openai_chat_request.request_body("qwen", REQUEST.replace(settings=settings))
     assert body == {
         "model": "qwen",
         "stream": True,
@@ -344,7 +357,7 @@ CHAT = """
 
 
 def test_the_events_of_chat_completions() -> None:
-    assert chunks(openai_chat.ChatReader(), *lines(CHAT), None) == [
+    assert chunks(_openai_chat_reader.ChatReader(), *lines(CHAT), None) == [
         ReasoningChunk("Hm."),
         PartEndChunk("reasoning", {"openai-chat": {"field": "reasoning_content"}}),
         TextChunk("I look."),
@@ -392,7 +405,7 @@ LOOSE = {
 
 @pytest.mark.parametrize("events", LOOSE.values(), ids=LOOSE)
 def test_calls_of_servers_that_do_not_keep_to_the_letter(events: list[Any]) -> None:
-    found = chunks(openai_chat.ChatReader(), *events, delta("stop"))
+    found = chunks(_openai_chat_reader.ChatReader(), *events, delta("stop"))
     calls: dict[int, list[ToolCallChunk]] = {}
     for chunk in found[:-1]:
         calls.setdefault(chunk.index, []).append(chunk)
@@ -406,7 +419,7 @@ def test_calls_of_servers_that_do_not_keep_to_the_letter(events: list[Any]) -> N
 def test_reasoning_details_go_back_as_they_came() -> None:
     details = [{"type": "reasoning.encrypted", "data": "sealed"}]
     found = chunks(
-        openai_chat.ChatReader(),
+        _openai_chat_reader.ChatReader(),
         delta(reasoning="Hm.", reasoning_details=details),
         delta(content="So."),
         delta("stop"),
@@ -415,25 +428,27 @@ def test_reasoning_details_go_back_as_they_came() -> None:
     assert found[1] == PartEndChunk("reasoning", meta)
     message = AssistantMessage(parts=(Reasoning("Hm.", meta), ToolCall(id="c", name="x")))
     request = ModelRequest(model=NOBODY, messages=(message,))
-    sent = openai_chat.request_body("m", request)["messages"][0]
+    sent = _openai_chat_request.request_body("m", request)["messages"][0]
     assert (sent["reasoning"], sent["reasoning_details"]) == ("Hm.", details)
     assert sent["content"] is None
 
 
-def test_a_stream_that_ends_without_a_reason_or_done_was_cut_off() -> None:
-    with pytest.raises(MalformedStreamError):
-        chunks(openai_chat.ChatReader(), delta(content="Half"))
-    assert chunks(openai_chat.ChatReader(), delta(content="Whole"), None)[-1] == Finish()
+def test_a_stream_that_ends_without_a_reason_was_cut_off() -> None:
+    for rest in ((), (None,)):
+        with pytest.raises(MalformedStreamError):
+            chunks(_openai_chat_reader.ChatReader(), delta(content="Half"), *rest)
+    whole = delta("stop", content="Whole")
+    assert chunks(_openai_chat_reader.ChatReader(), whole)[-1] == Finish()
 
 
 def test_sound_goes_to_chat_completions_and_files_by_url_do_not() -> None:
     sound = UserMessage(parts=(File(media_type="audio/mpeg", data=b"x"),))
-    body = openai_chat.request_body("m", ModelRequest(model=NOBODY, messages=(sound,)))
+    body = _openai_chat_request.request_body("m", ModelRequest(model=NOBODY, messages=(sound,)))
     content = body["messages"][0]["content"]
     assert content == [{"type": "input_audio", "input_audio": {"data": "eA==", "format": "mp3"}}]
     by_url = UserMessage(parts=(File(media_type="application/pdf", url="https://example.org/"),))
     with pytest.raises(BadRequestError):
-        openai_chat.request_body("m", ModelRequest(model=NOBODY, messages=(by_url,)))
+        _openai_chat_request.request_body("m", ModelRequest(model=NOBODY, messages=(by_url,)))
 
 
 # ── Anthropic ───────────────────────────────────────────────────────────────────────────────
@@ -442,7 +457,7 @@ def test_sound_goes_to_chat_completions_and_files_by_url_do_not() -> None:
 def test_a_request_to_anthropic() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     image = {"type": "image", "source": source}
-    assert anthropic.request_body("claude-x", REQUEST) == {
+    assert _anthropic_request.request_body("claude-x", REQUEST) == {
         "model": "claude-x",
         "stream": True,
         "max_tokens": 99,
@@ -531,7 +546,7 @@ MESSAGES = """
 
 
 def test_the_events_of_anthropic() -> None:
-    assert chunks(anthropic.MessagesReader(), *lines(MESSAGES)) == [
+    assert chunks(_anthropic_reader.MessagesReader(), *lines(MESSAGES)) == [
         ReasoningChunk("Hm."),
         PartEndChunk("reasoning", {"anthropic": {"signature": "signed"}}),
         PartEndChunk("reasoning", {"anthropic": {"data": "hidden"}}),
@@ -563,7 +578,7 @@ def test_results_and_what_the_user_says_next_are_one_turn_of_anthropic() -> None
         ToolMessage(call_id="c", name="x", text="done"),
         UserMessage(parts=(Text("And now?"),)),
     )
-    body = anthropic.request_body("m", ModelRequest(model=NOBODY, messages=messages))
+    body = _anthropic_request.request_body("m", ModelRequest(model=NOBODY, messages=messages))
     assert [(each["role"], len(each["content"])) for each in body["messages"]] == [
         ("assistant", 1),
         ("user", 2),
@@ -577,7 +592,7 @@ def test_documents_of_anthropic() -> None:
         Image(url="https://example.org/a.png"),
     )
     request = ModelRequest(model=NOBODY, messages=(UserMessage(parts=parts),))
-    assert anthropic.request_body("m", request)["messages"][0]["content"] == [
+    assert _anthropic_request.request_body("m", request)["messages"][0]["content"] == [
         {
             "type": "document",
             "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"},
@@ -588,16 +603,16 @@ def test_documents_of_anthropic() -> None:
     ]
     word = UserMessage(parts=(File(media_type="application/msword", data=b"x"),))
     with pytest.raises(BadRequestError, match="application/msword"):
-        anthropic.request_body("m", ModelRequest(model=NOBODY, messages=(word,)))
+        _anthropic_request.request_body("m", ModelRequest(model=NOBODY, messages=(word,)))
 
 
 # ── Google ──────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_request_to_google() -> None:
-    settings = SETTINGS.replace(extra={"labels": {"a": "b"}}, stop=("END",), seed=7)
+    settings = SETTINGS.replace(extra={"google": {"labels": {"a": "b"}}}, stop=("END",), seed=7)
     image = {"inline_data": {"mime_type": "image/png", "data": PNG}}
-    assert google.request_body("gemini-x", REQUEST.replace(settings=settings)) == {
+    assert _google_request.request_body("gemini-x", REQUEST.replace(settings=settings)) == {
         "model": "gemini-x",
         "contents": [
             {"role": "user", "parts": [{"text": "Look:"}, image]},
@@ -673,7 +688,7 @@ def test_gemini_3_is_told_that_a_call_is_not_its_own() -> None:
     foreign = AssistantMessage(parts=(ToolCall(id="a", name="x"), ToolCall(id="b", name="x")))
     request = ModelRequest(model=NOBODY, messages=(foreign,))
     old, new = (
-        google.request_body(name, request)["contents"][0]["parts"]
+        _google_request.request_body(name, request)["contents"][0]["parts"]
         for name in ("gemini-2.5-pro", "models/gemini-3.8-flash")
     )
     assert [set(part) for part in old] == [{"function_call"}] * 2
@@ -692,7 +707,7 @@ GEMINI = """
 
 
 def test_the_events_of_google() -> None:
-    assert chunks(google.GeminiReader(), *lines(GEMINI)) == [
+    assert chunks(_google_reader.GeminiReader(), *lines(GEMINI)) == [
         ReasoningChunk("Hm."),
         TextChunk("I look."),
         ToolCallChunk(
@@ -718,23 +733,27 @@ def test_how_google_ends() -> None:
     def ended(reason: str) -> Any:
         return {"candidates": [{"finishReason": reason}]}
 
-    assert chunks(google.GeminiReader(), ended("SAFETY")) == [Finish(finish_reason="refusal")]
-    assert chunks(google.GeminiReader(), ended("LANGUAGE")) == [Finish(finish_reason="other")]
+    assert chunks(_google_reader.GeminiReader(), ended("SAFETY")) == [
+        Finish(finish_reason="refusal")
+    ]
+    assert chunks(_google_reader.GeminiReader(), ended("LANGUAGE")) == [
+        Finish(finish_reason="other")
+    ]
     with pytest.raises(MalformedStreamError, match="call"):
-        chunks(google.GeminiReader(), ended("MALFORMED_FUNCTION_CALL"))
+        chunks(_google_reader.GeminiReader(), ended("MALFORMED_FUNCTION_CALL"))
     with pytest.raises(MalformedStreamError, match="cut off"):
-        chunks(google.GeminiReader())
+        chunks(_google_reader.GeminiReader())
     with pytest.raises(ContentRefusedError, match="OTHER"):
-        chunks(google.GeminiReader(), {"promptFeedback": {"blockReason": "OTHER"}})
+        chunks(_google_reader.GeminiReader(), {"promptFeedback": {"blockReason": "OTHER"}})
 
 
 # ── all of them ─────────────────────────────────────────────────────────────────────────────
 
 READERS = {
-    "openai": openai.ResponsesReader,
-    "openai-chat": openai_chat.ChatReader,
-    "anthropic": anthropic.MessagesReader,
-    "google": google.GeminiReader,
+    "openai": _openai_reader.ResponsesReader,
+    "openai-chat": _openai_chat_reader.ChatReader,
+    "anthropic": _anthropic_reader.MessagesReader,
+    "google": _google_reader.GeminiReader,
 }
 each_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 RECORDED = [RESPONSES, CHAT, MESSAGES, GEMINI]
@@ -774,16 +793,16 @@ OUTPUT = OutputSchema(
 
 def test_the_form_of_the_answer_goes_to_the_providers_own_schema_mode() -> None:
     request = ModelRequest(model=NOBODY, messages=(), output=OUTPUT)
-    form = openai.request_body("m", request)["text"]["format"]
+    form = _openai_request.request_body("m", request)["text"]["format"]
     assert (form["type"], form["name"], form["strict"]) == ("json_schema", "Trip", True)
     assert form["schema"]["additionalProperties"] is False
     assert form["schema"]["$defs"]["Stop"]["additionalProperties"] is False
-    chat = openai_chat.request_body("m", request)["response_format"]
+    chat = _openai_chat_request.request_body("m", request)["response_format"]
     assert chat == {"type": "json_schema", "json_schema": {k: form[k] for k in form if k != "type"}}
-    schema = anthropic.request_body("m", request)["output_config"]["format"]["schema"]
+    schema = _anthropic_request.request_body("m", request)["output_config"]["format"]["schema"]
     assert schema["properties"]["minimum"] == {"type": "integer"}
     assert schema["$defs"]["Stop"]["properties"]["enum"]["enum"] == ["minimum"]
-    config = google.request_body("m", request)["config"]
+    config = _google_request.request_body("m", request)["config"]
     assert config["response_mime_type"] == "application/json"
     assert config["response_json_schema"] == OUTPUT.schema
 
@@ -801,9 +820,18 @@ def test_a_schema_with_fields_that_may_be_left_out_is_not_strict() -> None:
     assert without({"anyOf": [{"minimum": 1}]}, ["minimum"]) == {"anyOf": [{}]}
 
 
-@pytest.mark.parametrize("module", [openai, openai_chat, anthropic], ids=lambda m: m.__name__)
-def test_provider_options_pass_through_add_tools_and_take_fields_out(module: Any) -> None:
-    extra = {"tools": [{"type": "web_search"}], "stream": None, "new_option": 1}
+MODULES = {
+    "openai": _openai_request,
+    "openai-chat": _openai_chat_request,
+    "anthropic": _anthropic_request,
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_provider_options_pass_through_add_tools_and_take_fields_out(name: str) -> None:
+    module: Any = MODULES[name]
+    mine = {"tools": [{"type": "web_search"}], "stream": None, "new_option": 1}
+    extra = {name: mine, **{other: {"foreign": 1} for other in MODULES if other != name}}
     request = ModelRequest(
         model=NOBODY, messages=(), tools=(weather,), settings=Settings(extra=extra)
     )
@@ -811,6 +839,7 @@ def test_provider_options_pass_through_add_tools_and_take_fields_out(module: Any
     assert len(body["tools"]) == 2
     assert body["tools"][1] == {"type": "web_search"}
     assert body["new_option"] == 1
+    assert "foreign" not in body
     assert "stream" not in body
 
 
@@ -819,12 +848,12 @@ def test_the_words_of_tool_choice(choice: str) -> None:
     request = ModelRequest(
         model=NOBODY, messages=(), tools=(weather,), settings=Settings(tool_choice=choice)
     )
-    assert openai.request_body("m", request)["tool_choice"] == choice
-    assert openai_chat.request_body("m", request)["tool_choice"] == choice
+    assert _openai_request.request_body("m", request)["tool_choice"] == choice
+    assert _openai_chat_request.request_body("m", request)["tool_choice"] == choice
     theirs = {"auto": "auto", "none": "none", "required": "any"}[choice]
-    assert anthropic.request_body("m", request)["tool_choice"] == {"type": theirs}
-    config = google.request_body("m", request)["config"]["tool_config"]
+    assert _anthropic_request.request_body("m", request)["tool_choice"] == {"type": theirs}
+    config = _google_request.request_body("m", request)["config"]["tool_config"]
     theirs = {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice]
     assert config == {"function_calling_config": {"mode": theirs}}
     bare = request.replace(tools=())
-    assert "tool_choice" not in openai.request_body("m", bare)
+    assert "tool_choice" not in _openai_request.request_body("m", bare)

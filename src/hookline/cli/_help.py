@@ -40,6 +40,17 @@ Exit status: 0 done, 1 the chat failed, 2 wrong usage, 3 an approval is
 waited for and nobody is there to be asked, 130 interrupted.
 """
 
+MODELS: Final = """List the providers that a model's name may begin with.
+
+For example:
+
+  hookline models
+  hookline models --output json | jq -r '.[].prefix'
+
+Each line has the prefix, the service, the format that it speaks, the package
+to install, and the variable that holds its key; a mark says that it is set.
+"""
+
 HOOKS: Final = """List an agent's hooks by point, in the order in which they fire.
 
 For example:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from hookline import __version__
-from hookline.cli import _chat, _help, _mcp, _serve
+from hookline.cli import _chat, _help, _mcp, _models, _serve
 from hookline.cli._clean import strict
 from hookline.cli._faults import FAILED, INTERRUPTED, USAGE, status_of, told, trace
 from hookline.cli._hooks import as_json, listing
@@ -106,6 +106,23 @@ def hooks(
         print(as_json(found, every=all))
         return 0
     for line in listing(found, screen.width if screen.live else 100, every=all):
+        screen.line(line)
+    return 0
+
+
+@app.command(help=_help.MODELS)
+def models(
+    *,
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: a list of providers.")
+    ] = "text",
+) -> int:
+    """List the providers that a model's name may begin with."""
+    screen = Screen()
+    if output == "json":
+        print(_models.as_json())
+        return 0
+    for line in _models.listing(screen.width if screen.live else 120):
         screen.line(line)
     return 0
 
@@ -210,7 +227,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _misused(arguments: Sequence[str], exc: CycloptsError) -> int:
-    commands = ("chat", "hooks", "mcp", "serve")
+    commands = ("chat", "hooks", "mcp", "models", "serve")
     command = next((each for each in arguments[:1] if each in commands), "")
     text = " ".join(str(exc).split())
     Screen().fault(strict(f"hookline: {text} See: hookline {command} --help".replace("  ", " ")))

@@ -5,11 +5,13 @@ imports its SDK when it is used. Here are the names that a further adapter needs
 """
 
 from hookline.providers._clients import Clients, check_extra
-from hookline.providers._failures import failure, retry_after, scrubbed, told
+from hookline.providers._failures import Exchange, failure, told
 from hookline.providers._frame import Reader, relay, server_sent
+from hookline.providers._said import retry_after, scrubbed
 
 __all__ = [
     "Clients",
+    "Exchange",
     "Reader",
     "check_extra",
     "failure",

@@ -152,6 +152,15 @@ def server_of(*urls: object) -> tuple[str | None, int | None]:
     return None, None
 
 
+def where_of(url: object, provider: str, host: str) -> str:
+    """What errors call the server: the provider at an address of its own, else host and port."""
+    parts = urlsplit(str(url or ""))
+    name = parts.hostname
+    if not name or name == host or name.endswith(f".{host}"):
+        return provider
+    return f"{name}:{parts.port}" if parts.port else name
+
+
 def no_key(provider: str, *names: str) -> UsageError:
     """The error for a key that is nowhere."""
     return UsageError(

@@ -1,5 +1,8 @@
 """What an SDK raised, or a service said, as one of hookline's errors. Pure.
 
+`Exchange` is one request to a service, as its errors speak of it: they name the host that was
+asked, unless it is the provider's own.
+
 The SDKs' exceptions are known by what they carry and by the names of their classes, since which
 HTTP library they ride on changes with their versions. No text that is made here holds a key, and
 no error of ours holds the SDK's: that one knows the request with its headers.
@@ -7,11 +10,10 @@ no error of ours holds the SDK's: that one knows the request with its headers.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from hookline.errors import (
     AuthenticationError,
@@ -26,8 +28,7 @@ from hookline.errors import (
     RateLimitError,
 )
 from hookline.providers._parts import is_list, is_object
-
-MAX_TEXT: Final = 1_000
+from hookline.providers._said import details_of, first, retry_after, retry_delay, scrubbed
 
 _CONTEXT: Final = re.compile(
     r"context[_ ](length|window)|maximum context|prompt is too long|too many (input )?tokens"
@@ -50,8 +51,10 @@ _BROKE: Final = re.compile(r"insufficient_quota|billing|credit balance|payment",
 _BUSY: Final = re.compile(
     r"overloaded|server_error|api_error|unavailable|internal|timeout|deadline", re.IGNORECASE
 )
-_LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w*-]{6,}")
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
+_OURS: Final = re.compile(r"bad[_ ]?request|invalid|not[_ ]found|unsupported", re.IGNORECASE)
+_NO_MESSAGE: Final = re.compile(r"Error code: \d+( - None)?")
+_TAGS: Final = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_REQUEST_IDS: Final = ("x-request-id", "request-id", "x-goog-request-id")
 
 
 _ADVICE: Final[dict[type[ModelError], str]] = {
@@ -64,79 +67,181 @@ _ADVICE: Final[dict[type[ModelError], str]] = {
 }
 
 
-def failure(provider: str, exc: BaseException, secrets: Iterable[str] = ()) -> ModelError:
+class Exchange:
+    """One request to a service. `provider` names it in the errors' field, `where` in their texts.
+
+    `secrets` are left out of every text. `request_id` is set when the service has answered.
+    """
+
+    __slots__ = ("provider", "request_id", "secrets", "where")
+
+    def __init__(
+        self, provider: str, *, where: str | None = None, secrets: Iterable[str] = ()
+    ) -> None:
+        self.provider = provider
+        self.where = where or provider
+        self.secrets = tuple(secrets)
+        self.request_id: str | None = None
+
+    def heard(self, headers: Mapping[str, str] | None) -> None:
+        """Keep the service's own id of the request."""
+        self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
+
+    def cut_off(self) -> MalformedStreamError:
+        """The error for an answer that ended too early."""
+        return self.malformed(f"{self.where}: the answer was cut off; try again", retryable=True)
+
+    def malformed(
+        self, what: str, *, retryable: bool, code: str | None = None
+    ) -> MalformedStreamError:
+        """The error for what is not in the provider's format."""
+        return MalformedStreamError(
+            what,
+            provider=self.provider,
+            request_id=self.request_id,
+            retryable=retryable,
+            code=code,
+        )
+
+    def unstreamed(self, body: object) -> ModelError:
+        """The error for JSON that came in place of a stream, in the server's words if it has any.
+
+        An answer is not quoted: what it says belongs in no error.
+        """
+        if is_error(body):
+            return self.told(body)
+        names = ", ".join(sorted(map(str, body))[:8]) if is_object(body) else type(body).__name__
+        return self.malformed(
+            f"{self.where}: JSON ({scrubbed(names)}) came in place of a stream of events; check "
+            "that base_url is the provider's, and that what stands between lets answers stream",
+            retryable=False,
+        )
+
+    def page(self, text: str, kind: str) -> ModelError:
+        """The error for a page that came in place of a stream."""
+        words = " ".join(_TAGS.sub(" ", text).split())
+        shown = scrubbed(words[:200], self.secrets) or "nothing to read"
+        return self.malformed(
+            f"{self.where}: {kind or 'a page'} came in place of a stream of events: {shown!r}; "
+            "check base_url and what stands between (a proxy, a sign-in page)",
+            retryable=False,
+        )
+
+    def told(self, body: object) -> ModelError:
+        """The error for what the service says in the middle of an answer."""
+        return told(self, body)
+
+
+def is_error(event: object) -> TypeGuard[dict[str, Any]]:
+    """Whether an event, or a body, is an error in one of the forms in which servers send them."""
+    if not is_object(event):
+        return False
+    if event.get("error") or event.get("errors"):
+        return True
+    if event.get("object") == "error" or event.get("type") == "error":
+        return True
+    if any(event.get(name) for name in ("choices", "candidates", "content", "output")):
+        return False
+    message = event.get("message") or event.get("detail")
+    return bool(message) and not is_object(message) and event.get("role") is None
+
+
+def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     """The error for what an SDK raised."""
     if isinstance(exc, ModelError):
         return exc
+    where, provider, secrets = exchange.where, exchange.provider, exchange.secrets
     status = _status(exc)
     if status is not None:
         headers = getattr(getattr(exc, "response", None), "headers", None)
         body = getattr(exc, "body", None)
         if body is None:
             body = getattr(exc, "details", None)
-        text = getattr(exc, "message", None) or str(exc)
-        return told(
-            provider, body, status=status, headers=headers, fallback=str(text), secrets=secrets
-        )
+        text = str(getattr(exc, "message", None) or exc)
+        fallback = "" if _NO_MESSAGE.fullmatch(text.strip()) else text
+        return told(exchange, body, status=status, headers=headers, fallback=fallback)
     names = _names(exc)
     kind = type(exc).__name__
     if names & {"ConnectTimeout", "PoolTimeout", "ConnectionTimeoutError"}:
         return ModelConnectionError(
-            f"{provider}: no connection ({kind}); check the address and the network, and try again",
+            f"{where}: no connection ({kind}); check the address and the network, and try again",
             provider=provider,
         )
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return IdleTimeoutError(
-            f"{provider}: nothing came for too long ({kind}); try again, or raise idle_timeout=",
+            f"{where}: nothing came for too long ({kind}); try again, or raise idle_timeout=",
             provider=provider,
         )
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
         return ModelConnectionError(
-            f"{provider}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
+            f"{where}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
             provider=provider,
         )
     # No word of its own: it may quote the answer.
     return MalformedStreamError(
-        f"{provider}: what came cannot be read ({kind}); try again, and look at what "
-        "stands between",
+        f"{where}: what came cannot be read ({kind}); try again, and look at what stands between",
         provider=provider,
     )
 
 
 def told(
-    provider: str,
+    exchange: Exchange,
     body: object,
     *,
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
     fallback: str = "",
-    secrets: Iterable[str] = (),
 ) -> ModelError:
     """The error for what the service said: an HTTP status with its body, or an error event."""
-    if is_list(body) and body:
-        body = body[0]
-    inner = body if is_object(body) else {}
-    if is_object(inner.get("error")):
-        inner = inner["error"]
+    outer, inner = _said(body)
     words = [inner.get("code"), inner.get("type"), inner.get("status")]
     code = next((word for word in words if isinstance(word, str) and word), None)
     found = inner.get("message")
-    message = scrubbed(found if isinstance(found, str) and found else fallback, secrets)
-    if status is None and isinstance(inner.get("code"), int):
-        status = inner["code"]
+    message = scrubbed(found if isinstance(found, str) and found else fallback, exchange.secrets)
+    if status is None:
+        status = _number_of(inner.get("code"))
     about = " ".join(str(word) for word in (*words, message) if word)
-    about += " ".join(str(each.get("reason", "")) for each in _details(inner))
+    about += " ".join(str(each.get("reason", "")) for each in details_of(inner))
     kind, retryable = _kind(status, about)
-    where = provider if status is None else f"{provider} ({status})"
+    where = exchange.where if status is None else f"{exchange.where} ({status})"
+    own_id = outer.get("request_id")
     return kind(
         f"{where}: {(message or 'no message').rstrip('. ')}. {_ADVICE[kind]}",
-        provider=provider,
+        provider=exchange.provider,
         status=status,
         code=code,
-        request_id=_first(headers, "x-request-id", "request-id", "x-goog-request-id"),
-        retry_after=retry_after(headers) or _retry_delay(inner),
+        request_id=first(headers, *_REQUEST_IDS)
+        or (own_id if isinstance(own_id, str) else exchange.request_id),
+        retry_after=retry_after(headers) or retry_delay(inner),
         retryable=retryable,
     )
+
+
+def _said(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a server says, in one of many forms: the whole, and the error in it."""
+    if is_list(body) and body:
+        body = body[0]
+    if isinstance(body, str):
+        body = {"message": body}
+    outer: dict[str, Any] = body if is_object(body) else {}
+    inner: Any = outer.get("error") or outer.get("errors") or outer
+    if is_list(inner) and inner:
+        inner = inner[0]
+    if isinstance(inner, str):
+        inner = {**outer, "message": inner}
+    if not is_object(inner):
+        inner = outer
+    if not inner.get("message") and inner.get("detail"):
+        detail = inner["detail"]
+        inner = {**inner, "message": detail if isinstance(detail, str) else json.dumps(detail)}
+    return outer, inner
+
+
+def _number_of(code: object) -> int | None:
+    """An HTTP status in the code of an error event."""
+    if isinstance(code, str) and code.isdecimal() and len(code) == 3:
+        code = int(code)
+    return code if isinstance(code, int) and 100 <= code <= 599 else None
 
 
 def _kind(status: int | None, about: str) -> tuple[type[ModelError], bool | None]:
@@ -161,8 +266,8 @@ def _kind(status: int | None, about: str) -> tuple[type[ModelError], bool | None
             return RateLimitError, False
         if _RATES.search(about):
             return RateLimitError, None
-        if _BUSY.search(about):
-            return OverloadedError, None
+        if _BUSY.search(about) or not _OURS.search(about):
+            return OverloadedError, None  # it had taken the request: this one failed on its way
     elif _BROKE.search(about):
         return RateLimitError, False
     return BadRequestError, None
@@ -194,64 +299,3 @@ def _names(exc: BaseException) -> set[str]:
 def _reason(exc: BaseException, secrets: Iterable[str]) -> str:
     text = scrubbed(str(exc.__cause__ or exc), secrets)
     return f": {text}" if text else ""
-
-
-def _details(inner: Mapping[str, Any]) -> list[dict[str, Any]]:
-    details = inner.get("details")
-    return [each for each in details if is_object(each)] if is_list(details) else []
-
-
-def _first(headers: Mapping[str, str] | None, *names: str) -> str | None:
-    for name in names:
-        found = headers.get(name) if headers is not None else None
-        if found:
-            return found
-    return None
-
-
-def retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """The seconds that a service asks to wait, in whichever form it says so."""
-    millis = _first(headers, "retry-after-ms")
-    if millis is not None:
-        found = _number(millis)
-        if found is not None:
-            return found / 1000
-    text = _first(headers, "retry-after")
-    if text is None:
-        return None
-    found = _number(text)
-    if found is not None:
-        return found
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
-
-
-def _number(text: str) -> float | None:
-    try:
-        found = float(text)
-    except ValueError:
-        return None
-    return found if 0 <= found < 1e9 else None
-
-
-def _retry_delay(inner: Mapping[str, Any]) -> float | None:
-    """Google's: a detail of the error with a duration such as "34.07s"."""
-    for each in _details(inner):
-        found = _DURATION.fullmatch(str(each.get("retryDelay")))
-        if found:
-            return float(found[1])
-    return None
-
-
-def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text, bounded, with keys and what looks like one left out."""
-    for secret in secrets:
-        if len(secret) >= 4:
-            text = text.replace(secret, "…")
-    text = _LOOKS_LIKE_A_KEY.sub("…", text)
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"

@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from hookline.errors import HooklineError, MalformedStreamError
+from hookline.errors import HooklineError, MalformedStreamError, ModelError
 from hookline.models import Chunk
-from hookline.providers._failures import failure
+from hookline.providers._failures import Exchange, failure
 from hookline.providers._sse import Events
 
+MAX_PAGE: Final = 4 * 1024 * 1024  # bytes of a body without events that are kept
 DRAIN: Final = 0.1  # seconds for the end of a body whose answer is whole
 
 _logger = logging.getLogger("hookline")
@@ -52,10 +53,7 @@ class Reader(Protocol):
 
 
 async def relay(
-    provider: str,
-    events: AsyncGenerator[Any, None],
-    reader: Reader,
-    secrets: Iterable[str] = (),
+    exchange: Exchange, events: AsyncGenerator[Any, None], reader: Reader
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of an answer; whatever goes wrong at the service is raised as a ModelError.
 
@@ -65,7 +63,7 @@ async def relay(
     try:
         async with aclosing(events):
             async for event in events:
-                for chunk in _read(provider, reader.take, event):
+                for chunk in _read(exchange, reader.take, event):
                     yield chunk
                 if reader.done:
                     await _drain(events)
@@ -73,26 +71,28 @@ async def relay(
     except HooklineError as exc:
         wrong = exc
     except Exception as exc:
-        wrong = failure(provider, exc, secrets)
+        wrong = failure(exchange, exc)
         if isinstance(wrong, MalformedStreamError):  # the one that does not say what it was
-            _logger.debug("%s: the stream raised", provider, exc_info=exc)
+            _logger.debug("%s: the stream raised", exchange.where, exc_info=exc)
+    if isinstance(wrong, ModelError) and wrong.request_id is None:
+        wrong.request_id = exchange.request_id
     if wrong is not None:
         raise wrong.with_traceback(None)  # outside the handler: it is no context of the SDK's
-    for chunk in _read(provider, reader.end):
+    for chunk in _read(exchange, reader.end):
         yield chunk
 
 
-def _read(provider: str, read: Callable[..., Iterable[Chunk]], *event: Any) -> Iterable[Chunk]:
+def _read(exchange: Exchange, read: Callable[..., Iterable[Chunk]], *event: Any) -> Iterable[Chunk]:
     try:
         return tuple(read(*event))
     except HooklineError:
         raise
     except Exception as exc:  # it has walked where the format promised something else
         kind = type(exc).__name__
-        raise MalformedStreamError(
-            f"{provider}: an event is not in the provider's format ({kind}); try again, and "
-            "check that the address is one of this provider's",
-            provider=provider,
+        raise exchange.malformed(
+            f"{exchange.where}: an event is not in the provider's format ({kind}); check that "
+            f"base_url is one of {exchange.provider}'s",
+            retryable=False,
         ) from exc
 
 
@@ -107,34 +107,65 @@ async def _drain(events: AsyncGenerator[Any, None]) -> None:
 class Body(Protocol):
     """A response that is read as it comes."""
 
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
     def iter_bytes(self) -> AsyncIterator[bytes]: ...
 
     async def close(self) -> None: ...
 
 
-async def server_sent(response: Body) -> AsyncGenerator[Any, None]:
-    """The JSON of each server-sent event of a response; the word [DONE] comes as None."""
+async def server_sent(
+    response: Body, exchange: Exchange | None = None
+) -> AsyncGenerator[Any, None]:
+    """The JSON of each server-sent event of a response; the word [DONE] comes as None.
+
+    A body that is JSON, and no stream, comes as its one event; raises ModelError for a page.
+    """
     events = Events()
     body = response.iter_bytes()
+    begun: list[bytes] | None = []  # the body, as long as there is no event
     try:
         async for chunk in body:
+            if begun is not None:
+                begun.append(chunk)
             for data in events.feed(chunk):
+                begun = None
                 yield None if data[:6] == b"[DONE]" else loaded(data)
+            if begun is not None and sum(map(len, begun)) > MAX_PAGE:
+                begun = None
         for data in events.end():
+            begun = None
             yield None if data[:6] == b"[DONE]" else loaded(data)
+        if begun:
+            yield _unstreamed(b"".join(begun), response, exchange or Exchange("the service"))
     except BaseException:
         await response.close()
         await spent(body)
         raise
 
 
+def _unstreamed(body: bytes, response: Body, exchange: Exchange) -> Any:
+    """The JSON that came in place of a stream; raises ModelError for anything else."""
+    text = body.decode(errors="replace").strip()
+    if text[:1] in ("{", "["):
+        with suppress(ValueError):
+            return loaded(body)
+    kind = response.headers.get("content-type", "").partition(";")[0]
+    if text[:1] == "<" or (text and kind not in ("text/event-stream", "application/json")):
+        raise exchange.page(text, kind if kind != "text/event-stream" else "")
+    raise exchange.cut_off()
+
+
 async def posted(
-    request: AbstractAsyncContextManager[Body],
+    request: AbstractAsyncContextManager[Body], exchange: Exchange
 ) -> AsyncGenerator[Any, None]:
     """Send a request that an SDK has prepared; gives the JSON of its events."""
-    async with request as response, aclosing(server_sent(response)) as events:
-        async for event in events:
-            yield event
+    async with request as response:
+        exchange.heard(response.headers)
+        async with aclosing(server_sent(response, exchange)) as events:
+            async for event in events:
+                yield event
 
 
 async def spent(body: AsyncIterator[Any]) -> None:

@@ -1,0 +1,166 @@
+"""Chunks from the events of Anthropic's Messages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final
+
+from hookline import Usage
+from hookline.models import (
+    Chunk,
+    Finish,
+    FinishReason,
+    PartEndChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline.providers._anthropic_request import PROVIDER
+from hookline.providers._failures import Exchange, is_error
+from hookline.providers._ids import own_id
+from hookline.providers._parts import count, index_in, is_object, json_text, name_in, text_in
+
+_REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+class MessagesReader:
+    """One answer of the Messages API, event by event."""
+
+    def __init__(self, exchange: Exchange | None = None) -> None:
+        self.done = False
+        self._exchange = exchange or Exchange(PROVIDER)
+        self._reason: FinishReason | None = None
+        self._usage: dict[str, Any] = {}
+        self._model: str | None = None
+        self._id: str | None = None
+        self._details: dict[str, Any] | None = None  # why it was refused
+        self._kinds: dict[int, str] = {}  # of each block
+        self._meta: dict[int, dict[str, Any]] = {}  # of each thinking block
+        self._calls: dict[int, int] = {}  # of each tool_use block: characters so far
+        self._inputs: dict[int, Any] = {}  # what it began with, where that was not empty
+
+    def take(self, event: Any, /) -> Iterable[Chunk]:
+        if event is None or self.done:
+            return ()
+        kind = event.get("type") if is_object(event) else None
+        if is_error(event):
+            raise self._exchange.told(event)
+        if kind == "message" or not isinstance(kind, str):
+            raise self._exchange.unstreamed(event)
+        take = self._takes.get(kind)
+        return take(self, event) if take is not None else ()
+
+    def end(self) -> Iterable[Chunk]:
+        if not self.done or self._reason is None:
+            raise self._exchange.cut_off()
+        yield Finish(
+            finish_reason=self._reason,
+            usage=usage_of(self._usage),
+            model=self._model,
+            response_id=self._id,
+            meta={PROVIDER: {"stop_details": self._details}} if self._details else None,
+        )
+
+    def _start(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        message = event["message"]
+        self._model = text_in(message, "model") or None
+        self._id = text_in(message, "id") or None
+        self._add_usage(message)
+        return ()
+
+    def _block_start(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        index, block = index_in(event), event["content_block"]
+        kind = self._kinds[index] = block["type"]
+        if kind == "text" and block.get("text"):
+            yield TextChunk(text_in(block, "text"))
+        elif kind == "thinking":
+            self._meta[index] = {"signature": text_in(block, "signature")}
+            if block.get("thinking"):
+                yield ReasoningChunk(text_in(block, "thinking"))
+        elif kind == "redacted_thinking":
+            self._meta[index] = {"data": text_in(block, "data")}
+        elif kind == "tool_use":
+            self._calls.setdefault(index, 0)
+            self._inputs[index] = block.get("input")
+            id = text_in(block, "id")
+            meta = {PROVIDER: own_id(id)} if own_id(id) else None
+            yield ToolCallChunk(index=index, id=id or None, name=name_in(block), meta=meta)
+
+    def _block_delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        index, delta = index_in(event), event["delta"]
+        kind = delta["type"]
+        if kind == "text_delta":
+            return (TextChunk(text_in(delta, "text")),)
+        if kind == "input_json_delta":
+            if self._kinds[index] != "tool_use":
+                return ()  # of a tool that the provider runs itself
+            more = text_in(delta, "partial_json")
+            self._calls[index] += len(more)
+            return (ToolCallChunk(index=index, arguments=more),)
+        if kind == "thinking_delta":
+            return (ReasoningChunk(text_in(delta, "thinking")),)
+        if kind == "signature_delta":
+            meta = self._meta[index]
+            meta["signature"] = meta.get("signature", "") + text_in(delta, "signature")
+        return ()
+
+    def _block_stop(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        index = index_in(event)
+        kind = self._kinds.get(index)
+        if kind == "text":
+            yield PartEndChunk("text")
+        elif kind in ("thinking", "redacted_thinking"):
+            meta = {name: each for name, each in self._meta[index].items() if each}
+            yield PartEndChunk("reasoning", {PROVIDER: meta} if meta else None)
+        elif kind == "tool_use" and not self._calls[index] and self._inputs.get(index):
+            yield ToolCallChunk(index=index, arguments=json_text(self._inputs[index]))
+
+    def _delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        reason = text_in(event["delta"], "stop_reason")
+        if reason:
+            self._reason = _REASONS.get(reason, "other")
+        if is_object(event["delta"].get("stop_details")):
+            self._details = event["delta"]["stop_details"]
+        self._add_usage(event)
+        return ()
+
+    def _stop(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        self.done = True
+        return ()
+
+    def _add_usage(self, event: dict[str, Any]) -> None:
+        """Counts are totals: a later one stands in place of an earlier one."""
+        usage = event.get("usage")
+        if is_object(usage):
+            self._usage.update({name: each for name, each in usage.items() if each is not None})
+
+    _takes: ClassVar[dict[str, Callable[[Any, dict[str, Any]], Iterable[Chunk]]]] = {
+        "message_start": _start,
+        "content_block_start": _block_start,
+        "content_block_delta": _block_delta,
+        "content_block_stop": _block_stop,
+        "message_delta": _delta,
+        "message_stop": _stop,
+    }
+
+
+def usage_of(usage: dict[str, Any]) -> Usage | None:
+    """The tokens, where there is an account of them; what was cached is no part of their input."""
+    if not usage:
+        return None
+    read = count(usage, "cache_read_input_tokens")
+    write = count(usage, "cache_creation_input_tokens")
+    return Usage(
+        input_tokens=count(usage, "input_tokens") + read + write,
+        output_tokens=count(usage, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        reasoning_tokens=count(usage, "output_tokens_details", "thinking_tokens"),
+    )

@@ -1,0 +1,219 @@
+"""A request as Google's SDK takes it. Pure.
+
+Signatures of thoughts go back with the part on which they came: with a call in its meta, with
+anything else as a reasoning part without text, under "google".
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal
+
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Settings,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.models import ModelRequest
+from hookline.providers._ids import call_ids
+from hookline.providers._parts import choice, own, refuse, said
+from hookline.providers._settings import effective, put, with_extra
+
+PROVIDER: Final = "google"
+_CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+class GoogleSettings(Settings, frozen=True, kw_only=True):
+    """What a Gemini model is asked with; None is the API's default."""
+
+    thinking_budget: int | None = None
+    """How many tokens it may think; 0: none, -1: as many as it takes."""
+    thinking_level: Literal["minimal", "low", "medium", "high"] | None = None
+    """How much it thinks, for models that take a level."""
+    include_thoughts: bool | None = None
+    """Whether summaries of its thoughts come."""
+    cached_content: str | None = None
+    """The name of a cached prompt, such as "cachedContents/…"."""
+    top_k: float | None = None
+    """Choose among so many of the likeliest tokens."""
+    frequency_penalty: float | None = None
+    """Above 0: fewer repetitions."""
+    presence_penalty: float | None = None
+    """Above 0: more new topics."""
+    logprobs: int | None = None
+    """How many likely tokens to tell at each place."""
+    safety: dict[str, str] | None = None
+    """A threshold for each category of harm, in the API's words."""
+    modalities: tuple[Literal["TEXT", "IMAGE", "AUDIO"], ...] = ()
+    """What the answer may be made of."""
+    media_resolution: str | None = None
+    """How finely media are read, in the API's words."""
+    service_tier: str | None = None
+    """How fast, and at which price, the request is served."""
+    labels: dict[str, str] | None = None
+    """Kept with the request, for billing."""
+    headers: dict[str, str] | None = None
+    """Headers that are sent beside the SDK's."""
+    body: dict[str, Any] | None = None
+    """Fields of `GenerateContentConfig` that have no name here."""
+
+
+DEFAULTS: Final = GoogleSettings()
+
+
+def request_body(
+    model: str, request: ModelRequest, own_settings: GoogleSettings = DEFAULTS
+) -> dict[str, Any]:
+    """The arguments of `generate_content_stream`; raises BadRequestError for what it cannot say."""
+    settings = effective(own_settings, request.settings)
+    config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
+    if request.system:
+        config["system_instruction"] = request.system
+    if request.tools:
+        declared = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters_json_schema": tool.parameters,
+            }
+            for tool in request.tools
+        ]
+        config["tools"] = [{"function_declarations": declared}]
+    chosen = choice(settings, request)
+    if chosen is not None:
+        mode: dict[str, Any] = {"mode": _CHOICES.get(chosen, "ANY")}
+        if chosen not in _CHOICES:
+            mode["allowed_function_names"] = [chosen]
+        config["tool_config"] = {"function_calling_config": mode}
+    _put_settings(config, settings)
+    if request.output is not None:
+        config["response_mime_type"] = "application/json"
+        config["response_json_schema"] = request.output.schema
+    put(config, settings.body or {})
+    return {
+        "model": model,
+        "contents": _contents(request.messages, unsigned=_wants_signatures(model)),
+        "config": with_extra(config, PROVIDER, own_settings, request.settings),
+    }
+
+
+def _put_settings(config: dict[str, Any], settings: GoogleSettings) -> None:
+    thinking: dict[str, Any] = {}
+    level = settings.thinking_level
+    put(
+        thinking,
+        {
+            "thinking_budget": settings.thinking_budget,
+            "thinking_level": level.upper() if level else None,
+            "include_thoughts": settings.include_thoughts,
+        },
+    )
+    safety = (settings.safety or {}).items()
+    put(
+        config,
+        {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "top_k": settings.top_k,
+            "max_output_tokens": settings.max_tokens,
+            "stop_sequences": settings.stop,
+            "seed": settings.seed,
+            "thinking_config": thinking,
+            "cached_content": settings.cached_content,
+            "frequency_penalty": settings.frequency_penalty,
+            "presence_penalty": settings.presence_penalty,
+            "response_logprobs": settings.logprobs is not None or None,
+            "logprobs": settings.logprobs,
+            "safety_settings": tuple({"category": c, "threshold": t} for c, t in safety),
+            "response_modalities": settings.modalities,
+            "media_resolution": settings.media_resolution,
+            "service_tier": settings.service_tier,
+            "labels": settings.labels,
+            "http_options": {"headers": settings.headers} if settings.headers else None,
+        },
+    )
+
+
+def _wants_signatures(model: str) -> bool:
+    """Whether the model refuses calls without a signature: from Gemini 3 on."""
+    found = re.search(r"gemini-(\d+)", model)
+    return found is not None and int(found[1]) >= 3
+
+
+def _contents(messages: Sequence[Message], *, unsigned: bool) -> list[dict[str, Any]]:
+    """Turns that alternate: results are the user's. `unsigned`: mark foreign calls as such."""
+    ids = call_ids(messages, PROVIDER)
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        role = "model" if isinstance(message, AssistantMessage) else "user"
+        parts = list(_parts(message, ids))
+        if not parts:
+            continue
+        if unsigned and role == "model":
+            _excuse(parts)
+        if out and out[-1]["role"] == role:
+            out[-1]["parts"] += parts
+        else:
+            out.append({"role": role, "parts": parts})
+    return out
+
+
+def _parts(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+    if isinstance(message, UserMessage):
+        yield from map(_part, said(message))
+    elif isinstance(message, ToolMessage):
+        word = "output" if message.outcome in ("ok", "answered") else "error"
+        result: dict[str, Any] = {"name": message.name, "response": {word: message.text}}
+        result["id"] = ids(message.call_id)
+        if message.media:
+            result["parts"] = [_part(part) for part in message.media]
+        yield {"function_response": result}
+    else:
+        yield from _answer(message, ids)
+
+
+def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+    for part in message.parts:
+        if isinstance(part, Text):
+            yield {"text": part.text}
+        elif isinstance(part, ToolCall):
+            call = {"name": part.name, "args": dict(part.arguments), "id": ids(part.id)}
+            yield {"function_call": call, **_signature(part)}
+        elif signature := _signature(part):  # thoughts themselves are not sent back
+            yield {"text": "", **signature}
+
+
+def _excuse(parts: list[dict[str, Any]]) -> None:
+    """The word with which Gemini takes calls that it has not made itself."""
+    calls = [part for part in parts if "function_call" in part]
+    if calls and not any("thought_signature" in part for part in parts):
+        calls[0]["thought_signature"] = _bytes("skip_thought_signature_validator")
+
+
+def _signature(part: Reasoning | ToolCall) -> dict[str, bytes]:
+    signature = own(part.meta, PROVIDER).get("signature")
+    return {"thought_signature": _bytes(signature)} if isinstance(signature, str) else {}
+
+
+def _bytes(text: str) -> bytes:
+    """Base64 in either alphabet."""
+    return b64decode(text.replace("-", "+").replace("_", "/"))
+
+
+def _part(part: Text | Image | File) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"text": part.text}
+    if part.data is not None:
+        return {"inline_data": {"mime_type": part.media_type, "data": part.data}}
+    if part.url is None:
+        raise refuse(PROVIDER, f"an {type(part).__name__} has neither data nor url", "give one")
+    return {"file_data": {"mime_type": part.media_type, "file_uri": part.url}}

@@ -1,0 +1,221 @@
+"""Chunks from the events of Chat Completions. Pure.
+
+Not all servers keep to the letter, so this reads what they are known to send: calls without index
+or with one index for all, arguments of null or as an object, the old `function_call`, content as a
+list of parts, reasoning under two names or between tags, errors in a dozen forms, a whole
+completion in place of a stream, a stream that ends without [DONE].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from hookline import Usage
+from hookline.models import (
+    Chunk,
+    Finish,
+    FinishReason,
+    PartEndChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline.providers._failures import Exchange, is_error
+from hookline.providers._ids import own_id
+from hookline.providers._openai_chat_request import META, THOUGHTS
+from hookline.providers._parts import count, is_list, is_object, json_text, name_in, text_in
+from hookline.providers._think import ThinkTags
+
+_REASONS: Final[dict[str, FinishReason]] = {
+    "stop": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "refusal",
+}
+
+
+class ChatReader:
+    """One answer of Chat Completions, event by event. `tags`: it may think between tags."""
+
+    def __init__(self, exchange: Exchange | None = None, *, tags: bool = False) -> None:
+        self.done = False
+        self._exchange = exchange or Exchange("openai")
+        self._tags = ThinkTags() if tags else None
+        self._reason: FinishReason | None = None
+        self._usage: Usage | None = None
+        self._model: str | None = None
+        self._id: str | None = None
+        self._calls: dict[int, int] = {}  # their index → ours
+        self._ids: list[str] = []  # of each call of ours
+        self._field: str | None = None  # under which reasoning comes
+        self._details: list[Any] = []
+        self._logprobs: list[Any] = []
+        self._refused = False
+
+    def take(self, event: Any, /) -> Iterable[Chunk]:
+        if self.done:
+            return
+        if event is None:
+            self.done = True
+            return
+        if is_error(event):
+            raise self._exchange.told(event)
+        if not is_object(event):
+            raise TypeError(f"an event is a {type(event).__name__}")
+        self._model = text_in(event, "model") or self._model
+        self._id = text_in(event, "id") or self._id
+        if event.get("usage") is not None:
+            self._usage = usage_of(event["usage"])
+        for each in (event.get("choices") or ())[:1]:
+            if is_error(each):  # OpenRouter tells of a provider that failed in the choice
+                raise self._exchange.told(each)
+            delta = each.get("delta")
+            if delta is None:
+                delta = each.get("message")  # a whole completion, from a server that cannot stream
+            if is_object(delta):
+                yield from self._delta(delta)
+            logprobs = each.get("logprobs")
+            if is_object(logprobs) and is_list(logprobs.get("content")):
+                self._logprobs += logprobs["content"]
+            self._ended(text_in(each, "finish_reason"))
+
+    def end(self) -> Iterable[Chunk]:
+        if self._reason is None:
+            raise self._exchange.cut_off()
+        if self._tags is not None:
+            yield from self._shown(self._tags.end())
+        yield from self._thought()
+        reason = self._reason
+        if self._ids and reason == "stop":
+            reason = "tool_calls"
+        elif self._refused and reason == "stop":
+            reason = "refusal"
+        yield Finish(
+            finish_reason=reason,
+            usage=self._usage,
+            model=self._model,
+            response_id=self._id,
+            meta={META: {"logprobs": self._logprobs}} if self._logprobs else None,
+        )
+
+    def _ended(self, reason: str) -> None:
+        if reason == "error":
+            raise self._exchange.told("the model failed in the middle of its answer")
+        if reason:
+            self._reason = _REASONS.get(reason, "other")
+
+    def _delta(self, delta: dict[str, Any]) -> Iterable[Chunk]:
+        for field in THOUGHTS:
+            thought = text_in(delta, field)
+            if thought and self._field in (None, field):  # some send the same under both names
+                self._field = field
+                yield ReasoningChunk(thought)
+        details = delta.get("reasoning_details")
+        if isinstance(details, list):
+            json_text(details)  # raises for what no store could keep
+            self._details += details
+        content = delta.get("content")
+        if is_list(content):
+            yield from self._parts(content)
+            content = None
+        text, refusal = text_in(delta, "content") if content else "", text_in(delta, "refusal")
+        calls: Sequence[Any] = delta.get("tool_calls") or ()
+        if is_object(delta.get("function_call")):
+            calls = [{"index": 0, "function": delta["function_call"]}]
+        if text and self._tags is not None:
+            yield from self._shown(self._tags.take(text))
+        elif text:
+            yield from self._text(text)
+        if refusal:
+            self._refused = True
+            yield from self._text(refusal)
+        if calls:
+            yield from self._thought()
+        for call in calls:
+            yield self._call(call)
+
+    def _text(self, text: str) -> Iterable[Chunk]:
+        yield from self._thought()
+        yield TextChunk(text)
+
+    def _shown(self, pieces: Iterable[tuple[str, str]]) -> Iterable[Chunk]:
+        for kind, text in pieces:
+            if kind == "reasoning":
+                yield ReasoningChunk(text)
+            else:
+                yield from self._text(text)
+
+    def _parts(self, content: Iterable[Any]) -> Iterable[Chunk]:
+        """Content as a list of parts, as Mistral has it; thinking is one that has parts."""
+        for part in content:
+            kind = part.get("type")
+            if kind == "thinking":
+                thought = part.get("thinking")
+                for each in thought if is_list(thought) else ({"text": thought},):
+                    if text := text_in(each, "text"):
+                        yield ReasoningChunk(text)
+            elif kind in ("text", "output_text") and (text := text_in(part, "text")):
+                yield from self._text(text)
+
+    def _thought(self) -> Iterable[Chunk]:
+        """The reasoning is over: keep how it came, for the way back."""
+        meta: dict[str, Any] = {"field": self._field} if self._field else {}
+        if self._details:
+            meta["details"] = self._details
+            self._details = []
+        if meta:
+            self._field = None
+            yield PartEndChunk("reasoning", {META: meta})
+
+    def _call(self, call: dict[str, Any]) -> Chunk:
+        function: dict[str, Any] = call.get("function") or {}
+        id, name = text_in(call, "id"), text_in(function, "name")
+        given = function.get("arguments")
+        arguments = json_text(given) if is_object(given) else text_in(function, "arguments")
+        theirs = call.get("index")
+        if theirs is None:
+            theirs = self._place(id)
+        if type(theirs) is not int:
+            raise TypeError("index is no number")
+        meta = self._beside(call)
+        ours = self._calls.get(theirs)
+        if ours is None or (id and name and self._ids[ours] and id != self._ids[ours]):
+            ours = self._calls[theirs] = len(self._ids)
+            self._ids.append(id)
+            first = ToolCallChunk(index=ours, id=id or None, name=name_in(function), meta=meta)
+            return first.replace(arguments=arguments)
+        return ToolCallChunk(index=ours, arguments=arguments, meta=meta)
+
+    def _beside(self, call: dict[str, Any]) -> dict[str, Any] | None:
+        """What goes back with the call: an id that is not one of ours, Gemini's signature."""
+        kept = own_id(text_in(call, "id"))
+        if is_object(call.get("extra_content")):
+            kept["extra_content"] = call["extra_content"]
+        return {META: kept} if kept else None
+
+    def _place(self, id: str) -> int:
+        """A place for a call without index: a new id is a new call, no id goes on with the last."""
+        if id:
+            known = [theirs for theirs, ours in self._calls.items() if self._ids[ours] == id]
+            return known[0] if known else len(self._ids)
+        return max(self._calls, default=0)
+
+
+def usage_of(usage: object) -> Usage | None:
+    """The tokens, where there is an account of them."""
+    if not is_object(usage):
+        return None
+    return Usage(
+        input_tokens=count(usage, "prompt_tokens"),
+        output_tokens=count(usage, "completion_tokens"),
+        cache_read_tokens=count(usage, "prompt_tokens_details", "cached_tokens"),
+        cache_write_tokens=count(usage, "prompt_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=count(usage, "completion_tokens_details", "reasoning_tokens"),
+    )

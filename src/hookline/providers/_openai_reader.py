@@ -1,0 +1,170 @@
+"""Chunks from the events of OpenAI's Responses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final
+
+from hookline import Usage
+from hookline.models import (
+    Chunk,
+    Finish,
+    FinishReason,
+    PartEndChunk,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline.providers._failures import Exchange
+from hookline.providers._ids import own_id
+from hookline.providers._openai_request import PROVIDER
+from hookline.providers._parts import count, index_in, is_list, is_object, name_in, text_in
+
+_CUT: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "refusal"}
+
+
+class ResponsesReader:
+    """One answer of the Responses API, event by event."""
+
+    def __init__(self, exchange: Exchange | None = None) -> None:
+        self.done = False
+        self._exchange = exchange or Exchange(PROVIDER)
+        self._reason: FinishReason = "stop"
+        self._response: dict[str, Any] = {}
+        self._calls: dict[int, int] = {}  # by output index: characters of arguments so far
+        self._texts: set[tuple[object, object]] = set()  # the text parts that came in deltas
+        self._thoughts: set[object] = set()  # the reasoning items of which something was shown
+        self._messages: list[dict[str, Any]] = []
+        self._logprobs: list[Any] = []
+        self._refused = False
+
+    def take(self, event: Any, /) -> Iterable[Chunk]:
+        if event is None or self.done:
+            return ()
+        kind = event.get("type") if is_object(event) else None
+        if not isinstance(kind, str):
+            raise self._exchange.unstreamed(event)
+        if kind in ("response.output_text.delta", "response.refusal.delta"):
+            return self._text(event, "delta")
+        if kind == "response.function_call_arguments.delta":
+            return self._arguments(event, text_in(event, "delta"))
+        if kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            self._thoughts.add(event["output_index"])
+            return (ReasoningChunk(text_in(event, "delta")),)
+        take = self._takes.get(kind)
+        return take(self, event) if take is not None else ()
+
+    def end(self) -> Iterable[Chunk]:
+        if not self.done:
+            raise self._exchange.cut_off()
+        response = self._response
+        meta: dict[str, Any] = {"messages": self._messages} if self._messages else {}
+        if self._logprobs:
+            meta["logprobs"] = self._logprobs
+        yield Finish(
+            finish_reason=self._reason,
+            usage=usage_of(response.get("usage")),
+            model=text_in(response, "model") or None,
+            response_id=text_in(response, "id") or None,
+            meta={PROVIDER: meta} if meta else None,
+        )
+
+    def _text(self, event: dict[str, Any], field: str) -> Iterable[Chunk]:
+        self._texts.add((event.get("output_index"), event.get("content_index")))
+        if is_list(event.get("logprobs")):
+            self._logprobs += event["logprobs"]
+        self._refused = self._refused or event["type"].startswith("response.refusal")
+        return (TextChunk(text_in(event, field)),)
+
+    def _whole_text(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        if (event.get("output_index"), event.get("content_index")) in self._texts:
+            return ()
+        return self._text(event, "refusal" if "refusal" in event["type"] else "text")
+
+    def _arguments(self, event: dict[str, Any], more: str) -> Iterable[Chunk]:
+        index = index_in(event, "output_index")
+        self._calls[index] += len(more)
+        return (ToolCallChunk(index=index, arguments=more),)
+
+    def _whole_arguments(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        index = index_in(event, "output_index")
+        if self._calls[index]:
+            return ()
+        return self._arguments(event, text_in(event, "arguments"))
+
+    def _new_summary(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        """Summaries of one reasoning item are paragraphs of one text."""
+        return (ReasoningChunk("\n\n"),) if event["output_index"] in self._thoughts else ()
+
+    def _item_added(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        item = event["item"]
+        if item["type"] != "function_call":
+            return ()
+        return self._new_call(index_in(event, "output_index"), item)
+
+    def _new_call(self, index: int, item: dict[str, Any]) -> Iterable[Chunk]:
+        self._calls.setdefault(index, 0)
+        id, call_id = text_in(item, "id"), text_in(item, "call_id")
+        kept = {**({"id": id} if id else {}), **own_id(call_id)}
+        meta = {PROVIDER: kept} if kept else None
+        return (ToolCallChunk(index=index, id=call_id or None, name=name_in(item), meta=meta),)
+
+    def _item_done(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        item, index = event["item"], index_in(event, "output_index")
+        kind = item["type"]
+        if kind == "message":
+            kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
+            if kept.get("id"):
+                self._messages.append(kept)
+            yield PartEndChunk("text")
+        elif kind == "reasoning":
+            sealed = text_in(item, "encrypted_content")
+            meta = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
+            yield PartEndChunk("reasoning", {PROVIDER: meta} if meta else None)
+        elif kind == "function_call":
+            if index not in self._calls:
+                yield from self._new_call(index, item)
+            if not self._calls[index]:
+                yield from self._arguments(event, text_in(item, "arguments"))
+
+    def _ended(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        response = self._response = event["response"]
+        self.done = True
+        if event["type"] == "response.incomplete":
+            details = response.get("incomplete_details")
+            why = details.get("reason") if is_object(details) else None
+            self._reason = _CUT.get(str(why), "other")
+        elif self._calls:
+            self._reason = "tool_calls"
+        elif self._refused:
+            self._reason = "refusal"
+        return ()
+
+    def _failed(self, event: dict[str, Any]) -> Iterable[Chunk]:
+        raise self._exchange.told((event.get("response") or event).get("error") or event)
+
+    _takes: ClassVar[dict[str, Callable[[Any, dict[str, Any]], Iterable[Chunk]]]] = {
+        "response.output_text.done": _whole_text,
+        "response.refusal.done": _whole_text,
+        "response.function_call_arguments.done": _whole_arguments,
+        "response.reasoning_summary_part.added": _new_summary,
+        "response.output_item.added": _item_added,
+        "response.output_item.done": _item_done,
+        "response.completed": _ended,
+        "response.incomplete": _ended,
+        "response.failed": _failed,
+        "error": _failed,
+    }
+
+
+def usage_of(usage: object) -> Usage | None:
+    """The tokens, where there is an account of them."""
+    if not is_object(usage):
+        return None
+    return Usage(
+        input_tokens=count(usage, "input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
+        cache_read_tokens=count(usage, "input_tokens_details", "cached_tokens"),
+        cache_write_tokens=count(usage, "input_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=count(usage, "output_tokens_details", "reasoning_tokens"),
+    )

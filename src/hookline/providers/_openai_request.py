@@ -1,0 +1,218 @@
+"""A request as the JSON of OpenAI's Responses. Pure.
+
+Requests are complete in themselves (`store` is False): what the provider wants back, such as sealed
+reasoning, is kept in the messages' meta under "openai" and sent with the next request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal
+
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Settings,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.models import ModelRequest, OutputSchema
+from hookline.providers._ids import call_ids
+from hookline.providers._parts import (
+    choice,
+    closed,
+    is_strict,
+    json_text,
+    location,
+    own,
+    refuse,
+    said,
+)
+from hookline.providers._settings import effective, put, with_extra
+
+PROVIDER: Final = "openai"
+SEALED: Final = "reasoning.encrypted_content"
+
+
+class OpenAISettings(Settings, frozen=True, kw_only=True):
+    """What a model of OpenAI's Responses is asked with; None is the API's default."""
+
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
+    """How much the model thinks."""
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """How reasoning is told; without it none is shown."""
+    verbosity: Literal["low", "medium", "high"] | None = None
+    """How long answers are to be."""
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    """How fast, and at which price, the request is served."""
+    cache_key: str | None = None
+    """Requests with one key share a cache of prompts."""
+    cache_retention: Literal["in_memory", "24h"] | None = None
+    """How long a cached prompt is kept."""
+    top_logprobs: int | None = None
+    """How many likely tokens to tell at each place; kept in the message's meta."""
+    parallel_tool_calls: bool | None = None
+    """False: at most one call in an answer."""
+    max_tool_calls: int | None = None
+    """How often tools that the provider runs may be used in one answer."""
+    truncation: Literal["auto", "disabled"] | None = None
+    """ "auto": the API drops the oldest items where the context is full."""
+    include: tuple[str, ...] = ()
+    """What else an answer is to hold, in the API's words."""
+    metadata: dict[str, str] | None = None
+    """Kept with the request, for the provider's dashboard."""
+    safety_identifier: str | None = None
+    """Who asks, as an opaque id."""
+    headers: dict[str, str] | None = None
+    """Headers that are sent beside the SDK's."""
+    body: dict[str, Any] | None = None
+    """Fields of the request that have no name here."""
+
+
+DEFAULTS: Final = OpenAISettings()
+
+
+def request_body(
+    model: str, request: ModelRequest, own_settings: OpenAISettings = DEFAULTS
+) -> dict[str, Any]:
+    """What is posted to /responses; raises BadRequestError for what it has no way to say."""
+    settings = effective(own_settings, request.settings)
+    if settings.stop:
+        raise refuse(
+            PROVIDER, f"the Responses API knows no stop={settings.stop!r}", "use OpenAIChatModel"
+        )
+    ids = call_ids(request.messages, PROVIDER)
+    body: dict[str, Any] = {
+        "model": model,
+        "stream": True,
+        "store": False,
+        "input": [item for message in request.messages for item in _items(message, ids)],
+    }
+    if request.system:
+        body["instructions"] = request.system
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+            for tool in request.tools
+        ]
+    chosen = choice(settings, request)
+    if chosen is not None:
+        known = chosen in ("auto", "none", "required")
+        body["tool_choice"] = chosen if known else {"type": "function", "name": chosen}
+    _put_settings(body, settings, request)
+    put(body, settings.body or {})
+    return with_extra(body, PROVIDER, own_settings, request.settings)
+
+
+def _put_settings(body: dict[str, Any], settings: OpenAISettings, request: ModelRequest) -> None:
+    reasoning: dict[str, Any] = {}
+    put(reasoning, {"effort": settings.reasoning_effort, "summary": settings.reasoning_summary})
+    text: dict[str, Any] = {}
+    if request.output is not None:
+        text["format"] = {"type": "json_schema", **json_schema(request.output)}
+    put(text, {"verbosity": settings.verbosity})
+    include = list(settings.include)
+    if settings.reasoning_effort not in (None, "none") and SEALED not in include:
+        include.append(SEALED)  # without it reasoning could not go back
+    if settings.top_logprobs is not None:
+        include.append("message.output_text.logprobs")
+    put(
+        body,
+        {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_output_tokens": settings.max_tokens,
+            "reasoning": reasoning,
+            "text": text,
+            "include": tuple(include),
+            "service_tier": settings.service_tier,
+            "prompt_cache_key": settings.cache_key,
+            "prompt_cache_retention": settings.cache_retention,
+            "top_logprobs": settings.top_logprobs,
+            "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
+            "max_tool_calls": settings.max_tool_calls,
+            "truncation": settings.truncation,
+            "metadata": settings.metadata,
+            "safety_identifier": settings.safety_identifier,
+        },
+    )
+
+
+def json_schema(output: OutputSchema) -> dict[str, Any]:
+    """The form of the answer; strict where the schema allows it."""
+    schema = closed(output.schema)
+    return {"name": output.name, "schema": schema, "strict": is_strict(schema)}
+
+
+def _items(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+    if isinstance(message, UserMessage):
+        yield {"role": "user", "content": [_input(part) for part in said(message)]}
+    elif isinstance(message, ToolMessage):
+        output: Any = message.text
+        if message.media:
+            output = [_input(part) for part in (Text(message.text), *message.media)]
+        yield {"type": "function_call_output", "call_id": ids(message.call_id), "output": output}
+    else:
+        yield from _answer(message, ids)
+
+
+def _input(part: Text | Image | File) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "input_text", "text": part.text}
+    if isinstance(part, Image):
+        where = location(part, PROVIDER)
+        return {"type": "input_image", "image_url": where, "detail": "auto"}
+    if part.data is None and part.url is not None:
+        return {"type": "input_file", "file_url": part.url}
+    data = location(part, PROVIDER)
+    return {"type": "input_file", "filename": part.name or "file", "file_data": data}
+
+
+def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+    """The items of an answer. One that was cut off is text alone: its reasoning lost its end.
+
+    Sealed reasoning belongs to the items after it, so these go with their ids; else without.
+    """
+    parts = message.parts
+    sealed = not message.partial and any(
+        type(part) is Reasoning and own(part.meta, PROVIDER) for part in parts
+    )
+    items: Sequence[Any] = own(message.meta, PROVIDER).get("messages") or ()
+    texts = sum(type(part) is Text for part in parts)
+    known = iter(items if sealed and len(items) == texts else ())
+    for part in parts:
+        if isinstance(part, Text):
+            item = next(known, None)
+            if item is None:
+                yield {"role": "assistant", "content": part.text}
+            else:
+                shape = {"type": "message", "role": "assistant", "status": "completed"}
+                output = {"type": "output_text", "text": part.text, "annotations": ()}
+                yield {**shape, **item, "content": [output]}
+        elif isinstance(part, ToolCall):
+            call = {"type": "function_call", "call_id": ids(part.id), "name": part.name}
+            arguments = json_text(part.arguments)
+            item = own(part.meta, PROVIDER).get("id") if sealed else None
+            yield {**call, **({"id": item} if item else {}), "arguments": arguments}
+        elif sealed:
+            yield from _reasoning(part)
+
+
+def _reasoning(part: Reasoning) -> Iterable[dict[str, Any]]:
+    meta = own(part.meta, PROVIDER)
+    if meta.get("id"):
+        summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+        yield {"type": "reasoning", "summary": summary, **meta}
