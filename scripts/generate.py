@@ -51,6 +51,7 @@ from hookline._model.model import (
 from hookline._base.returns import (
     Ask,
     Continue,
+    Deny,
     MessageChanges,
     Response,
     Stop,

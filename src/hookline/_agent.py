@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, cast, overload
 from msgspec import UNSET
 
 from hookline._asks import Chats
-from hookline._base.errors import ToolDenied, UsageError
+from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
 from hookline._base.input import as_message
 from hookline._base.log import log_throw
@@ -485,7 +485,7 @@ class Agent(Chats[DepsT, OutT]):
             parent = Run.chat_of(run)
             assert isinstance(parent, Chat)
             if _depth(parent) > max_depth:
-                raise ToolDenied(
+                raise ToolCallError(
                     f"agent {self.name!r} may be asked at most {max_depth} agents below the first; "
                     "answer without it"
                 )

@@ -961,7 +961,7 @@ LOOP = (
     "_chat.request",
 )
 LOOP = (*LOOP, "_chat.results", "_chat.request", "_chat.state", "_chat.approval")
-LOOP = (*LOOP, "_model.assembly", "_chat.values", "_chat.call")
+LOOP = (*LOOP, "_model.assembly", "_chat.call")
 WORLD = {"time", "random", "uuid", "secrets", "datetime", "threading", "os", "socket", "anyio"}
 SPAWNING = {
     "create_task",

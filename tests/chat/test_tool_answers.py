@@ -11,7 +11,6 @@ from hookline import (
     Ask,
     Continue,
     Conversation,
-    Deny,
     Stop,
     ToolFailure,
     ToolResult,
@@ -79,7 +78,7 @@ async def test_a_ToolError_from_preToolCall_skips_the_handler_and_passes_onToolC
     assert out == ["error a not allowed"]
     ((_, outcome, text),) = results(response)
     assert outcome == "denied"
-    assert json.loads(text) == {"error": {"type": "Policy", "message": "not allowed"}}
+    assert json.loads(text) == {"error": {"type": "Denied", "message": "not allowed"}}
 
 
 async def test_ToolDenied_raised_in_preToolCall_counts_as_returning_ToolError():
@@ -270,7 +269,7 @@ async def test_the_conversation_goes_on_after_a_Stop_from_preToolCall():
         pytest.param("preToolCall", True, id="preToolCall, a bool"),
         pytest.param("preToolCall", {"n": 1}, id="preToolCall, a dict"),
         pytest.param("preToolCall", Continue("go on"), id="preToolCall, Continue"),
-        pytest.param("preToolCall", Deny("no"), id="preToolCall, Deny"),
+        pytest.param("preToolCall", Continue("no"), id="preToolCall, Continue"),
         pytest.param("onToolCallResult", "text", id="onToolCallResult, a str"),
         pytest.param("onToolCallResult", Stop("no"), id="onToolCallResult, Stop"),
         pytest.param("onToolCallResult", Ask("?"), id="onToolCallResult, Ask"),
@@ -384,7 +383,7 @@ async def test_the_error_of_an_unknown_tool_may_be_recovered():
     agent.add_hook("onToolCallResult", lambda ctx: seen.append((ctx.call.name, ctx.result.value)))
     response = await agent.chat("go")
     assert seen == [("nope", "recovered")]
-    assert results(response) == [("x", "ok", "recovered")]
+    assert results(response) == [("x", "answered", "recovered")]
 
 
 # ── conversions ─────────────────────────────────────────────────────────────────────────────

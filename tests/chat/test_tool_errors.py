@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests._tool_chats import Clock, goes_on, only, outcomes, results, settle, written
 
-from hookline import Agent, Conversation, Limits, Run, Scope, ToolFailure, tool
+from hookline import Agent, Conversation, Deny, Limits, Run, Scope, ToolFailure, ToolResult, tool
 from hookline.errors import (
     DisabledToolError,
     StopChat,
@@ -24,13 +24,20 @@ from hookline.events import StepStarted, ToolCallFinished, ToolCallStarted
 from hookline.testing import ScriptedModel, call, collect, raw_call
 
 
-async def told(agent, text="go"):
+async def told(agent, text="go", outcome="error"):
     """What the model is told of the one call of the chat, which went on."""
     response = await agent.chat(text)
     assert response.text == "done"
-    ((_, outcome, text),) = results(response)
-    assert outcome == "error"
+    ((_, found, text),) = results(response)
+    assert found == outcome
     return json.loads(text)["error"]
+
+
+def refuses(error):
+    def hook(ctx):
+        raise error
+
+    return hook
 
 
 def seen_errors(agent):
@@ -441,24 +448,90 @@ async def test_StopIteration_from_a_tool_is_a_tool_error():
     await told(agent)
 
 
-async def test_ToolDenied_in_a_tool_is_a_tool_error_to_the_model():
-    @tool
-    async def guarded() -> None:
-        raise ToolDenied("not for you")
+@tool
+async def guarded() -> None:
+    raise ToolDenied("not for you")
 
+
+async def test_ToolDenied_in_a_tool_is_a_denial_that_the_model_is_told():
     agent = Agent(ScriptedModel(call("guarded"), "done"), tools=[guarded])
-    assert await told(agent) == {"type": "ToolDenied", "message": "not for you"}
+    error = await told(agent, outcome="denied")
+    assert error == {"type": "Denied", "message": "denied while running: not for you"}
 
 
 async def test_ToolDenied_in_a_tool_passes_onToolCallError():
-    @tool
-    async def guarded() -> None:
-        raise ToolDenied("not for you")
-
     agent = Agent(ScriptedModel(call("guarded"), "done"), tools=[guarded])
     seen = seen_errors(agent)
-    await told(agent)
-    assert [error.message for error in seen] == ["not for you"]
+    await told(agent, outcome="denied")
+    assert [(error.type, error.message) for error in seen] == [
+        ("Denied", "denied while running: not for you")
+    ]
+    assert isinstance(seen[0].exception, ToolDenied)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "log"])
+@pytest.mark.parametrize(
+    ("ran", "message"),
+    [
+        pytest.param(False, "not for you", id="before proceed"),
+        pytest.param(True, "denied while running: not for you", id="after proceed"),
+    ],
+)
+async def test_ToolDenied_in_aroundToolCall_is_a_denial(on_error: Any, ran: bool, message: str):
+    @tool
+    async def harmless() -> str:
+        out.append("ran")
+        return "ok"
+
+    async def guard(ctx: Any, proceed: Any) -> Any:
+        if ran:
+            await proceed()
+        raise ToolDenied("not for you")
+
+    async def outside(ctx: Any, proceed: Any) -> Any:
+        result = await proceed()
+        out.append(result.type)
+        return result
+
+    out: list[str] = []
+    agent = Agent(ScriptedModel(call("harmless"), "done"), tools=[harmless])
+    agent.add_hook("aroundToolCall", outside)
+    agent.add_hook("aroundToolCall", guard, on_error=on_error)
+    error = await told(agent, outcome="denied")
+    assert error == {"type": "Denied", "message": message}
+    assert out == [*(["ran"] if ran else []), "Denied"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(lambda ctx: Deny("not for you"), id="Deny"),
+        pytest.param(lambda ctx: ToolFailure("not for you", type="Mine"), id="ToolFailure"),
+        pytest.param(refuses(ToolDenied("not for you")), id="ToolDenied"),
+    ],
+)
+@pytest.mark.parametrize("on_error", ["raise", "log", "deny"])
+async def test_every_refusal_of_preToolCall_has_the_type_Denied(refusal: Any, on_error: Any):
+    agent = Agent(ScriptedModel(call("guarded"), "done"), tools=[guarded])
+    agent.add_hook("preToolCall", refusal, on_error=on_error)
+    events: list[Any] = []
+    async with agent.chat_stream("go") as stream:
+        events += [event async for event in stream]
+    (finished,) = [event for event in events if isinstance(event, ToolCallFinished)]
+    assert (finished.outcome, finished.result.type) == ("denied", "Denied")
+    ((_, outcome, text),) = results(stream.response)
+    assert (outcome, json.loads(text)["error"]) == (
+        "denied",
+        {"type": "Denied", "message": "not for you"},
+    )
+
+
+async def test_a_call_that_was_recovered_without_its_handler_is_answered():
+    agent = Agent(ScriptedModel(call("guarded"), "done"), tools=[guarded])
+    agent.add_hook("preToolCall", lambda ctx: Deny("no"))
+    agent.add_hook("onToolCallError", lambda ctx: ToolResult("instead"))
+    response = await agent.chat("go")
+    assert [(outcome, text) for _, outcome, text in results(response)] == [("answered", "instead")]
 
 
 async def test_StopChat_in_a_tool_gives_the_reason_as_its_result_and_stops_after_the_step():

@@ -44,8 +44,8 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "preMessage": ("interceptor", "message", "UserMessage AssistantMessage ToolMessage", ""),
     "onMessage": ("observer", "message", "", ""),
     "preToolCall": (
-        "interceptor", "iteration call tool scope", "ToolCall Ask ToolResult ToolFailure Stop",
-        "ToolResult ToolFailure Stop",
+        "interceptor", "iteration call tool scope", "ToolCall Ask ToolResult ToolFailure Deny Stop",
+        "ToolResult ToolFailure Deny Stop",
     ),
     "aroundToolCall": ("wrapper", "call tool scope", "ToolResult ToolFailure", ""),
     "onToolCallResult": (

@@ -1196,14 +1196,14 @@ def _raising_tools(exc: Exception) -> tuple[list[Any], list[str]]:
     return [raises, sibling], ended
 
 
-async def test_tool_denied_in_a_tool_is_a_tool_error_to_the_model() -> None:
+async def test_tool_denied_in_a_tool_is_a_denial_that_the_model_is_told() -> None:
     tools, ended = _raising_tools(ToolDenied("not on Sundays"))
     model = ScriptedModel([call("raises"), call("sibling")], "I see.")
     response = await Agent(model, tools=tools).chat("hi")
     assert response.text == "I see."
     first, second = response.messages[2:4]
-    assert (first.outcome, second.outcome) == ("error", "ok")
-    assert "not on Sundays" in first.text
+    assert (first.outcome, second.outcome) == ("denied", "ok")
+    assert "denied while running: not on Sundays" in first.text
     assert ended == ["sibling"]
 
 
@@ -1273,7 +1273,7 @@ async def test_tool_denied_raised_in_pre_tool_call_counts_as_returning_tool_erro
     )
     response = await agent.chat("hi")
     assert (ran, response.text) == ([], "I see.")
-    assert errors == [("ToolDenied", "not on Sundays")]
+    assert errors == [("Denied", "not on Sundays")]
     assert response.messages[2].outcome == "denied"
 
 
@@ -1287,10 +1287,17 @@ async def test_tool_denied_in_pre_tool_call_is_no_throw_whatever_on_error_says(
     assert '"no"' in response.messages[2].text
 
 
-@pytest.mark.parametrize("point", ["onStep", "onMessage", "onToolCallResult", "aroundToolCall"])
-@pytest.mark.parametrize("exc", [ToolDenied("x"), StopChat("x")], ids=["ToolDenied", "StopChat"])
+@pytest.mark.parametrize(
+    ("exc", "point"),
+    [
+        pytest.param(exc, point, id=f"{type(exc).__name__}-{point}")
+        for exc in (ToolDenied("x"), StopChat("x"))
+        for point in ("onStep", "onMessage", "onToolCallResult", "aroundToolCall")
+        if not (isinstance(exc, ToolDenied) and point == "aroundToolCall")
+    ],
+)
 async def test_elsewhere_hooks_return_values_and_what_they_raise_is_a_throw(
-    point: str, exc: Exception
+    exc: Exception, point: str
 ) -> None:
     with pytest.raises(type(exc)) as caught:
         await t1.fire(point, t1.raising(exc, TABLE[point].kind))

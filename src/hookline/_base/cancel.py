@@ -236,3 +236,8 @@ class Deadlines:
         for limit in self._limits:  # of what was left behind
             if limit.late is not None:
                 limit.late.cancel()
+
+
+async def give_way() -> None:
+    """Let the others of this event loop have their turn."""
+    await asyncio.sleep(0)

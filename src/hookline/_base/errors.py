@@ -338,7 +338,7 @@ class ToolLimitError(ToolCallError):
 
 
 class ToolDenied(ToolCallError):
-    """Raise it in a tool, or in a preToolCall hook, to refuse the call and tell the model why.
+    """Raise it in a tool, at preToolCall or at aroundToolCall to refuse the call and say why.
 
     What to do: say in its text what the model may do instead.
     """

@@ -2,8 +2,7 @@
 
 What `onDelta` lets through is what is shown and what is stored. An answer that a hook gave is
 played through the same way, one delta a part. The model's iterator is entered and left here, and
-what it raises while it is closed never replaces how the call ended. It is long because the hot way
-of a chunk is written out in it.
+what it raises while it is closed never replaces how the call ended.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from hookline._base.json import clean_text, json_text
 from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Text
 from hookline._base.returns import Stop
-from hookline._base.run import Run
-from hookline._base.runtime import LOCAL, Json, Key
+from hookline._base.runtime import Json, Key
 from hookline._chat.channel import SIZE
 from hookline._chat.request import named
 from hookline._chat.state import Chat
@@ -46,61 +44,48 @@ from hookline._model.model import (
 )
 from hookline._talk.history import check_history
 
-R = TypeVar("R", ModelResponse, ModelResponse | Stop)
+Answer = TypeVar("Answer", ModelResponse, ModelResponse | Stop)
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
 
-def ask_model(
-    chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None
-) -> Awaitable[ModelResponse | Stop]:
+async def ask_model(
+    chat: Chat, key: Key, request: ModelRequest, given: ModelResponse | None
+) -> ModelResponse | Stop:
     """The model's answer, through aroundRequest, or the one that a hook has given.
 
-    Text and calls are published as they come. A Stop where a wrapper has raised StopChat.
+    A Stop where a wrapper has raised StopChat.
     """
-    if answer is not None:
-        return give(chat, key, answer)
-    ask: Callable[..., Awaitable[ModelResponse | Stop]]
-    ask = _wrapped if chat.view.aroundRequest else stream_answer
-    if chat.runtime is LOCAL:
-        return ask(chat, request)
-    return _asked_or_recalled(chat, key, ask, request)
-
-
-async def _asked_or_recalled(
-    chat: Chat,
-    key: Key,
-    ask: Callable[..., Awaitable[ModelResponse | Stop]],
-    request: ModelRequest,
-) -> ModelResponse | Stop:
-    response = await _step(chat, key, ask, request)
-    if not chat.asked and chat.sent_tools is not None:
+    chat.sent = chat.sent_tools = None
+    if given is not None:
+        return await take_answer(chat, key, replay_answer, given)
+    source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
+    source = _wrapped if chat.view.aroundRequest else stream_answer
+    response = await take_answer(chat, key, source, request)
+    if not chat.ran_live and chat.sent_tools is not None:
         chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
     return response
 
 
-def give(chat: Chat, key: Key, answer: ModelResponse) -> Awaitable[ModelResponse]:
-    """An answer that a hook has given: published as if the model had."""
-    return _step(chat, key, play, answer)
-
-
-async def _step(chat: Chat, key: Key, ask: Callable[[Chat, Any], Awaitable[R]], given: Any) -> R:
-    """What `ask` makes of what is given. From the record, too, it can be taken back, or kept."""
-    chat.asked = False
-    response: Any = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, given)
-    if not chat.asked and isinstance(response, ModelResponse):
-        _assembly(chat).recall(response)
-    given_back: R = response
-    return given_back
+async def take_answer(
+    chat: Chat, key: Key, source: Callable[[Chat, Any], Awaitable[Answer]], given: Any
+) -> Answer:
+    """Run `source` as a recorded step; a recorded answer can still be withdrawn or kept."""
+    chat.ran_live = False
+    response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, given)
+    if not chat.ran_live and isinstance(response, ModelResponse):
+        _new_assembly(chat).recall(response)
+    answer: Answer = response
+    return answer
 
 
 async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
+    """The answer that wrappers of aroundRequest gave, which may be their own."""
+
     def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
         chat.sent = request
         return stream_answer(chat, request)
 
-    ctx: AroundRequest[Any] = AroundRequest(
-        run=Run(chat), iteration=chat.iteration, request=request
-    )
+    ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
     chat.wrapped = True
     try:
         response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
@@ -110,21 +95,35 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
         chat.wrapped = False
         streamed, chat.streamed = chat.streamed, None
     if streamed is None or (response is not streamed and response.parts != streamed.parts):
-        # The wrapper's own answer: it is shown like the model's.
-        return await play(chat, response)
+        return await replay_answer(chat, response)
     if response is not streamed:
         response = cleaned(response)
     return response if response.timing is None else replace(response, timing=None)
 
 
-async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
-    """Show an answer that a hook gave, through onDelta, one delta a part."""
-    chat.asked = True
+async def _begin_answer(chat: Chat) -> Assembly:
+    """Begin an answer that is made live; what was shown of an earlier attempt is taken back."""
+    chat.ran_live = True
     if chat.again and chat.attempt > 1:
         chat.shown = True
-    asm = _assembly(chat)
-    if chat.shown:
-        await chat.take_back()
+    asm = _new_assembly(chat)
+    await chat.take_back()
+    return asm
+
+
+def _new_assembly(chat: Chat) -> Assembly:
+    """A new answer; the ids of one that is taken back are free again."""
+    if chat.assembly is not None:
+        chat.assembly.forget()
+    limit = chat.config.limits.argument_bytes
+    asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
+    chat.assembly = asm
+    return asm
+
+
+async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
+    """Show an answer that a hook gave, through onDelta, one delta a part."""
+    asm = await _begin_answer(chat)
     response = cleaned(response)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
@@ -141,41 +140,21 @@ async def play(chat: Chat, response: ModelResponse) -> ModelResponse:
     return response.replace(parts=asm.whole(), timing=None)
 
 
-def _assembly(chat: Chat) -> Assembly:
-    """A new answer; the ids of one that is taken back are free again."""
-    if chat.assembly is not None:
-        chat.assembly.forget()
-    limit = chat.config.limits.argument_bytes
-    asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
-    chat.assembly = asm
-    return asm
+# ── the model's stream ──────────────────────────────────────────────────────────────────────
 
 
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
-    chat.asked = True
-    if chat.again and chat.attempt > 1:
-        chat.shown = True
-    asm = _assembly(chat)
-    if chat.shown:
-        await chat.take_back()  # the model is asked again
-    if request.messages is not chat.base_messages:
-        check_history(request.messages)  # a hook wrote them: no provider is sent a broken pair
-        if not isinstance(request.messages, (tuple, History)):
-            request = request.replace(messages=tuple(request.messages))
+    asm = await _begin_answer(chat)
+    request = _sendable(chat, request)
+    view, outlet, clock = chat.view, chat.outlet, chat.deadlines.clock
+    limit = left = chat.config.limits.answer_bytes
+    began, first = clock(), None
     finish: Finish | None = None
-    ended = False
-    view, outlet, live = chat.view, chat.outlet, chat.live
-    chat_id, path, items, iteration = chat.chat_id, outlet.path, outlet.items, chat.iteration
-    buffer = outlet.buffer
-    clock, began, first = None, 0.0, 0.0
-    if chat.wrapped:  # somebody can see how long it took
-        clock = chat.deadlines.clock
-        began = clock()
+    whole = False
     chat.asking = True
     chunks: Any = request.model.stream(request)
-    made = chunks.__class__ is AsyncGeneratorType  # closes itself at its end
-    if not made and not hasattr(chunks, "__aiter__"):
+    if not hasattr(chunks, "__aiter__"):
         chunks = await _iterator(chunks)
     try:
         async for chunk in chunks:
@@ -183,44 +162,21 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 chat.check()
             kind: type[Any] = chunk.__class__
             if kind is TextChunk and asm.hot and not view.onDelta:
+                # What `_take` does in the middle of a text that no hook wants to see.
                 text = chunk.text
                 if text.__class__ is not str or not text.isascii():
                     text = clean_text(checked(chunk).text)
-                elif not text:
+                left -= len(text)
+                if not text or left < 0:
+                    _check_length(left, limit)
                     continue
-                if not live:
+                if not chat.live:
                     asm.text.append(text)
                     continue
-                if len(items) >= SIZE:
+                if len(outlet.items) >= SIZE:
                     await outlet.room()
                 asm.text.append(text)
-                seq = buffer.seq = buffer.seq + 1
-                event = TextDelta(
-                    chat_id=chat_id, path=path, iteration=iteration, text=text, seq=seq
-                )
-                outlet.put(event)
-            elif kind is ToolCallChunk and asm.source is None and not view.onDelta and not finish:
-                id, name = asm.call(checked(chunk))
-                if clock and not first:
-                    first = clock()
-                if live:
-                    if len(items) >= SIZE:
-                        await outlet.room()
-                    if not chat.shown:
-                        chat.shown = True
-                    seq = buffer.seq = buffer.seq + 1
-                    outlet.put(
-                        ToolCallDelta(
-                            chat_id=chat_id,
-                            path=path,
-                            seq=seq,
-                            iteration=iteration,
-                            index=chunk.index,
-                            call_id=id,
-                            name=name,
-                            arguments=chunk.arguments,
-                        )
-                    )
+                chat.put(TextDelta, iteration=chat.iteration, text=text)
             elif finish is not None:
                 raise ModelError(
                     f"the model sent a {kind.__name__} after its Finish; let its adapter yield "
@@ -229,11 +185,12 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
             elif kind is Finish:
                 finish = checked(chunk)
                 asm.hot = False
-            else:  # the first chunk of a text, too
-                if clock and not first:
-                    first = clock()
-                await _take(chat, asm, checked(chunk))
-        ended = made
+            else:
+                first = first or clock()
+                left -= _size(checked(chunk))
+                _check_length(left, limit)
+                await _take(chat, asm, chunk)
+        whole = chunks.__class__ is AsyncGeneratorType  # which closes itself at its end
     except CancelledError as exc:
         if chat.broken or chat.cancelled:
             raise
@@ -243,25 +200,57 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
         ) from exc
     finally:
         chat.asking = False
-        if not ended and hasattr(chunks, "aclose"):
-            try:
-                await chunks.aclose()
-            except Exception as exc:
-                log_throw("the model's stream raised while it was closed", exc)
+        if not whole:
+            await _close(chunks)
     if finish is None:
         raise ModelError(
             "the model's stream ended without Finish, so its answer may be cut off; "
             "ask again, or let the adapter yield Finish(...) last"
         )
-    if asm.source is not None:
-        await _end_source(chat, asm)
+    await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
-    if clock is None:
+    if not chat.wrapped:
         return asm.finish(finish)
-    end = clock()
+    end = clock()  # wrappers see how long it took
     chat.streamed = asm.finish(finish, (first or end) - began, end - began)
     return chat.streamed
+
+
+def _sendable(chat: Chat, request: ModelRequest) -> ModelRequest:
+    """The request, if hooks have left its messages valid: no provider is sent a broken pair."""
+    if request.messages is chat.base_messages:
+        return request
+    check_history(request.messages)
+    if isinstance(request.messages, (tuple, History)):
+        return request
+    return request.replace(messages=tuple(request.messages))
+
+
+def _size(chunk: Chunk) -> int:
+    """The bytes of it that count for `Limits.answer_bytes`."""
+    if isinstance(chunk, ToolCallChunk):
+        return len(chunk.arguments.encode("utf-8", "replace"))
+    if isinstance(chunk, (TextChunk, ReasoningChunk)):
+        return len(chunk.text.encode("utf-8", "replace"))
+    return 0
+
+
+def _check_length(left: int, limit: int) -> None:
+    if left < 0:
+        raise ModelError(
+            f"the model's answer is longer than Limits.answer_bytes={limit} and was cut off; let "
+            "the model say less at a time, or raise the limit"
+        )
+
+
+async def _close(chunks: Any) -> None:
+    """Close the model's stream; how that goes never replaces how the call ended."""
+    if hasattr(chunks, "aclose"):
+        try:
+            await chunks.aclose()
+        except Exception as exc:
+            log_throw("the model's stream raised while it was closed", exc)
 
 
 async def _iterator(chunks: Any) -> Any:
@@ -296,9 +285,9 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
             asm.source = kind
         if chat.view.onDelta:
             for delta in await _through(chat, chunk):
-                await _say(chat, asm, delta)
+                await _emit_text(chat, asm, delta)
         else:
-            await _say(chat, asm, chunk)
+            await _emit_text(chat, asm, chunk)
     else:
         assert isinstance(chunk, PartEndChunk)
         if asm.source != chunk.part:
@@ -317,7 +306,7 @@ async def _through(chat: Chat, delta: Delta) -> Any:
     return await flow(chat.view.onDelta, ctx, chat)
 
 
-async def _say(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
+async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
     """Keep and show a piece of text."""
     kind: PartKind = "text" if isinstance(delta, TextChunk) else "reasoning"
     if asm.kind != kind:
@@ -339,7 +328,7 @@ async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
     if chat.view.onDelta:
         for delta in await _through(chat, end):
             if not isinstance(delta, PartEndChunk):
-                await _say(chat, asm, delta)
+                await _emit_text(chat, asm, delta)
     if asm.kind is None and end.meta:
         asm.open(end.part)
     await _finish_part(chat, asm, end.meta)
@@ -359,11 +348,8 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
         return
     if not chat.live:
         return
-    outlet = chat.outlet
-    if len(outlet.items) >= SIZE:
-        await outlet.room()
     chat.shown = True
-    chat.put(
+    await chat.publish(
         ToolCallDelta,
         iteration=chat.iteration,
         index=chunk.index,

@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 
 from hookline._base.cancel import Expired, being_cancelled
-from hookline._base.errors import ApprovalError, DisabledToolError, UnknownToolError
+from hookline._base.errors import ApprovalError
 from hookline._base.events import ApprovalRequested
 from hookline._base.messages import ToolCall
 from hookline._base.returns import ApprovalRequest, Approve, Ask, Decision, Deny, ToolFailure
-from hookline._base.runtime import ANSWER, ANSWERED, ASKED, NOTHING
-from hookline._chat.call import Call
-from hookline._chat.run_tool import bind_again
+from hookline._base.runtime import ANSWER, ANSWERED, NOTHING
+from hookline._base.runtime import ASKED as ASKED_KEY
+from hookline._chat.call import ASKED, READY, WAITING, CallRun
+from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import notify
 from hookline._hooks.points import OnApproval
@@ -38,36 +39,39 @@ def digest_of(call: ToolCall) -> str:
     return sha256(text).hexdigest()
 
 
-def prepare(chat: Chat, iteration: int, call: Call, asks: Sequence[Ask]) -> None:
+def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> None:
     """The call must not run before somebody says so."""
-    call.runs = False
     if chat.task.approver is None and not chat.keeps:
         reason = "this call needs an approval, and nobody is there to give it"
-        call.set(ToolFailure(reason, type="Denied"), "denied")
+        run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
-    call.bound = None
+    run.bound = None
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
-    call.request = ApprovalRequest(
-        id=f"{chat.chat_id}.{call.id}",
-        call=call.call,
+    run.request = ApprovalRequest(
+        id=f"{chat.chat_id}.{run.id}",
+        call=run.wanted,
         prompts=tuple(ask.prompt for ask in asks),
         chat_id=chat.chat_id,
         conversation_id=chat.conversation_id,
         iteration=iteration,
-        digest=digest_of(call.call),
+        digest=digest_of(run.wanted),
         expires=chat.runtime.now() + min(limits) if limits else None,
     )
-    call.pending = chat.task.approver is None
+    run.move(ASKED)
 
 
-async def put(chat: Chat, iteration: int, call: Call) -> None:
-    """Put the question: the event, and onApproval without a decision."""
-    request = call.request
+async def put(chat: Chat, iteration: int, run: CallRun) -> None:
+    """Put the question: the event, and onApproval without a decision.
+
+    Without an approver the answer comes in a later chat.
+    """
+    request = run.request
     assert request is not None
     await chat.publish(ApprovalRequested, request=request)
-    call.asked = True
+    if chat.task.approver is None:
+        run.move(WAITING)
     if chat.view.onApproval:
-        key = (ASKED, iteration, call.id)
+        key = (ASKED_KEY, iteration, run.id)
         await chat.runtime.step(key, _tell, NOTHING, chat, request, None)
 
 
@@ -76,22 +80,22 @@ async def _tell(chat: Chat, request: ApprovalRequest, decision: Decision | None)
     await notify(chat.view.onApproval, ctx, chat)
 
 
-async def decide(chat: Chat, iteration: int, call: Call) -> None:
+async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
     """Wait for the approver's answer and act on it."""
-    request = call.request
+    request = run.request
     assert request is not None
-    key = (ANSWER, iteration, call.id)
-    decision = await chat.runtime.wait(key, request, partial(_from_approver, chat, call, request))
-    await act_on(chat, iteration, call, decision)
+    key = (ANSWER, iteration, run.id)
+    decision = await chat.runtime.wait(key, request, partial(_from_approver, chat, run, request))
+    await act_on(chat, iteration, run, decision)
 
 
-async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> Decision:
+async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> Decision:
     approver = chat.task.approver
     assert approver is not None
 
     async def answer() -> Decision:
         try:
-            value: Any = approver(request, call.run_of(chat))
+            value: Any = approver(request, run.run_of(chat))
             decision = await value if isawaitable(value) else value
         except CancelledError as exc:
             if being_cancelled():
@@ -117,30 +121,29 @@ async def _from_approver(chat: Chat, call: Call, request: ApprovalRequest) -> De
         return Deny("the question expired before it was answered")
 
 
-async def act_on(chat: Chat, iteration: int, call: Call, decision: Decision) -> None:
-    """Carry out the answer: the call runs as approved, or is denied."""
-    request = call.request
+async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -> None:
+    """Carry out the answer: the call runs as approved, or is refused."""
+    request = run.request
     assert request is not None
-    call.decided = True
-    call.pending = False
     if chat.view.onApproval:
-        key = (ANSWERED, iteration, call.id)
+        key = (ANSWERED, iteration, run.id)
         await chat.runtime.step(key, _tell, NOTHING, chat, request, decision)
-    # After the last code that is not ours, and nothing is awaited before the arguments are bound.
-    if isinstance(decision, Approve) and digest_of(request.call) != request.digest:
+    if isinstance(decision, Deny):
+        run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")
+        return
+    if digest_of(request.call) != request.digest:  # now that everybody has seen it
         raise ApprovalError(
             f"approval {request.id!r}: the call was changed after it was asked about; start a new "
             "chat to ask again"
         )
-    if isinstance(decision, Deny):
-        call.set(ToolFailure(decision.reason, type="Denied"), "denied")
-    elif call.tool is None:
-        call.set(ToolFailure.of(UnknownToolError(call.call.name, ())), "error")
-    elif not call.offered:
-        call.set(ToolFailure.of(DisabledToolError(call.call.name)), "error")
+    run.wanted = request.call
+    if decision.arguments is not None:
+        run.wanted = run.wanted.replace(arguments=decision.arguments, raw=None)
+    error = admit(chat, run)
+    if error is None:
+        run.move(READY)
     else:
-        edited = decision.arguments
-        bind_again(call, request.call.arguments if edited is None else edited)
+        run.refuse(error, "error")
 
 
 def _check_edit(id: str, decision: Any) -> None:

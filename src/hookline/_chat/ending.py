@@ -18,7 +18,7 @@ from hookline._base.log import log_throw
 from hookline._base.messages import AssistantMessage
 from hookline._base.returns import Response
 from hookline._base.runtime import END_CHAT, NOTHING, OUTCOME, Key
-from hookline._chat.batch import Step, open_step
+from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.state import Act, Chat, Ending
 from hookline._hooks.call_rules import call, excuse, fault
 from hookline._hooks.points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
@@ -70,12 +70,12 @@ async def _close(chat: Chat) -> None:
             message, chat.untold = chat.untold, None
             await chat.publish(MessageAdded, message=message)
         await _keep_partial(chat)
-        step = _open_step(chat)
-        if step is not None:
+        batch = _open_batch(chat)
+        if batch is not None:
             try:
-                await step.close()
+                await batch.close()
             finally:
-                step.close_now()
+                batch.close_now()
     finally:
         if isinstance(chat.error, ChatAbortedError):
             chat.error.partial = tuple(chat.messages)
@@ -92,23 +92,23 @@ async def _keep_partial(chat: Chat) -> None:
         return
     message = AssistantMessage(id=chat.next_id(), parts=parts, partial=True)
     try:
-        await chat.commit(message, parts)
+        await chat.commit(message, streamed=parts)
     except Exception as exc:
         log_throw(f"chat {chat.chat_id}: its partial answer was not kept", exc)
         await chat.take_back()
 
 
-def _open_step(chat: Chat) -> Step | None:
+def _open_batch(chat: Chat) -> ToolBatch | None:
     """The step whose calls may lack results: being made, or not yet begun."""
     if chat.open_step is not None:
-        found: Step = chat.open_step
+        found: ToolBatch = chat.open_step
         return found
-    last = next((each for each in reversed(chat.messages) if each.role != "tool"), None)
-    if type(last) is not AssistantMessage or not last.tool_calls:
+    last = chat.messages[-1] if chat.messages else None
+    if not isinstance(last, AssistantMessage) or not last.tool_calls:
         return None
     if chat.conversation.pending_step is not None:
         return None
-    return open_step(chat, chat.iteration, last.tool_calls, None)
+    return open_batch(chat, chat.iteration, last.tool_calls, None)
 
 
 async def _observe(chat: Chat, hook: Hook, key: Key) -> None:

@@ -23,22 +23,22 @@ from hookline._base.json import clean_text
 from hookline._base.log import log_throw
 from hookline._base.messages import Text, UserMessage
 from hookline._base.returns import Continue, Response, Stop
-from hookline._base.runtime import LOCAL, NOTHING, PRE_CHAT, PRE_STOP, START, Json
+from hookline._base.runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
 from hookline._chat.ending import end, respond
 from hookline._chat.entry import check_entry, check_message
 from hookline._chat.life import DONE, Phase, Sign
 from hookline._chat.output import fits
 from hookline._chat.request import (
     AS_IT_IS,
-    Opening,
-    OpeningReturns,
+    Overrides,
+    OverridesReturns,
+    changed,
     first_request,
-    opening,
 )
 from hookline._chat.resume import deny_step, resume_step
 from hookline._chat.speaker import remember_speaker, take_turn
 from hookline._chat.state import Chat, SupervisorPort
-from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say
+from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say_stop_text
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._hooks.registration import Hook
@@ -56,8 +56,6 @@ def run(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
     """
     if chat.conversation.ledger is not None:
         return _stored(chat, supervisor)
-    if chat.runtime is LOCAL:
-        chat.plain = not chat.conversation.ahead
     return _checked(chat, supervisor)
 
 
@@ -107,14 +105,14 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
     chat.started = chat.runtime.now()
     limit = chat.config.limits.steps
     try:
-        response, begin, step, answer, ended = await _begin(chat, message)
+        response, overrides, step, answer, ended = await _begin(chat, message)
         while response is None:
             while ended == GO:
                 if step >= limit:
                     raise MaxStepsError(limit)
                 if take_turn(chat):
-                    begin = AS_IT_IS  # what preChat made was for another speaker
-                ended = await run_step(chat, begin, step, answer)
+                    overrides = AS_IT_IS  # what preChat made was for another speaker
+                ended = await run_step(chat, overrides, step, answer)
                 answer = None
                 step += 1
             response = await _after_steps(chat, ended, step < limit)
@@ -147,7 +145,7 @@ class _Begun(NamedTuple):
     """How the steps begin; `ended` is how the last one did, of an earlier chat."""
 
     response: Response | None  # preChat has stopped the chat
-    opening: Opening
+    overrides: Overrides
     step: int = 0
     answer: ModelResponse | None = None
     ended: StepEnd = GO
@@ -177,34 +175,34 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
         await chat.runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)
     chat.check()
     if resumed is not None:
-        begin, ended = await resume_step(chat, resumed)
-        return _Begun(None, begin, resumed.iteration + 1, None, ended)
+        overrides, ended = await resume_step(chat, resumed)
+        return _Begun(None, overrides, resumed.iteration + 1, None, ended)
     return await _enter(chat, message, pending)
 
 
 async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep | None) -> _Begun:
     """preChat, what waited is denied, the user's message."""
-    begin, answer, said = AS_IT_IS, None, message
+    overrides, answer, said = AS_IT_IS, None, message
     if chat.view.preChat:
-        begin, said, answer = await chat.runtime.step(
-            (PRE_CHAT,), _pre_chat, OpeningReturns(chat), chat, message
+        overrides, said, answer = await chat.runtime.step(
+            (PRE_CHAT,), _pre_chat, OverridesReturns(chat), chat, message
         )
         chat.check()
         if isinstance(answer, Stop):
-            return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), begin)
+            return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), overrides)
         if said is not None and said is not message:
             check_message(chat, said)
     stop = await deny_step(chat, pending) if pending is not None else None
     if said is not None:
         await chat.commit(said if said is message else cleaned(said))
-    return _Begun(None, begin, 0, answer, stop or GO)
+    return _Begun(None, overrides, 0, answer, stop or GO)
 
 
 async def _pre_chat(chat: Chat, message: UserMessage | None) -> Any:
     before = await first_request(chat, message)
     ctx: PreChat[Any] = PreChat(run=chat.run, request=before)
     ctx, answer, _ = await intercept(chat.view.preChat, ctx, chat)
-    return opening(before, ctx.request), ctx.request.message, answer
+    return changed(before, ctx.request), ctx.request.message, answer
 
 
 async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
@@ -217,7 +215,7 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
     if isinstance(ended, Stop):
         reason, chat.output = ended.reason, None
         if ended.text:
-            await say(chat, ended.text)
+            await say_stop_text(chat, ended.text)
     elif form is not None and not await fits(chat, form, ended == NATURAL and may_go_on):
         return None
     more = await _pre_stop(chat, reason)

@@ -12,7 +12,6 @@ from inspect import isawaitable
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from hookline._base.cancel import being_cancelled
 from hookline._base.errors import HookReturnError, ModelError, UsageError
@@ -42,15 +41,15 @@ from hookline._model.tool import AnyTool, unknown_tool
 FROM_HOOK = Scope("request")  # the scope of a tool that a hook put into the request
 
 
-class Opening(Data, frozen=True, kw_only=True):
-    """What preChat left: None where the agent's own is to be asked each step."""
+class Overrides(Data, frozen=True, kw_only=True):
+    """What preChat changed: None where the agent's own is to be asked each step."""
 
     system: str | None = None
     tools: tuple[AnyTool, ...] | None = None
     settings: Settings | None = None
 
 
-AS_IT_IS = Opening()
+AS_IT_IS = Overrides()
 
 
 async def system_text(chat: Chat) -> str | None:
@@ -83,36 +82,27 @@ async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
     )
 
 
-def opening(before: ChatRequest, after: ChatRequest) -> Opening:
+def changed(before: ChatRequest, after: ChatRequest) -> Overrides:
     """What preChat changed."""
-    return Opening(
+    return Overrides(
         system=None if after.system == before.system else after.system or "",
         tools=None if after.tools is before.tools else after.tools,
         settings=None if after.settings == before.settings else after.settings,
     )
 
 
-def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest | None:
-    """The request of the step that begins; None where `system=` is a function, and none was asked.
-
-    `said` is what it said.
-    """
-    config, always = chat.config, chat.config.scopes.always
-    if chat.built is not None and always is not None and chat.built.tools is always[0]:
-        messages = chat.base_messages = chat.conversation.for_request()
-        return replace(chat.built, messages=messages)
-    system: Any = said if said is not None else start.system
+async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
+    """The request of the step that begins."""
+    config, scopes = chat.config, chat.config.scopes
+    system = overrides.system
     if system is None:
-        system = config.system
-        if system is not None and not isinstance(system, str):
-            return None
-    scopes = config.scopes
-    offered, sections = always or scopes.on(chat.run)
+        system = await system_text(chat)
+    offered, sections = scopes.on(chat.run)
     chat.base_tools = offered
-    if start.tools is not None:
+    if overrides.tools is not None:
         on = {tool.name for tool in offered}
         offered = tuple(
-            tool for tool in start.tools if tool.name in on or scopes.find(tool.name) is None
+            tool for tool in overrides.tools if tool.name in on or scopes.find(tool.name) is None
         )
     if sections.system:
         system = f"{system}\n\n{sections.system}" if system else sections.system
@@ -120,19 +110,14 @@ def build(chat: Chat, start: Opening, said: str | None = None) -> ModelRequest |
     if sections.user:
         messages = with_section(messages, sections)
     chat.base_messages = messages
-    if system is not None and not system.isascii():
-        system = clean_text(system)
-    request = ModelRequest(
+    return ModelRequest(
         model=config.model,
         messages=messages,
-        system=system or None,
+        system=clean_text(system) if system else None,
         tools=offered,
-        settings=start.settings or config.settings,
+        settings=overrides.settings or config.settings,
         output=None if config.output is None else config.output.schema,
     )
-    if always is not None and start.tools is None and said is None:
-        chat.built = request  # the next one has more messages, and that is all
-    return request
 
 
 def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Message, ...]:
@@ -173,7 +158,7 @@ def lookup(
 # ── the record of a request ─────────────────────────────────────────────────────────────────
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a step's request came to: the request, and what a hook said instead of a model."""
 
     request: ModelRequest
@@ -195,15 +180,15 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 _record: Reader[_Record] = Reader(_Record)
 
 
-class AskedReturns:
-    """How `Asked` is written down: messages by number, tools and model by name."""
+class BuiltRequestReturns:
+    """How `BuiltRequest` is written down: messages by number, tools and model by name."""
 
     __slots__ = ("_chat",)
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
 
-    def encode(self, value: Asked, /) -> bytes:
+    def encode(self, value: BuiltRequest, /) -> bytes:
         request = value.request
         whole = self._chat.conversation.for_request()
         known = len(request.messages) == len(whole) and request.messages == whole
@@ -221,7 +206,7 @@ class AskedReturns:
             )
         )
 
-    def decode(self, data: bytes, /) -> Asked:
+    def decode(self, data: bytes, /) -> BuiltRequest:
         record = _record.decode(data)
         chat = self._chat
         messages: Sequence[Message] = chat.conversation.for_request()
@@ -235,7 +220,7 @@ class AskedReturns:
             settings=record.settings,
             output=record.output,
         )
-        return Asked(request=request, answer=record.answer)
+        return BuiltRequest(request=request, answer=record.answer)
 
     def _model(self, name: str) -> Model:
         model = self._chat.config.model
@@ -277,8 +262,8 @@ def named(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]
     return tuple(known.get(name) or unknown_tool(name) for name in names)
 
 
-class OpeningReturns:
-    """How an `Opening` with what preChat said is written down."""
+class OverridesReturns:
+    """How `Overrides` with what preChat said is written down."""
 
     __slots__ = ("_chat",)
 
@@ -292,12 +277,12 @@ class OpeningReturns:
         return encoded((start.system, names, foreign, start.settings, message, answer))
 
     def decode(self, data: bytes, /) -> Any:
-        system, names, foreign, settings, message, answer = _opening.decode(data)
+        system, names, foreign, settings, message, answer = _overrides.decode(data)
         tools = None if names is None else known_tools(self._chat, names, foreign)
-        return Opening(system=system, tools=tools, settings=settings), message, answer
+        return Overrides(system=system, tools=tools, settings=settings), message, answer
 
 
-_opening: Reader[Any] = Reader(
+_overrides: Reader[Any] = Reader(
     tuple[
         str | None,
         list[str] | None,

@@ -1,7 +1,8 @@
-"""A tool's handler: run inside its wrappers and its time limit, its value made JSON data.
+"""A call's handler: admitted, run inside its wrappers and its time limit, its value made JSON data.
 
-Whatever a tool raises becomes a ToolFailure for the model; what a wrapper raises is the wrapper's.
-A cancellation is passed on when it is the chat's, and is a tool error when nobody cancelled.
+An exception of the tool becomes a ToolFailure for the model; an exception of a wrapper is the
+wrapper's. A cancellation is passed on when it is the chat's, and is a tool error when nobody
+cancelled.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from hookline._base.errors import (
     HookError,
     StopChat,
     ToolArgumentsError,
+    ToolDenied,
     ToolTimeoutError,
     UnknownToolError,
 )
 from hookline._base.json import BadArguments, clean_text, parse_arguments
-from hookline._base.messages import ToolCall
+from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import Json
-from hookline._chat.call import Call
+from hookline._chat.call import CallRun
 from hookline._chat.request import FROM_HOOK
+from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
-from hookline._chat.values import as_data, outcome_of
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
 from hookline._model.tool import AnyTool
@@ -45,6 +47,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     result: ToolResult | ToolFailure
     stop: Stop | None = None
     began: bool = True  # the tool's function was called
+    outcome: CallOutcome | None = None  # None: as the result says
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
@@ -52,25 +55,77 @@ INTERRUPTED: Final = ToolFailure("interrupted: the call may have run", type="Int
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
 
-async def run_handler(chat: Chat, call: Call) -> Ran:
+# ── whether it may run ──────────────────────────────────────────────────────────────────────
+
+
+def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
+    """Bind the call's arguments; the error where its tool or its arguments do not allow it to run.
+
+    Asked again where somebody was waited for: a tool may be removed or off by now.
+    """
+    tool, scope, scopes = run.tool, run.scope, chat.config.scopes
+    name = run.wanted.name
+    if tool is None or scope is None:
+        return ToolFailure.of(UnknownToolError(name, ()))
+    if not run.offered:
+        return ToolFailure.of(DisabledToolError(name))
+    if scope is not FROM_HOOK:
+        found = scopes.find(name)
+        if found is None or found[0] is not tool:
+            return ToolFailure.of(UnknownToolError(name, ()))
+    if not scopes.allows(tool, scope, run.run_of(chat)):
+        return ToolFailure.of(DisabledToolError(name))
+    if run.bound is None or run.ran:  # a handler may have changed what it got before
+        raw = run.wanted.raw
+        try:
+            if raw is not None:
+                parse_arguments(raw, limit=chat.config.limits.argument_bytes)
+                raise BadArguments(("the arguments were cut off",))
+            run.bound = tool.signature.bind(run.wanted.arguments)
+        except BadArguments as bad:
+            return ToolFailure.of(ToolArgumentsError(name, bad.issues, raw))
+    return None
+
+
+def _interrupted(chat: Chat, tool: AnyTool) -> bool:
+    """Whether an earlier attempt of this step may have run the tool, which must not run twice."""
+    return chat.again and chat.attempt > 1 and not tool.idempotent
+
+
+def denied(run: CallRun, exc: ToolDenied) -> ToolFailure:
+    """The refusal, as the model reads it; once the handler has begun, it is told so."""
+    error = ToolFailure.of(exc)
+    text = f"denied while running: {error.message}" if run.ran else error.message
+    return error.replace(message=text, type="Denied")
+
+
+# ── running it ──────────────────────────────────────────────────────────────────────────────
+
+
+async def run_handler(chat: Chat, run: CallRun) -> Ran:
     """Run the call, through aroundToolCall."""
-    run = wrapped if chat.view.aroundToolCall else handle
-    result = await run(chat, call)
-    return Ran(result=result, stop=call.stop, began=call.ran)
+    handler = _wrapped if chat.view.aroundToolCall else _handle
+    result = await handler(chat, run)
+    refused = not isinstance(result, ToolResult) and isinstance(result.exception, ToolDenied)
+    return Ran(result=result, stop=run.stop, began=run.ran, outcome="denied" if refused else None)
 
 
-async def wrapped(chat: Chat, call: Call) -> CallResult:
-    """The call, inside its wrappers."""
-    error = _refused(chat, call)
+async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
+    """Run the call inside its wrappers."""
+    error = admit(chat, run) if run.bound is None else None
     if error is not None:
         return error
-    tool, scope = call.tool, call.scope
+    tool, scope = run.tool, run.scope
     assert tool is not None and scope is not None
+    if _interrupted(chat, tool):
+        return INTERRUPTED
 
     def inner(wanted: ToolCall) -> Awaitable[CallResult]:
         chat.check()
-        call.stop = None  # the last attempt counts
-        return handle(chat, call, None if wanted is call.call else wanted)
+        run.stop = None  # the last attempt counts
+        if wanted is not run.wanted:
+            _change(run, tool, wanted)
+        return _handle(chat, run)
 
     def again() -> str | None:
         if tool.idempotent:
@@ -78,82 +133,54 @@ async def wrapped(chat: Chat, call: Call) -> CallResult:
         return "proceed ran this tool already; declare it @tool(idempotent=True) to run it again"
 
     ctx: AroundToolCall[Any] = AroundToolCall(
-        run=call.run_of(chat), call=call.call, tool=tool, scope=scope
+        run=run.run_of(chat), call=run.wanted, tool=tool, scope=scope
     )
-    name = call.call.name
-    result = await wrap(chat.view.aroundToolCall, ctx, inner, chat, tool=name, again=again)
-    if result is call.made or not isinstance(result, ToolResult):
+    wrappers = chat.view.aroundToolCall
+    result = await wrap(wrappers, ctx, inner, chat, tool=tool.name, again=again)
+    if result is run.made:
         return result
-    return as_data(result)  # the wrapper's own
+    if isinstance(result, ToolResult):
+        return as_data(result)  # the wrapper's own
+    exc = result.exception
+    if isinstance(exc, ToolDenied) and exc is not getattr(run.made, "exception", None):
+        return denied(run, exc)  # raised by a wrapper
+    return result
 
 
-def _refused(chat: Chat, call: Call) -> ToolFailure | None:
-    """Why the call must not run, where nobody has looked yet."""
-    assert call.tool is not None
-    error = admit(chat, call) if call.bound is None else None
-    if error is None and chat.again and _may_have_run(chat, call.tool):
-        return INTERRUPTED
-    return error
+def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
+    """Take the call as wrappers changed it; one that was approved stays as it is."""
+    if run.request is not None and wanted.arguments != run.wanted.arguments:
+        raise HookError(
+            f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
+        )
+    run.wanted = wanted
+    run.bound = None
 
 
-def _may_have_run(chat: Chat, tool: AnyTool) -> bool:
-    """Whether an interrupted attempt may have run the tool, which must not run twice."""
-    return chat.attempt > 1 and not tool.idempotent
+async def _handle(chat: Chat, run: CallRun) -> CallResult:
+    """Call the tool's function: the inside of the onion, which never raises for the tool."""
+    result = run.made = await _outcome(chat, run)
+    return result
 
 
-def admit(chat: Chat, call: Call) -> ToolFailure | None:
-    """Whether the call may run: its tool offered and on, its arguments bound; every issue told."""
-    tool = call.tool
-    assert tool is not None
-    if not call.offered:
-        return ToolFailure.of(DisabledToolError(call.call.name))
-    if call.fixed is None or call.fixed is not chat.config.scopes.fixed:
-        gone = _gone(chat, call, tool)
-        if gone is not None:
-            return gone
-    raw = call.call.raw
-    try:
-        if raw is not None:
-            parse_arguments(raw, limit=chat.config.limits.argument_bytes)
-            raise BadArguments(("the arguments were cut off",))
-        call.bound = tool.signature.bind(call.call.arguments)
-    except BadArguments as bad:
-        return ToolFailure.of(ToolArgumentsError(call.call.name, bad.issues, raw))
-    return None
-
-
-async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> CallResult:
-    """The inside of the onion: never raises for the tool. `wanted` is what wrappers changed."""
-    tool = call.tool
+async def _outcome(chat: Chat, run: CallRun) -> CallResult:
+    tool = run.tool
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     try:
-        error: ToolFailure | None = None
-        if wanted is not None:
-            error = _take_changed(chat, call, wanted)
-        elif call.bound is None or call.ran:  # a handler may have changed what it got before
-            error = admit(chat, call)
-        elif call.fixed is None or call.fixed is not chat.config.scopes.fixed:
-            error = _gone(chat, call, tool)  # somebody was waited for since
+        error = admit(chat, run)
         if error is not None:
             return error
-        if chat.again and wanted is None and _may_have_run(chat, tool):
+        if _interrupted(chat, tool):
             return INTERRUPTED
-        arguments: Any = call.bound
-        if tool.signature.injected is not None:
-            arguments = {**arguments, tool.signature.injected: call.run_of(chat)}
-        call.ran = True
-        if tool.is_async:
-            work: Any = tool.fn(**arguments)
-        else:
-            work = _in_thread(chat, tool.name, partial(tool.fn, **arguments))
+        work = _call(chat, run, tool)
         if seconds is None or seconds == inf:
             value = await work
         else:
             value = await chat.deadlines.run(work, seconds, tool.name)
     except StopChat as stop:
         reason = clean_text(str(stop.reason))
-        call.stop = Stop(reason)
+        run.stop = Stop(reason)
         return ToolResult(reason)
     except Expired:
         assert seconds is not None
@@ -162,60 +189,26 @@ async def handle(chat: Chat, call: Call, wanted: ToolCall | None = None) -> Call
         if chat.broken or being_cancelled():
             raise
         return ToolFailure.of(exc)  # the tool's own: nobody cancelled it
-    except _Changed:
-        raise
     except Exception as exc:
-        return _raised(chat, exc)
-    call.made = result = outcome_of(value)
-    return result
+        if FRAMES_KNOW_WHO_AWAITED:
+            chat.raised = [*(chat.raised or ()), exc]
+        return denied(run, exc) if isinstance(exc, ToolDenied) else ToolFailure.of(exc)
+    return as_result(value)
 
 
-def _take_changed(chat: Chat, call: Call, wanted: ToolCall) -> ToolFailure | None:
-    """The call as wrappers changed it; one that was approved stays as it is."""
-    tool = call.tool
-    assert tool is not None
-    if call.request is not None and wanted.arguments != call.call.arguments:
-        raise _Changed(
-            f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
-        )
-    if call.fixed is None or call.fixed is not chat.config.scopes.fixed:
-        gone = _gone(chat, call, tool)
-        if gone is not None:
-            return gone
-    call.call = wanted
-    call.bound = tool.bind(wanted.arguments)
-    return None
-
-
-def _raised(chat: Chat, exc: Exception) -> ToolFailure:
-    if FRAMES_KNOW_WHO_AWAITED:
-        chat.raised = [*(chat.raised or ()), exc]
-    return ToolFailure.of(exc)
-
-
-class _Changed(HookError):
-    """A wrapper's fault, not the tool's."""
-
-
-def _gone(chat: Chat, call: Call, tool: AnyTool) -> ToolFailure | None:
-    """Why a tool that was there when it was looked up may not run: it was removed, or is off.
-
-    It is not asked where nothing was registered or removed since, and nothing can be off (`fixed`).
-    """
-    scope, scopes = call.scope, chat.config.scopes
-    assert scope is not None
-    found = scopes.tools.get(tool.name)
-    if scope is not FROM_HOOK and (found is None or found[0] is not tool):
-        return ToolFailure.of(UnknownToolError(tool.name, ()))
-    return (
-        None
-        if scopes.allows(tool, scope, call.run_of(chat))
-        else ToolFailure.of(DisabledToolError(tool.name))
-    )
+def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
+    """Call the tool's function with the bound arguments, and the run where it asks for one."""
+    arguments: Any = run.bound
+    if tool.signature.injected is not None:
+        arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
+    run.ran = True
+    if tool.is_async:
+        return tool.fn(**arguments)
+    return _in_thread(chat, tool.name, partial(tool.fn, **arguments))
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:
-    """A sync tool: nobody can stop its thread, so one that is left behind is reported."""
+    """Run a sync tool. Nobody can stop its thread, so one that is left behind is reported."""
     ended = False
 
     def work() -> Any:
@@ -232,14 +225,3 @@ async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:
             chat.supervisor.report_later(name, lambda: ended)
         raise
     return await value if isawaitable(value) else value
-
-
-def bind_again(call: Call, arguments: dict[str, Any]) -> None:
-    """Arguments that an approver edited: validated like the model's."""
-    assert call.tool is not None
-    call.call = call.call.replace(arguments=arguments, raw=None)
-    try:
-        call.bound = call.tool.bind(arguments)
-        call.runs = True
-    except ToolArgumentsError as bad:
-        call.set(ToolFailure.of(bad), "error")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -47,6 +47,7 @@ from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
 from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Halted, Json, Key, Runtime
 from hookline._chat.asking import ask
+from hookline._chat.call import REPORTED, WRITING, WRITTEN, CallRun
 from hookline._chat.channel import SIZE, Channel, Outlet
 from hookline._chat.config import Config, Task
 from hookline._chat.life import Life, Phase, Sign, Verdict
@@ -111,12 +112,10 @@ class Chat:
         "again",
         "agent_name",
         "answer",
-        "asked",
         "asking",
         "assembly",
         "base_messages",
         "base_tools",
-        "built",
         "called",
         "chat_id",
         "conduct",
@@ -138,8 +137,8 @@ class Chat:
         "outlet",
         "output",
         "parent_chat_id",
-        "plain",
         "raised",
+        "ran_live",
         "response",
         "resumes",
         "runtime",
@@ -183,7 +182,6 @@ class Chat:
         self.outlet = outlet
         self.conduct: Firing = self  # in the ending another, which is not broken
         self.runtime: Runtime = LOCAL
-        self.plain = False  # nothing records its steps, and nothing has kept its messages
         self.supervisor: SupervisorPort | None = None  # none before it begins, and once it is over
 
         # how far it is
@@ -193,7 +191,7 @@ class Chat:
         self.written = 0
         self.writes = 0  # by a step that ran, not replayed
         self.untold: Message | None = None  # written, and its event is not out
-        self.asked = False  # the answer was given by a step that ran, and is not from the record
+        self.ran_live = False  # the answer was given by a step that ran, and is not from the record
         self.usage = NO_USAGE
         self.iteration = 0
         self.steps = 0  # steps that have begun
@@ -208,7 +206,6 @@ class Chat:
         # the step that is being made
         self.base_messages: Sequence[Message] = ()  # what its request began with
         self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
-        self.built: ModelRequest | None = None  # the last one, of a chat that can give no other
         self.sent: ModelRequest | None = None  # what wrappers made of it
         self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
         self.assembly: Assembly | None = None  # the answer that is being streamed
@@ -395,116 +392,127 @@ class Chat:
 
     # ── history ─────────────────────────────────────────────────────────────────────────────
 
-    def commit(
-        self, message: Message, streamed: tuple[ModelPart, ...] | None = None
-    ) -> Awaitable[Any]:
-        """Write a message: preMessage, the commit, the event, onMessage.
+    async def commit(
+        self,
+        message: Message,
+        *,
+        streamed: tuple[ModelPart, ...] | None = None,
+        run: CallRun | None = None,
+    ) -> Message:
+        """Write a message: preMessage, the write, the event, onMessage.
 
         `streamed`: what of an answer was shown so far; shown and stored are made the same. An
-        answer that hooks have emptied is not written.
+        answer that hooks have emptied is not written. `run`: the call whose result it is.
         """
         written = self.written
         self.written = written + 1
         key: Key = (MESSAGE, written)
         if self.outcome is not None:  # the ending of one life is not taken for another's
             key = (KEPT, self.outcome, written)
-        runtime, writes = self.runtime, self.writes
-        work = runtime.step(key, self._write, _MESSAGE, message, streamed)
-        return work if runtime is LOCAL else self._recorded(work, writes)
-
-    def keep(self, message: AssistantMessage | ToolMessage) -> bool:
-        """Write a message at once, where no hook has a say in it and nobody is waited for.
-
-        Else it does nothing and gives False: then `commit` writes it. What is kept so is told to
-        onMessage by the caller.
-        """
-        outlet = self.outlet
-        if not self.plain or self.view.preMessage or len(outlet.items) >= SIZE:
-            return False
-        self.messages.append(message)
-        self.conversation.items.append(message)
-        seq = outlet.buffer.seq = outlet.buffer.seq + 1
-        outlet.put(MessageAdded(chat_id=self.chat_id, path=outlet.path, seq=seq, message=message))
-        return True
-
-    async def _recorded(self, work: Awaitable[Message], writes: int) -> Message:
-        message = await work
+        writes = self.writes
+        message = await self.runtime.step(key, self._commit, _MESSAGE, message, streamed, run)
         if self.writes == writes:  # replayed: nothing ran, so nothing was written
             self.take_ids(message)
-            self._append(message)
+            if isinstance(message, AssistantMessage) and not message.parts:
+                self.end_answer()
+            else:
+                self._append(message, run)
         return message
 
-    async def _write(self, message: Message, streamed: tuple[ModelPart, ...] | None) -> Message:
+    async def _commit(
+        self, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
+    ) -> Message:
         self.writes += 1
-        view = self.view
-        conversation = self.conversation
         if not message.id:
             message = message.replace(id=self.next_id())
-        if conversation.ahead:  # an earlier life has written it; what stands there counts
-            message = conversation.ahead[0]
+        if self.conversation.ahead:  # an earlier life has written it, and that counts
+            message = self.conversation.ahead[0]
             self.take_ids(message)
-        elif view.preMessage:
-            ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
-            ctx, _, _ = await intercept(view.preMessage, ctx, self.conduct)
-            message = cleaned(ctx.message)
-        if streamed is not None and type(message) is AssistantMessage:
-            parts = message.parts if not view.preMessage else kept(message.parts)
-            if parts is not message.parts:
-                message = message.replace(parts=parts)
-            if parts is not streamed or not self.live:
-                await self.agree(parts, streamed)
-            if not parts:
+        elif self.view.preMessage:
+            message = await self._pre_message(message, run)
+        if streamed is not None and isinstance(message, AssistantMessage):
+            if self.view.preMessage:
+                message = message.replace(parts=kept(message.parts))
+            await self.agree(message.parts, streamed)
+            if not message.parts:
+                self.end_answer()
                 return message
-        outlet = self.outlet
-        if conversation.ledger is not None:
-            await self._write_through(message)
-        else:
-            if len(outlet.items) >= SIZE:
-                await outlet.room()
-            self._append(message)
-        self.put(MessageAdded, message=message)
-        if view.onMessage:
-            await self.tell(message)
+        await self._write(message, run)
+        await self._publish_written(message)
+        if self.view.onMessage:
+            told: OnMessage[Any] = OnMessage(run=self.run, message=message)
+            await notify(self.view.onMessage, told, self.conduct)
         return message
 
-    def tell(self, message: Message) -> Awaitable[None]:
-        """Tell onMessage of a message that stands in history."""
-        return notify(self.view.onMessage, OnMessage(run=Run(self), message=message), self.conduct)
+    async def _pre_message(self, message: Message, run: CallRun | None) -> Message:
+        """Ask preMessage. A result that it was looking at when it failed is withheld."""
+        ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
+        try:
+            ctx, _, _ = await intercept(self.view.preMessage, ctx, self.conduct)
+        except Exception:
+            if run is not None:
+                run.withhold()
+                run.message = run.message_for(message.id)
+            raise
+        return cleaned(ctx.message)
 
-    async def _write_through(self, message: Message) -> None:
-        """The store first, then the history; then wait for room to tell of it."""
-        cut = await self.conversation.write(message)
-        self._enter(message)
-        self.untold = message  # if we are cut off here, the ending tells
+    async def _write(self, message: Message, run: CallRun | None) -> None:
+        """Write it to the store and the conversation, whoever cancels us meanwhile."""
+        if run is not None:
+            assert isinstance(message, ToolMessage)
+            run.message = message
+            run.move(WRITING)
+        try:
+            cut = await self.conversation.write(message)
+        except BaseException:
+            if run is not None:
+                run.move(REPORTED)
+                if self.open_step is None:  # the ending has left it to us
+                    self._append(message, run)
+            raise
+        self._enter(message, run)
         if cut is not None:
+            self.untold = message
             raise cut
-        if len(self.outlet.items) >= SIZE:
-            await self.outlet.room()
-        self.untold = None
 
-    def write_plain(self, message: Message) -> None:
-        """Write a message past the hooks: for what must stand when they fail."""
-        self._append(message)
+    async def write_past_hooks(self, message: Message, run: CallRun) -> None:
+        """Write a result that hooks or the store have refused, in the form that is safe."""
+        self._append(message, run)
+        await self._publish_written(message)
+
+    def write_now(self, message: Message, run: CallRun) -> None:
+        """The same without waiting for room: what history must have when a hook hangs."""
+        self._append(message, run)
         if len(self.outlet.items) < SIZE:
             self.put(MessageAdded, message=message)
+
+    async def _publish_written(self, message: Message) -> None:
+        self.untold = message  # if we are cut off before the event is out, the ending publishes it
+        await self.publish(MessageAdded, message=message)
+        self.untold = None
 
     def next_id(self) -> str:
         """The id of the message that is written next."""
         return f"{self.chat_id}.{len(self.messages)}"
 
-    def _append(self, message: Message) -> None:
-        if self._enter(message):
-            self.conversation.commit(message)
+    def _append(self, message: Message, run: CallRun | None) -> None:
+        if run is not None:
+            run.move(WRITING)
+        self.conversation.commit(message)
+        self._enter(message, run)
 
-    def _enter(self, message: Message) -> bool:
-        """The message is in the conversation: it is this chat's, and is partial no more."""
-        if type(message) is AssistantMessage:
-            self.assembly = None
-            self.shown = False
-            if not message.parts:
-                return False
+    def _enter(self, message: Message, run: CallRun | None) -> None:
+        """The message is written: the only place that says so."""
+        if run is not None:
+            run.move(WRITTEN)
+        if isinstance(message, AssistantMessage):
+            self.end_answer()
         self.messages.append(message)
-        return True
+
+    def end_answer(self) -> None:
+        """Nothing of the answer is partial any more."""
+        self.assembly = None
+        self.shown = False
 
     def take_ids(self, message: Message) -> None:
         """The ids of its calls are taken: they are not the ones that the model gave here."""
@@ -513,7 +521,7 @@ class Chat:
 
     async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
         """Make what is shown the same as what is stored."""
-        if self.live and said(final) == said(streamed):
+        if self.live and (final is streamed or said(final) == said(streamed)):
             return
         if self.again and self.attempt > 1:
             self.shown = True  # by an interrupted attempt
@@ -521,25 +529,25 @@ class Chat:
             await self.take_back()
         self.shown = True
         for index, part in enumerate(final):
-            if isinstance(part, ToolCall):
-                if not self.live and part.id not in self.hidden:
-                    await self._show_call(index, part)
-                continue
-            if isinstance(part, Text) or part.text.strip():
-                kind = TextDelta if isinstance(part, Text) else ReasoningDelta
-                await self.publish(kind, iteration=self.iteration, text=part.text)
-                name = "text" if isinstance(part, Text) else "reasoning"
-                await self.publish(PartEnd, iteration=self.iteration, part=name)
+            if not isinstance(part, ToolCall):
+                await self._show_text(part)
+            elif not self.live and part.id not in self.hidden:
+                await self.publish(
+                    ToolCallDelta,
+                    iteration=self.iteration,
+                    index=index,
+                    call_id=part.id,
+                    name=part.name,
+                    arguments=json_text(part.arguments),
+                )
 
-    async def _show_call(self, index: int, call: ToolCall) -> None:
-        await self.publish(
-            ToolCallDelta,
-            iteration=self.iteration,
-            index=index,
-            call_id=call.id,
-            name=call.name,
-            arguments=json_text(call.arguments),
+    async def _show_text(self, part: Text | Reasoning) -> None:
+        kind, name = (
+            (TextDelta, "text") if isinstance(part, Text) else (ReasoningDelta, "reasoning")
         )
+        if name == "text" or part.text.strip():
+            await self.publish(kind, iteration=self.iteration, text=part.text)
+            await self.publish(PartEnd, iteration=self.iteration, part=name)
 
     async def take_back(self) -> None:
         """What was shown since the last message is not what will be stored."""

@@ -31,7 +31,6 @@ from hookline._base.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._base.log import log_throw, logger
 from hookline._base.returns import ErrorInfo, Response, forget_our_locals
 from hookline._base.runtime import Halted
-from hookline._chat.call import Call
 from hookline._chat.channel import SIZE, Channel
 from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
@@ -47,8 +46,8 @@ _inside: ContextVar[ref[Supervisor] | None] = ContextVar("hookline_supervisor", 
 
 def _running(chat: Chat) -> list[str]:
     """The model and the tools that have begun and not ended."""
-    calls: list[Call] = chat.open_step.calls if chat.open_step is not None else []
-    tools = [f"tool {call.call.name!r}" for call in calls if call.ran and call.result is None]
+    names: list[str] = chat.open_step.running if chat.open_step is not None else []
+    tools = [f"tool {name!r}" for name in names]
     return ["the model", *tools] if chat.asking else tools
 
 

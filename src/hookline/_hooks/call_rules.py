@@ -119,8 +119,8 @@ def fault(hook: Hook, exc: BaseException) -> Exception:
 def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
     """Apply the hook's failure rule: raise, or return what stands for the hook's answer."""
     exc = fault(hook, exc)
-    if _denies(hook, exc):
-        return ToolFailure.of(exc)
+    if denies(hook, exc):
+        return ToolFailure.of(exc).replace(type="Denied")
     if hook.options.on_error == "log":
         log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
         return None
@@ -166,8 +166,9 @@ def _outcome(hook: Hook, value: object) -> HookOutcome:
     return DECIDED.get(kind, "changed") if hook.head.acts.get(kind) in (END, KEEP) else "changed"
 
 
-def _denies(hook: Hook, exc: BaseException) -> bool:
-    return isinstance(exc, ToolDenied) and hook.head.name == "preToolCall"
+def denies(hook: Hook, exc: BaseException) -> bool:
+    """Whether this refuses a call, which is no failure of the hook."""
+    return isinstance(exc, ToolDenied) and hook.head.name in ("preToolCall", "aroundToolCall")
 
 
 def stopped() -> asyncio.CancelledError:
@@ -232,7 +233,7 @@ def _replaced(
 
 async def _tell_failure(watch: Watch | None, hook: Hook, exc: BaseException, start: float) -> None:
     if watch is not None:
-        outcome: HookOutcome = "blocked" if _denies(hook, exc) else "raised"
+        outcome: HookOutcome = "blocked" if denies(hook, exc) else "raised"
         await watch(hook, outcome, perf_counter() - start)
 
 

@@ -43,6 +43,7 @@ from hookline._base.returns import (
     Ask,
     Continue,
     Decision,
+    Deny,
     MessageChanges,
     Outcome,
     Response,
@@ -433,7 +434,7 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
 @row(
     "preToolCall",
     "interceptor",
-    {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolFailure: END, Stop: END},
+    {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolFailure: END, Deny: END, Stop: END},
     check=_same_call,
     at_tool=True,
     throws=f"{ENDS_CHAT}; with `on_error='deny'` this call alone is refused",
@@ -678,6 +679,7 @@ DECIDED: Final[dict[type, HookOutcome]] = {
     Stop: "stopped",
     Ask: "asked",
     ToolFailure: "blocked",
+    Deny: "blocked",
     ToolResult: "answered",
     ModelResponse: "answered",
 }

@@ -12,6 +12,7 @@ from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, Use
 from hookline._base.returns import (
     Ask,
     Continue,
+    Deny,
     MessageChanges,
     Response,
     Stop,
@@ -181,7 +182,9 @@ class AddHook(Protocol[D]):
     def __call__(
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
-        hook: Callable[[p.PreToolCall[D]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]],
+        hook: Callable[
+            [p.PreToolCall[D]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+        ],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -546,7 +549,7 @@ class HookDecorator(Protocol[DepsT]):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> InterceptorDecorator[
-        p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolFailure | Stop
+        p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop
     ]: ...
     @overload
     def __call__(
@@ -904,7 +907,7 @@ class DefineHook(Protocol):
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
-            [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]
+            [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
         ],
         *,
         id: str | None = None,
@@ -1395,9 +1398,12 @@ class DefineHook(Protocol):
         inherit: bool = False,
     ) -> Callable[
         [
-            Callable[[p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]]
+            Callable[
+                [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+            ]
             | Callable[
-                [Any, p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Stop]
+                [Any, p.PreToolCall[Any]],
+                Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop],
             ]
         ],
         HookDef,

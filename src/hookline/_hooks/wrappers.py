@@ -21,6 +21,7 @@ from hookline._hooks.call_rules import (
     OUTSIDE,
     Firing,
     Hooks,
+    denies,
     excuse,
     in_time,
     refusal,
@@ -164,8 +165,10 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     except BaseException as exc:
         if exc is proceed.error:
             raise  # what it wraps failed, not the wrapper
-        outcome = "raised"
-        excuse(hook, exc)
+        outcome = "blocked" if denies(hook, exc) else "raised"
+        denial = excuse(hook, exc)
+        if denial is not None:
+            return denial
         if proceed.calls == 0:
             return await _inside(onion, index + 1, ctx)
         if proceed.running:

@@ -245,7 +245,6 @@ class Scopes:
         self._scopes = scopes = tuple(scope for _, scope in entries)
         self.tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
         self._offered = tuple(each for each, _ in self.tools.values())
-        always = self._offered, NO_SECTIONS
         # Most agents have no predicate and no context: then a request costs nothing here.
         self._plain = all(
             scope.enabled is None
@@ -253,9 +252,6 @@ class Scopes:
             and all(each.enabled is None for each in scope.tools)
             for scope in scopes
         )
-        self.always = always if self._plain else None
-        # What stands as long as nothing is registered or removed, where nothing can be off.
-        self.fixed = self._entries if self._plain else None
         for each in list(self._followers):
             each.follow()
 
@@ -315,7 +311,7 @@ class Scopes:
 
     def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
         """What a request gets: the tools and the context sections that are on now."""
-        return self.always or (self.offered(run), self.sections(run))
+        return self.offered(run), NO_SECTIONS if self._plain else self.sections(run)
 
     def sections(self, run: Run[Any]) -> Sections:
         """The context sections of the scopes that are on now."""

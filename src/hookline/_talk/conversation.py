@@ -368,8 +368,8 @@ class Conversation:
         return tuple(self.items if self._fresh else self.items[self.ledger.count :])
 
     async def write(self, message: Message) -> Cut:
-        """Write a message to the store, then append it."""
-        if not self.ahead:
+        """Write a message to the store, if there is one, then append it."""
+        if self.ledger is not None and not self.ahead:
             return await self.flush(message)
         self.commit(message)
         return None
