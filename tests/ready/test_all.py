@@ -25,6 +25,7 @@ from hookline.hooks import (
     fallback,
     guardrail,
     log,
+    pin_tools,
     rate_limit,
     redact,
     retry,
@@ -38,6 +39,7 @@ MADE = {
     "budget": lambda path: budget(steps=99),
     "allow_tools": lambda path: allow_tools("*"),
     "deny_commands": lambda path: deny_commands("rm -rf"),
+    "pin_tools": lambda path: pin_tools({}, "nothing_*"),
     "rate_limit": lambda path: rate_limit(99),
     "approve": lambda path: approve("nothing"),
     "window": lambda path: window(99),
@@ -71,7 +73,7 @@ async def look(where: str = "here") -> str:
 def test_every_function_of_the_package_is_among_them():
     functions = {
         name for name, value in vars(hookline.hooks).items() if inspect.isfunction(value)
-    } - {"request_key", "rough_tokens"}
+    } - {"request_key", "rough_tokens", "tool_digest"}
     assert functions == set(MADE)
 
 

@@ -15,6 +15,7 @@ from hookline.hooks import (
     fallback,
     guardrail,
     log,
+    pin_tools,
     rate_limit,
     redact,
     retry,
@@ -33,6 +34,7 @@ GUARDS: dict[str, Any] = {
     "budget": lambda **options: budget(finish_reasons=["length"], **options),
     "guardrail": lambda **options: guardrail(lambda message, run: None, **options),
     "guardrail, output": lambda **options: guardrail(str, on="output", **options),
+    "pin_tools": lambda **options: pin_tools({}, **options),
     "rate_limit": lambda **options: rate_limit(1, by="chat", **options),
     "redact": lambda **options: redact("secret", **options),
 }

@@ -31,7 +31,7 @@ class FrozenDict(dict[str, Any]):
 
     __slots__ = ()
     __init__ = __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = _refuse
-    update = setdefault = _refuse  # pyright: ignore[reportAssignmentType]
+    update = setdefault = _refuse
 
     def __deepcopy__(self, memo: object) -> dict[str, Any]:
         plain: dict[str, Any] = thaw(self)
@@ -45,8 +45,8 @@ class FrozenList(list[Any]):
     """A JSON array that nobody can change."""
 
     __slots__ = ()
-    __init__ = __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # pyright: ignore
-    append = extend = insert = remove = pop = clear = sort = reverse = _refuse  # pyright: ignore
+    __init__ = __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse
 
     def __deepcopy__(self, memo: object) -> list[Any]:
         plain: list[Any] = thaw(self)
@@ -63,20 +63,20 @@ _FROZEN: Final = frozenset([FrozenDict, FrozenList])
 def frozen_dict(data: dict[str, Any]) -> FrozenDict:
     """A read-only object of these items, whose values are frozen already."""
     made: FrozenDict = FrozenDict.__new__(FrozenDict)
-    dict.update(made, data)
+    dict.update(made, data)  # pyright: ignore[reportUnknownMemberType]
     return made
 
 
 def frozen_list(items: Iterable[Any]) -> FrozenList:
     """A read-only array of these items, which are frozen already."""
     made: FrozenList = FrozenList.__new__(FrozenList)
-    list.extend(made, items)
+    list.extend(made, items)  # pyright: ignore[reportUnknownMemberType]
     return made
 
 
 def freeze(data: Any) -> Any:
     """The data with each dict and list in it read-only; raises ValueError when it has no end."""
-    kind = type(data)
+    kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind in _LEAVES or kind in _FROZEN:
         return data
     try:
@@ -88,7 +88,7 @@ def freeze(data: Any) -> Any:
 
 
 def _frozen(data: Any) -> Any:
-    kind = type(data)
+    kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind in _LEAVES or kind in _FROZEN:
         return data
     # The methods of the plain types: a class of the user's could tell each reader something else.

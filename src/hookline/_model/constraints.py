@@ -7,8 +7,6 @@ such as an alias, is an error that says so; pydantic itself is never imported he
 
 from __future__ import annotations
 
-import functools
-import operator
 from types import UnionType
 from typing import Annotated, Any, Final, get_args, get_origin
 
@@ -47,7 +45,14 @@ def translated(hint: Any) -> Any:
     if not args or not any(_holds_foreign(each) for each in args):
         return hint
     inner = tuple(translated(each) for each in args)
-    return functools.reduce(operator.or_, inner) if origin is UnionType else origin[inner]
+    return _union(inner) if origin is UnionType else origin[inner]
+
+
+def _union(members: tuple[Any, ...]) -> Any:
+    made = members[0]
+    for each in members[1:]:
+        made = made | each
+    return made
 
 
 def _holds_foreign(hint: Any) -> bool:

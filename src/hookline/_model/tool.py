@@ -88,12 +88,12 @@ class Tool(ReadOnly, Generic[P, R]):
     ) -> None:
         if not callable(fn):
             raise ToolDefinitionError(repr(name), f"{fn!r} must be a function, or be callable")
-        name = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
-        _check_name(name)
-        signature = inspect_callable(fn, tool=name, skip=is_run)
+        known: str = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
+        _check_name(known)
+        signature = inspect_callable(fn, tool=known, skip=is_run)
         self._make(
             fn=fn,
-            name=name,
+            name=known,
             description=description if description is not None else signature.description,
             signature=signature,
             parallel=parallel,

@@ -15,6 +15,7 @@ from hookline.hooks._cache import cache, request_key
 from hookline.hooks._deny import deny_commands
 from hookline.hooks._guardrail import guardrail
 from hookline.hooks._logging import log
+from hookline.hooks._pins import pin_tools, tool_digest
 from hookline.hooks._rate import rate_limit
 from hookline.hooks._redact import redact
 from hookline.hooks._retry import fallback, retry
@@ -33,12 +34,14 @@ __all__ = [
     "fallback",
     "guardrail",
     "log",
+    "pin_tools",
     "rate_limit",
     "redact",
     "request_key",
     "retry",
     "rough_tokens",
     "summarize",
+    "tool_digest",
     "truncate",
     "window",
 ]

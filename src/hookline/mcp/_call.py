@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from hookline import Run, ToolFailure, ToolResult
 from hookline.errors import ApprovalError, ToolDenied
@@ -160,9 +160,9 @@ class Call:
 
 
 def _plain(schema: Any) -> dict[str, Any]:
-    data: dict[str, Any] = (
-        schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, exclude_none=True)
-    )
+    if isinstance(schema, dict):
+        return cast("dict[str, Any]", schema)
+    data: dict[str, Any] = schema.model_dump(by_alias=True, exclude_none=True)
     return data
 
 
@@ -185,7 +185,8 @@ def _is_lost(exc: BaseException) -> bool:
     """Whether the connection is of no use after this."""
     types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
     if isinstance(exc, errors.MCPError):
-        return exc.code == types.CONNECTION_CLOSED or "Session terminated" in exc.message
+        told: Any = exc
+        return bool(told.code == types.CONNECTION_CLOSED or "Session terminated" in told.message)
     anyio = sdk("anyio")
     gone = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
     return isinstance(exc, gone)

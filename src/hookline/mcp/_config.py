@@ -187,5 +187,10 @@ class _Reader:
 
 
 def _kind(value: object) -> str:
-    kinds = {dict: "an object", list: "a list", str: "an empty text", type(None): "null"}
+    kinds: dict[type, str] = {
+        dict: "an object",
+        list: "a list",
+        str: "an empty text",
+        type(None): "null",
+    }
     return kinds.get(type(value), json.dumps(value)[:40])

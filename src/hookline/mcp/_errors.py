@@ -35,6 +35,7 @@ def short(text: object) -> str:
 
 def reason(exc: BaseException) -> str:
     """Why something failed: of a group of exceptions, the first that says something."""
-    while isinstance(exc, BaseExceptionGroup) and exc.exceptions:
-        exc = exc.exceptions[0]
+    while isinstance(exc, BaseExceptionGroup):
+        group: BaseExceptionGroup[BaseException] = exc  # pyright: ignore[reportUnknownVariableType]
+        exc = group.exceptions[0]
     return short(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)

@@ -12,7 +12,7 @@ the end, for a change of the tools, or for the connection to be lost. A lost one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import Context
 from logging import getLogger
@@ -291,7 +291,7 @@ class Link:
 
 
 @asynccontextmanager
-async def _beside(work: Any) -> AsyncIterator[None]:
+async def _beside(work: Any) -> AsyncGenerator[None]:
     """Something that runs as long as the block."""
     task = asyncio.create_task(work)
     try:

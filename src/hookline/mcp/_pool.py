@@ -97,12 +97,13 @@ class Pool:
             self._sweep_later()
 
 
-def _key(headers: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(headers, Mapping) or not all(
-        isinstance(name, str) and isinstance(value, str)
-        for name, value in headers.items()  # pyright: ignore[reportUnknownVariableType]
-    ):
+def _key(headers: Any) -> tuple[tuple[str, str], ...]:
+    try:
+        items: list[tuple[Any, Any]] = sorted(dict(headers).items())
+    except (TypeError, ValueError):
+        items = [("", None)]
+    if any(not isinstance(name, str) or not isinstance(value, str) for name, value in items):
         raise MCPServerError(
             f"headers= gave a {type(headers).__name__}; it must give a mapping of names to texts"
         )
-    return tuple(sorted(headers.items()))  # pyright: ignore
+    return tuple(items)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from logging import getLogger
 from pathlib import Path
@@ -68,7 +68,7 @@ class Program:
 
 
 @asynccontextmanager
-async def transport(program: Program, ended: Callable[[str], None]) -> AsyncIterator[Any]:
+async def transport(program: Program, ended: Callable[[str], None]) -> AsyncGenerator[Any]:
     """The streams to a program that runs; `ended` is called with why when it has ended."""
     process = await program.start()
     into, incoming = anyio.create_memory_object_stream[Any](0)

@@ -9,7 +9,7 @@ tenant's session is seen by another. It is long because each kind of server spel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -91,7 +91,7 @@ class MCPServer:
         self._open = open
         self._connect_timeout = connect_timeout
         self._headers = headers
-        fixed = dict(headers) if isinstance(headers, Mapping) else {}
+        fixed = {} if headers is None or callable(headers) else dict(headers)
         self._connect_headers = {**fixed, **(connect_headers or {})}
         self._link: Link | None = None
         self._pool: Pool | None = None
@@ -419,7 +419,7 @@ def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncIterator[None]:
+async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None]:
     """Connect servers and give their tools to an agent, for as long as the block runs.
 
     All or nothing: raises MCPServerError for the first that cannot be connected, and ScopeError

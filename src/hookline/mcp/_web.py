@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from hookline.mcp._process import MAX_LINE
 
 
 @asynccontextmanager
-async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncIterator[Any]:
+async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGenerator[Any]:
     """The streams to a server that speaks streamable HTTP."""
     httpx2: Any = sdk("httpx2")
     streamable: Any = sdk("mcp.client.streamable_http")
