@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections.abc
+import sys
+from types import FrameType
 from typing import Annotated, Any, ClassVar, Generic, Literal, NewType, Protocol, TypedDict, TypeVar
 
 import msgspec
@@ -536,3 +538,53 @@ async def test_a_type_of_hookline_may_end_a_point_of_ones_own() -> None:
     bus: HookBus[Any] = HookBus()
     bus.add_hook(Upload, lambda ctx: ToolFailure("not today"))
     assert await bus.intercept(Upload("a")) == ToolFailure("not today")
+
+
+# ── a point that nobody hears ───────────────────────────────────────────────────────────────
+
+
+class _LeastBus:
+    """What a bus cannot do without."""
+
+    def __init__(self) -> None:
+        self.hooks: dict[type, tuple[Any, ...]] = {}
+
+    async def notify(self, ctx: Any) -> None:
+        for hook in self.hooks.get(ctx.__class__, ()):
+            await hook(ctx)
+
+
+async def _bytecodes(bus: Any) -> int:
+    """How many bytecodes a `notify` that nobody hears executes, the first one aside."""
+    ctx = Saved("a")
+    await bus.notify(ctx)
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    work = bus.notify(ctx)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        await work
+    finally:
+        sys.settrace(before)
+    return count
+
+
+async def test_an_unheard_point_costs_at_most_twice_what_the_least_bus_does() -> None:
+    assert 0 < await _bytecodes(HookBus()) <= 2 * await _bytecodes(_LeastBus())
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["unheard", "heard"])
+async def test_a_point_of_another_kind_is_refused_by_notify_each_time(heard: bool) -> None:
+    bus: HookBus[Any] = HookBus()
+    if heard:
+        bus.add_hook(Renamed, lambda ctx: None)
+    for _ in range(2):
+        with pytest.raises(HookOptionError, match="fired as observer"):
+            await bus.notify(Renamed("a"))

@@ -211,7 +211,10 @@ class HookBus(Generic[DepsT]):
 
     async def notify(self, ctx: Any) -> None:
         """Fire an observer point."""
-        hooks = self.view.own.get(_own(ctx, "observer").context)
+        point = ctx.__class__
+        if point not in _observers:  # asked once for each point, since most are not heard
+            _observers.add(_own(ctx, "observer").context)
+        hooks = self.view.own.get(point)
         if hooks:
             await notify(hooks, ctx, self._conduct())
 
@@ -300,6 +303,9 @@ def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookI
         for key in keys
         for hook in _sorted(hook for bus in buses for hook in bus.registered(key))
     )
+
+
+_observers: Final[set[type]] = set()  # points of a user's own that `notify` may fire
 
 
 def _own(ctx: object, kind: str) -> Head:
