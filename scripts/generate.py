@@ -15,7 +15,7 @@ import error_texts
 import life
 import phases
 
-from hookline._hooks.points import END, TABLE, Head
+from hookline._hooks.points import END, TABLE, PointSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
@@ -93,48 +93,48 @@ class WrapperDecorator(Protocol[C, T, R]):
 PAYLOADS = {"message": "UserMessage", "request": "ModelRequest", "call": "ToolCall"}
 
 
-def returns(head: Head) -> str:
-    union = " | ".join(kind.__name__ for kind in head.acts)
-    return f"{union} | tuple[{union}, ...]" if head.flat else union
+def returns(spec: PointSpec) -> str:
+    union = " | ".join(kind.__name__ for kind in spec.acts)
+    return f"{union} | tuple[{union}, ...]" if spec.flat else union
 
 
-def context(head: Head) -> str:
-    generic = hasattr(head.context, "__parameters__") and head.context.__parameters__
-    return f"p.{head.context.__name__}" + ("[{D}]" if generic else "")
+def context(spec: PointSpec) -> str:
+    generic = hasattr(spec.context, "__parameters__") and spec.context.__parameters__
+    return f"p.{spec.context.__name__}" + ("[{D}]" if generic else "")
 
 
-def hook_type(head: Head) -> str:
-    ctx = context(head)
-    if head.kind == "observer":
+def hook_type(spec: PointSpec) -> str:
+    ctx = context(spec)
+    if spec.kind == "observer":
         return f"Callable[[{ctx}], object]"
-    union = returns(head)
-    if head.kind == "wrapper":
-        return f"Callable[[{ctx}, Proceed[{PAYLOADS[head.payload]}, {union}]], Awaitable[{union}]]"
+    union = returns(spec)
+    if spec.kind == "wrapper":
+        return f"Callable[[{ctx}, Proceed[{PAYLOADS[spec.payload]}, {union}]], Awaitable[{union}]]"
     return f"Callable[[{ctx}], Maybe[{union}]]"
 
 
-def decorator_type(head: Head) -> str:
-    ctx = context(head)
-    if head.kind == "observer":
+def decorator_type(spec: PointSpec) -> str:
+    ctx = context(spec)
+    if spec.kind == "observer":
         return f"ObserverDecorator[{ctx}]"
-    if head.kind == "wrapper":
-        return f"WrapperDecorator[{ctx}, {PAYLOADS[head.payload]}, {returns(head)}]"
-    return f"InterceptorDecorator[{ctx}, {returns(head)}]"
+    if spec.kind == "wrapper":
+        return f"WrapperDecorator[{ctx}, {PAYLOADS[spec.payload]}, {returns(spec)}]"
+    return f"InterceptorDecorator[{ctx}, {returns(spec)}]"
 
 
-def options(head: Head) -> str:
+def options(spec: PointSpec) -> str:
     lines = [
         "priority: int = 0,",
         "name: str | None = None,",
         "timeout: float | None = None,",
     ]
-    deny = head.name == "preToolCall"
+    deny = spec.name == "preToolCall"
     lines.append(
         'on_error: Literal["raise", "log", "deny"] = "raise",'
         if deny
         else 'on_error: OnError = "raise",'
     )
-    if head.at_tool:
+    if spec.at_tool:
         lines.append("tools: Iterable[str] | None = None,")
     lines.append("inherit: bool = False,")
     return "\n        ".join(lines)
@@ -147,21 +147,21 @@ OWN_OPTIONS = """priority: int = 0,
         inherit: bool = False,"""
 
 
-def point_type(head: Head) -> str:
-    return f'Literal["{head.name}"] | type[{context(head).format(D="Any")}]'
+def point_type(spec: PointSpec) -> str:
+    return f'Literal["{spec.name}"] | type[{context(spec).format(D="Any")}]'
 
 
 def calls(result: str, extra: str, *, var: str) -> str:
     out: list[str] = []
-    for head in TABLE.values():
-        hook = hook_type(head).replace("{D}", var)
+    for spec in TABLE.values():
+        hook = hook_type(spec).replace("{D}", var)
         out.append(f"""    @overload
     def __call__(
         self,
-        point: {point_type(head)},
+        point: {point_type(spec)},
         hook: {hook},
         *,
-        {extra}{options(head)}
+        {extra}{options(spec)}
     ) -> {result}: ...
 """)
     for point, hook in OWN:
@@ -180,8 +180,8 @@ def calls(result: str, extra: str, *, var: str) -> str:
 def decorators(extra: str) -> str:
     """The decorator form of `define_hook`."""
     hooks = [
-        (point_type(head), hook_type(head).replace("{D}", "Any"), options(head))
-        for head in TABLE.values()
+        (point_type(spec), hook_type(spec).replace("{D}", "Any"), options(spec))
+        for spec in TABLE.values()
     ]
     # Of a function, or of a method, whose first parameter is the object.
     hooks += [(point, hook, OWN_OPTIONS) for point, hook in OWN]
@@ -213,14 +213,14 @@ OWN_DECORATORS = [
 def typed() -> str:
     text = HEAD + "\n\nclass AddHook(Protocol[D]):\n" + calls("Disposer", "", var="D")
     text += "\n\nclass HookDecorator(Protocol[DepsT]):\n"
-    for head in TABLE.values():
-        kind = decorator_type(head).replace("{D}", "DepsT")
+    for spec in TABLE.values():
+        kind = decorator_type(spec).replace("{D}", "DepsT")
         text += f"""    @overload
     def __call__(
         self,
-        point: {point_type(head)},
+        point: {point_type(spec)},
         *,
-        {options(head)}
+        {options(spec)}
     ) -> {kind}: ...
 """
     for point, kind in OWN_DECORATORS:
@@ -238,9 +238,9 @@ def typed() -> str:
     return text
 
 
-def ends(head: Head) -> str:
-    found = [f"`{kind.__name__}`" for kind, act in head.acts.items() if act is END]
-    return ", ".join(found) if found and head.kind == "interceptor" else "–"
+def ends(spec: PointSpec) -> str:
+    found = [f"`{kind.__name__}`" for kind, act in spec.acts.items() if act is END]
+    return ", ".join(found) if found and spec.kind == "interceptor" else "–"
 
 
 def field_docs(context: str) -> dict[str, str]:
@@ -275,25 +275,25 @@ def docs() -> str:
         "| point | kind | may return | ends the chain |",
         "|---|---|---|---|",
     ]
-    for head in TABLE.values():
+    for spec in TABLE.values():
         allowed = (
-            "–" if head.kind == "observer" else ", ".join(f"`{k.__name__}`" for k in head.acts)
+            "–" if spec.kind == "observer" else ", ".join(f"`{k.__name__}`" for k in spec.acts)
         )
-        if head.flat:
+        if spec.flat:
             allowed += ", or a tuple of these"
-        cells = (f"[`{head.name}`](#{head.name.lower()})", head.kind, allowed, ends(head))
+        cells = (f"[`{spec.name}`](#{spec.name.lower()})", spec.kind, allowed, ends(spec))
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
-    for head in TABLE.values():
-        fields = [name for name in head.context.__struct_fields__ if name != "run"]
-        summary = (head.context.__doc__ or "").strip().splitlines()[0]
-        about = field_docs(head.context.__name__)
+    for spec in TABLE.values():
+        fields = [name for name in spec.context.__struct_fields__ if name != "run"]
+        summary = (spec.context.__doc__ or "").strip().splitlines()[0]
+        about = field_docs(spec.context.__name__)
         names = [f"- `ctx.{name}`{': ' * (name in about)}{about.get(name, '')}" for name in fields]
-        lines += [f"## {head.name}", "", summary, ""]
-        lines += [f"Context: `{head.context.__name__}`", "", *names, ""]
-        if head.note:
-            lines += [f"Note: {head.note}.", ""]
-        lines += [f"A throw: {head.throws}. On replay: {head.replay}.", ""]
+        lines += [f"## {spec.name}", "", summary, ""]
+        lines += [f"Context: `{spec.context.__name__}`", "", *names, ""]
+        if spec.note:
+            lines += [f"Note: {spec.note}.", ""]
+        lines += [f"A throw: {spec.throws}. On replay: {spec.replay}.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

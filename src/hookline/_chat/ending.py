@@ -119,8 +119,8 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
         await chat.runtime.step(key, _tell, NOTHING, chat, hook)
     except BaseException as raised:
         exc = fault(hook, raised)
-        if hook.head.name != "onChatDone" or chat.life.late:
-            log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
+        if hook.spec.name != "onChatDone" or chat.life.late:
+            log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", exc)
         else:
             chat.life.late = (exc,)
         del exc  # or its traceback would hold it
@@ -128,7 +128,7 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
 
 async def _tell(chat: Chat, hook: Hook) -> None:
     try:
-        await call(hook, _outcome_ctx(chat, hook.head.name), chat.conduct)
+        await call(hook, _outcome_ctx(chat, hook.spec.name), chat.conduct)
     except BaseException as raised:
         excuse(hook, raised)
 

@@ -68,7 +68,7 @@ def _stuck_in(coro: Any) -> str:
         frame = getattr(coro, "cr_frame", None)
         hook = frame.f_locals.get("hook") if frame is not None else None
         if isinstance(hook, Hook):
-            found = f"hook {hook.name!r} at {hook.head.name}"
+            found = f"hook {hook.name!r} at {hook.spec.name}"
         coro = getattr(coro, "cr_await", None)
     return found
 

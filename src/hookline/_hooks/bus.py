@@ -25,7 +25,7 @@ from hookline._hooks.call_rules import (
     notify,
 )
 from hookline._hooks.on_hook import watcher
-from hookline._hooks.points import TABLE, Head, Interceptor, Wrapper, head_of
+from hookline._hooks.points import TABLE, Interceptor, PointSpec, Wrapper, spec_of
 from hookline._hooks.registration import (
     Disposer,
     Hook,
@@ -150,7 +150,7 @@ class HookBus(Generic[DepsT]):
 
     def enter(self, hook: Hook) -> Disposer:
         """Register a hook that `make_hook` made."""
-        key = hook.head.key
+        key = hook.spec.key
         with _lock:
             self._hooks[key] = _sorted((*self._hooks.get(key, EMPTY), hook))
             self._refresh(key)
@@ -158,7 +158,7 @@ class HookBus(Generic[DepsT]):
 
     def _remove(self, hook: Hook) -> None:
         hook.alive = False
-        key = hook.head.key
+        key = hook.spec.key
         with _lock:
             known = self._hooks.get(key, EMPTY)
             if any(each is hook for each in known):
@@ -199,7 +199,7 @@ class HookBus(Generic[DepsT]):
 
     def clear(self, point: object = None) -> None:
         """Remove all hooks, of one point or of all."""
-        keys = [head_of(point).key] if point is not None else list(self._hooks)
+        keys = [spec_of(point).key] if point is not None else list(self._hooks)
         for key in keys:
             for hook in self._hooks.get(key, EMPTY):
                 self._remove(hook)
@@ -220,12 +220,12 @@ class HookBus(Generic[DepsT]):
 
     async def intercept(self, ctx: Interceptor[R]) -> R:
         """Fire an interceptor point; gives its payload as the hooks left it."""
-        head = _own(ctx, "interceptor")
-        hooks = self.view.own.get(head.context, EMPTY)
+        spec = _own(ctx, "interceptor")
+        hooks = self.view.own.get(spec.context, EMPTY)
         last, end, _ = await intercept(hooks, ctx, self._conduct())
         if end is not None:
             return cast("R", end)
-        return cast("R", getattr(last, head.payload))
+        return cast("R", getattr(last, spec.payload))
 
     async def wrap(self, ctx: Wrapper[R], inner: Callable[[Any], Awaitable[R]]) -> R:
         """Fire a wrapper point around `inner`, which gets the payload."""
@@ -295,7 +295,7 @@ def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookI
     """The registrations of these buses in firing order, of one point or of all."""
     keys: Iterable[Key]
     if point is not None:
-        keys = (head_of(point).key,)
+        keys = (spec_of(point).key,)
     else:
         keys = dict.fromkeys((*TABLE, *(key for bus in buses for key in bus.used())))
     return tuple(
@@ -308,14 +308,14 @@ def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookI
 _observers: Final[set[type]] = set()  # points of a user's own that `notify` may fire
 
 
-def _own(ctx: object, kind: str) -> Head:
-    head = head_of(type(ctx))
-    if head.key in TABLE:
-        raise UnknownHookError(f"{head.name} (fired by a chat only)", ())
-    if head.kind != kind:
+def _own(ctx: object, kind: str) -> PointSpec:
+    spec = spec_of(type(ctx))
+    if spec.key in TABLE:
+        raise UnknownHookError(f"{spec.name} (fired by a chat only)", ())
+    if spec.kind != kind:
         raise HookOptionError(
-            head.name,
+            spec.name,
             "-",
-            f"it is an {head.kind} point and was fired as {kind}; use its own method of the bus",
+            f"it is an {spec.kind} point and was fired as {kind}; use its own method of the bus",
         )
-    return head
+    return spec

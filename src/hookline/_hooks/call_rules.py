@@ -93,7 +93,7 @@ async def _limited(hook: Hook, work: Awaitable[R], firing: Firing) -> R:
     try:
         return await deadlines.run(work, hook.timeout, hook.name)
     except Expired:
-        raise HookTimeoutError(hook.head.name, hook.name, hook.timeout) from None
+        raise HookTimeoutError(hook.spec.name, hook.name, hook.timeout) from None
     finally:
         if firing.deadlines is None:
             deadlines.close()
@@ -110,7 +110,7 @@ def fault(hook: Hook, exc: BaseException) -> Exception:
     if not isinstance(exc, asyncio.CancelledError) or (task is not None and task.cancelling()):
         raise exc
     error = HookError(
-        f"hook {hook.name!r} at {hook.head.name} raised CancelledError; raise an error instead"
+        f"hook {hook.name!r} at {hook.spec.name} raised CancelledError; raise an error instead"
     )
     error.__cause__ = exc
     return error
@@ -122,12 +122,12 @@ def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
     if denies(hook, exc):
         return ToolFailure.of(exc).replace(type="Denied")
     if hook.options.on_error == "log":
-        log_throw(f"hook {hook.name!r} at {hook.head.name} raised", exc)
+        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", exc)
         return None
     if hook.options.on_error == "deny":
-        log_throw(f"hook {hook.name!r} at {hook.head.name} raised and denies the call", exc)
+        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised and denies the call", exc)
         return ToolFailure("the call was denied: its check failed", type="Denied")
-    note = f"raised by hook {hook.name!r} at {hook.head.name}"
+    note = f"raised by hook {hook.name!r} at {hook.spec.name}"
     if note not in getattr(exc, "__notes__", ()):
         exc.add_note(note)
     try:
@@ -137,22 +137,22 @@ def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
 
 
 def refusal(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
-    return HookReturnError(hook.head.name, hook.name, value, allowed or hook.head.allowed)
+    return HookReturnError(hook.spec.name, hook.name, value, allowed or hook.spec.allowed)
 
 
 def _act(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> str:
     """What the value's type does at this point; raises HookReturnError where nothing."""
-    head = hook.head
+    spec = hook.spec
     if refused is not None and isinstance(value, refused):
-        rest = ", ".join(kind.__name__ for kind in head.acts if kind is not refused)
+        rest = ", ".join(kind.__name__ for kind in spec.acts if kind is not refused)
         raise refusal(hook, value, f"{rest}, None: the value was converted once already")
-    act = head.acts.get(type(value))
+    act = spec.acts.get(type(value))
     if act is None:
-        act = next((does for kind, does in head.acts.items() if isinstance(value, kind)), None)
-        if act is None or (isinstance(value, bool) and bool not in head.acts):
+        act = next((does for kind, does in spec.acts.items() if isinstance(value, kind)), None)
+        if act is None or (isinstance(value, bool) and bool not in spec.acts):
             raise refusal(hook, value)
-    if head.check is not None and act is not END and act is not KEEP:
-        problem = head.check(ctx, value)
+    if spec.check is not None and act is not END and act is not KEEP:
+        problem = spec.check(ctx, value)
         if problem:
             raise refusal(hook, value, problem)
     return act
@@ -160,15 +160,15 @@ def _act(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> st
 
 def _outcome(hook: Hook, value: object) -> HookOutcome:
     """What a hook decided, in a word."""
-    if value is None or hook.head.kind != "interceptor":
+    if value is None or hook.spec.kind != "interceptor":
         return "ok"
     kind = type(value)
-    return DECIDED.get(kind, "changed") if hook.head.acts.get(kind) in (END, KEEP) else "changed"
+    return DECIDED.get(kind, "changed") if hook.spec.acts.get(kind) in (END, KEEP) else "changed"
 
 
 def denies(hook: Hook, exc: BaseException) -> bool:
-    """Whether this refuses a call, which is no failure of the hook."""
-    return isinstance(exc, ToolDenied) and hook.head.name in ("preToolCall", "aroundToolCall")
+    """True if this refuses a call, which is not a failure of the hook."""
+    return isinstance(exc, ToolDenied) and hook.spec.name in ("preToolCall", "aroundToolCall")
 
 
 def stopped() -> asyncio.CancelledError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from hookline._base.errors import HookOptionError, UnknownHookError, UsageError
-from hookline._hooks.points import head_of
+from hookline._hooks.points import spec_of
 from hookline._hooks.registration import (
     Hook,
     HookOptions,
@@ -97,11 +97,11 @@ class HookDef:
                 self.name,
                 f"it is a method of {self._class}; pass an object of that class, or its attribute",
             )
-        head = head_of(self.point)
+        spec = spec_of(self.point)
         if not self._unbound._fits:  # asked once: a chat may register it again and again
-            check_parameters(head, self.fn, self.name)
+            check_parameters(spec, self.fn, self.name)
             self._unbound._fits = True
-        return Hook(head, self.fn, self.options, self.origin or origin, self)
+        return Hook(spec, self.fn, self.options, self.origin or origin, self)
 
 
 class HookSet:

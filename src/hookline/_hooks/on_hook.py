@@ -14,11 +14,11 @@ def watcher(view: Any, run: Any) -> Watch:
     """Tell the `onHook` observers of a view about each hook that ran."""
 
     async def watch(hook: Hook, outcome: HookOutcome, duration: float) -> None:
-        if hook.head.name == "onHook":
+        if hook.spec.name == "onHook":
             return
         for observer in view.onHook:
             ctx: OnHook[Any] = OnHook(
-                run=run, point=hook.head.name, hook=hook.name, outcome=outcome, duration=duration
+                run=run, point=hook.spec.name, hook=hook.name, outcome=outcome, duration=duration
             )
             try:
                 if observer.alive:

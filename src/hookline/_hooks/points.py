@@ -1,6 +1,6 @@
 """THE TABLE: one row per hook point, in the order of a chat's life.
 
-A row is a frozen class: its fields are the context that the hooks get, its head says name, kind
+A row is a frozen class: its fields are the context that the hooks get, its spec says name, kind
 and what each returned type does. Dispatch, the typed overloads of `add_hook`, docs/hooks.md and
 the tests are made from this table. To add a point: one row here, one firing line, one test. It is
 long because it is one table: whoever looks for a point finds it here.
@@ -78,7 +78,7 @@ IGNORED: Final = "logged and ignored"
 NO_CHAT: Final = "runs again: a change is no part of a chat"
 
 
-class Head(Data, frozen=True, kw_only=True):
+class PointSpec(Data, frozen=True, kw_only=True):
     """What a row says of its point.
 
     `acts` maps each type that a hook may return to what it does: END, KEEP, or the name of the
@@ -122,9 +122,9 @@ class Head(Data, frozen=True, kw_only=True):
         return ", ".join([*names, "None"] if self.kind == "interceptor" else names) or "nothing"
 
 
-TABLE: dict[str, Head] = {}
+TABLE: dict[str, PointSpec] = {}
 """The rows by their names, in the order of a chat's life."""
-_heads: dict[type, Head] = {}
+_specs: dict[type, PointSpec] = {}
 
 
 def row(
@@ -133,33 +133,33 @@ def row(
     """Enter the class below into the table."""
 
     def enter(context: C) -> C:
-        head = Head(name=name, kind=kind, acts=acts or {}, context=context, **rest)
-        TABLE[name] = _heads[context] = head
+        spec = PointSpec(name=name, kind=kind, acts=acts or {}, context=context, **rest)
+        TABLE[name] = _specs[context] = spec
         return context
 
     return enter
 
 
-def head_of(point: object) -> Head:
-    """The head of a point given by name or by context class; raises UnknownHookError."""
-    head = (
-        TABLE.get(point) if isinstance(point, str) else _head_of_class(get_origin(point) or point)
+def spec_of(point: object) -> PointSpec:
+    """The spec of a point given by name or by context class; raises UnknownHookError."""
+    spec = (
+        TABLE.get(point) if isinstance(point, str) else _spec_of_class(get_origin(point) or point)
     )
-    if head is None:
+    if spec is None:
         name = point if isinstance(point, str) else getattr(point, "__name__", repr(point))
         raise UnknownHookError(name, TABLE)
-    return head
+    return spec
 
 
-def _head_of_class(context: Any) -> Head | None:
+def _spec_of_class(context: Any) -> PointSpec | None:
     if not isinstance(context, type):
         return None
-    head = _heads.get(context)
-    if head is None and context not in _OWN:
-        declare: Callable[[], Head] | None = getattr(context, "declare", None)
+    spec = _specs.get(context)
+    if spec is None and context not in _OWN:
+        declare: Callable[[], PointSpec] | None = getattr(context, "declare", None)
         if declare is not None and issubclass(context, _OWN):
-            head = _heads[context] = declare()
-    return head
+            spec = _specs[context] = declare()
+    return spec
 
 
 # ── points of a user's own ──────────────────────────────────────────────────────────────────
@@ -169,9 +169,9 @@ class Observer(Data, frozen=True):
     """Base of an observer point of your own: `bus.notify(MyPoint(...))` fires it."""
 
     @classmethod
-    def declare(cls) -> Head:
+    def declare(cls) -> PointSpec:
         """The point's row, made when it is first used."""
-        return Head(name=cls.__qualname__, kind="observer", acts={}, context=cls)
+        return PointSpec(name=cls.__qualname__, kind="observer", acts={}, context=cls)
 
 
 class Interceptor(Data, Generic[R], frozen=True):
@@ -187,12 +187,12 @@ class Interceptor(Data, Generic[R], frozen=True):
     """Types that end the chain and stand for its result."""
 
     @classmethod
-    def declare(cls) -> Head:
+    def declare(cls) -> PointSpec:
         """The point's row, made when it is first used; raises HookOptionError."""
         field = _payload(cls)
         acts = dict.fromkeys(_taken(cls, Interceptor), field)
         acts.update(dict.fromkeys(cls.ends, END))
-        return Head(
+        return PointSpec(
             name=cls.__qualname__, kind="interceptor", acts=acts, payload=field, context=cls
         )
 
@@ -207,11 +207,11 @@ class Wrapper(Data, Generic[R], frozen=True):
     """The field that `inner` gets; by default the first."""
 
     @classmethod
-    def declare(cls) -> Head:
+    def declare(cls) -> PointSpec:
         """The point's row, made when it is first used; raises HookOptionError."""
         acts = dict.fromkeys(_taken(cls, Wrapper), END)
         field = _payload(cls)
-        return Head(
+        return PointSpec(
             name=cls.__qualname__,
             kind="wrapper",
             acts=acts,

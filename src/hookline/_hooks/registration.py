@@ -19,7 +19,7 @@ import msgspec
 
 from hookline._base.errors import HookOptionError, closest, did_you_mean
 from hookline._base.messages import Data
-from hookline._hooks.points import Head, Kind, head_of
+from hookline._hooks.points import Kind, PointSpec, spec_of
 from hookline._model.tool import is_async_callable
 
 OnError = Literal["raise", "log", "deny"]
@@ -83,24 +83,24 @@ class Hook:
         "declared",
         "definition",
         "fn",
-        "head",
         "is_async",
         "name",
         "options",
         "origin",
+        "spec",
         "timeout",
         "tools",
     )
 
     def __init__(
         self,
-        head: Head,
+        spec: PointSpec,
         fn: Callable[..., Any],
         options: HookOptions,
         origin: str,
         definition: object = None,
     ) -> None:
-        self.head = head
+        self.spec = spec
         self.fn = fn
         self.options = options
         self.name, self.tools, self.timeout = options.name, options.tools, options.timeout
@@ -114,9 +114,9 @@ class Hook:
         """The registration as `hooks()` lists it."""
         return HookInfo(
             **msgspec.structs.asdict(self.options),
-            point=self.head.name,
+            point=self.spec.name,
             origin=self.origin,
-            kind=self.head.kind,
+            kind=self.spec.kind,
             is_async=self.is_async,
             where=_where(self.fn),
         )
@@ -152,50 +152,50 @@ def make_hook(
     point: object, fn: Callable[..., Any], options: Mapping[str, Any], origin: str
 ) -> Hook:
     """A checked registration, not yet on a bus; a plugin that is being set up is its origin."""
-    head, checked = check_hook(point, fn, options, _ADDED)
-    check_parameters(head, fn, checked.name)
+    spec, checked = check_hook(point, fn, options, _ADDED)
+    check_parameters(spec, fn, checked.name)
     owner = OWNER.get()
     if owner is not None and origin == "add_hook":
         origin = owner.origin
-    return Hook(head, fn, checked, origin)
+    return Hook(spec, fn, checked, origin)
 
 
 def check_hook(
     point: object, fn: Any, given: Mapping[str, Any], known: Iterable[str] = _DECLARED
-) -> tuple[Head, HookOptions]:
+) -> tuple[PointSpec, HookOptions]:
     """The point and the options of a hook; raises HookOptionError and UnknownHookError."""
-    head = check_names(point, given, known)
+    spec = check_names(point, given, known)
     name = given.get("name") or _name_of(fn)
     options: dict[str, Any] = {**given, "name": name}
-    problem = _problem(head, fn, **options)
+    problem = _problem(spec, fn, **options)
     if problem:
-        raise HookOptionError(head.name, name, problem)
+        raise HookOptionError(spec.name, name, problem)
     if options.get("tools") is not None:
         options["tools"] = tuple(sorted(set(options["tools"])))
-    return head, HookOptions(**options)
+    return spec, HookOptions(**options)
 
 
-def check_names(point: object, given: Iterable[str], known: Iterable[str] = _ADDED) -> Head:
-    """Refuse options of other names; gives the point's head."""
-    head = head_of(point)
+def check_names(point: object, given: Iterable[str], known: Iterable[str] = _ADDED) -> PointSpec:
+    """Refuse options of other names; gives the point's spec."""
+    spec = spec_of(point)
     for name in sorted(set(given) - set(known)):
         there = ", ".join(sorted(known))
         raise HookOptionError(
-            head.name,
+            spec.name,
             "?",
             f"there is no option {name!r}{did_you_mean(closest(name, known))}; use one of: {there}",
         )
-    return head
+    return spec
 
 
-def check_parameters(head: Head, fn: Callable[..., Any], name: str) -> None:
+def check_parameters(spec: PointSpec, fn: Callable[..., Any], name: str) -> None:
     """Refuse a function that cannot be called with what the point gives."""
-    given = ("ctx", "proceed") if head.kind == "wrapper" else ("ctx",)
+    given = ("ctx", "proceed") if spec.kind == "wrapper" else ("ctx",)
     try:
         signature(fn).bind(*given)
     except TypeError as exc:
         problem = f"it must take ({', '.join(given)}): {exc}"
-        raise HookOptionError(head.name, name, problem) from None
+        raise HookOptionError(spec.name, name, problem) from None
     except ValueError:
         return  # implemented in C: it does not say what it takes
 
@@ -207,7 +207,7 @@ def _name_of(hook: Any) -> str:
 
 
 def _problem(
-    head: Head,
+    spec: PointSpec,
     hook: object,
     *,
     name: object,
@@ -236,22 +236,22 @@ def _problem(
     for option, value in (("inherit", inherit), ("required", required), ("withhold", withhold)):
         if not isinstance(value, bool):
             return f"{option}={value!r} must be True or False"
-    if head.kind == "wrapper" and not is_async_callable(hook):
+    if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
-    return _problem_at(head, hook, tools, timeout, on_error)
+    return _problem_at(spec, hook, tools, timeout, on_error)
 
 
 def _problem_at(
-    head: Head, hook: object, tools: object, timeout: object, on_error: object
+    spec: PointSpec, hook: object, tools: object, timeout: object, on_error: object
 ) -> str | None:
     """What is wrong with the options that depend on the point."""
-    if tools is not None and not head.at_tool:
+    if tools is not None and not spec.at_tool:
         return f"tools={tools!r} is for the points of a tool call only; leave it out"
     if tools is not None and (not isinstance(tools, Iterable) or isinstance(tools, (str, bytes))):
         return f"tools={tools!r} must be a list of names"
     if on_error not in ("raise", "log", "deny"):
         return f"on_error={on_error!r} must be 'raise', 'log' or 'deny'"
-    if on_error == "deny" and head.name != "preToolCall":
+    if on_error == "deny" and spec.name != "preToolCall":
         return "on_error='deny' is for preToolCall only; use 'raise' or 'log'"
     if timeout is not None:
         if not isinstance(timeout, (int, float)) or not timeout > 0:

@@ -45,7 +45,7 @@ def for_sub_agent(parent: View, sources: Sources) -> Sources:
 def inherited_points(parent: View) -> set[object]:
     """The points at which a parent has hooks for its sub-agents."""
     return {
-        hook.head.key
+        hook.spec.key
         for bus, _ in parent.sources
         for hook in bus.all_hooks()
         if hook.options.inherit
@@ -73,4 +73,4 @@ async def observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None
         elif hook.alive:
             await call(hook, ctx, firing)
     except BaseException as exc:
-        log_throw(f"hook {hook.name!r} at {hook.head.name} raised", fault(hook, exc))
+        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", fault(hook, exc))

@@ -27,7 +27,7 @@ from hookline._hooks.call_rules import (
     refusal,
     stopped,
 )
-from hookline._hooks.points import HookOutcome, head_of
+from hookline._hooks.points import HookOutcome, spec_of
 from hookline._hooks.registration import Hook
 
 P = TypeVar("P", contravariant=True)
@@ -62,7 +62,7 @@ def wrap(
 
     `again` is asked before a further call of one `proceed`; a text refuses it.
     """
-    field = hooks[0].head.payload if hooks else head_of(ctx.__class__).payload
+    field = hooks[0].spec.payload if hooks else spec_of(ctx.__class__).payload
     return _inside(_Onion(hooks, field, inner, firing, tool, again), 0, ctx)
 
 
@@ -131,15 +131,15 @@ class _Way(msgspec.Struct, eq=False):
     def _ask_again(self, again: Callable[[], str | None]) -> None:
         problem = again()
         if problem:
-            raise HookError(f"hook {self.hook.name!r} at {self.hook.head.name}: {problem}")
+            raise HookError(f"hook {self.hook.name!r} at {self.hook.spec.name}: {problem}")
 
     def _changed(self, payload: Any) -> Any:
         """The context with what the hook hands on."""
-        head = self.hook.head
-        if not isinstance(payload, head.takes):
-            names = ", ".join(kind.__name__ for kind in head.takes)
+        spec = self.hook.spec
+        if not isinstance(payload, spec.takes):
+            names = ", ".join(kind.__name__ for kind in spec.takes)
             raise refusal(self.hook, payload, f"{names} for proceed()")
-        problem = head.check(self.ctx, payload) if head.check is not None else None
+        problem = spec.check(self.ctx, payload) if spec.check is not None else None
         if problem:
             raise refusal(self.hook, payload, f"{problem} for proceed()")
         return _replace(self.ctx, **{self.onion.field: payload})
@@ -155,7 +155,7 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
         value: Any = hook.fn(ctx, proceed)
         if value.__class__ is CoroutineType or isawaitable(value):
             value = await in_time(hook, value, firing)
-        if value.__class__ not in hook.head.acts and not isinstance(value, tuple(hook.head.acts)):
+        if value.__class__ not in hook.spec.acts and not isinstance(value, tuple(hook.spec.acts)):
             raise refusal(hook, value)
         if proceed.calls != 1:
             outcome = "answered" if proceed.calls == 0 else "changed"
