@@ -285,9 +285,6 @@ async def intercept(
     return chain.ctx, chain.end, chain.kept
 
 
-hear = intercept
-
-
 async def flow(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> Sequence[Any]:
     """Deltas: each hook turns one into none, one or several, which later hooks see one by one."""
     return [left.delta for left in await _drive(hooks, ctx, _split, firing)]
