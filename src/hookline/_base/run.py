@@ -21,12 +21,15 @@ class ChatPort(Protocol):
     """What `Run` needs of a chat."""
 
     chat_id: str
-    agent_name: str
-    parent_chat_id: str | None
     iteration: int
-    deps: Any
     state: dict[str, Any]
 
+    @property
+    def parent_chat_id(self) -> str | None: ...
+    @property
+    def deps(self) -> Any: ...
+    @property
+    def agent_name(self) -> str: ...
     @property
     def attempt(self) -> int: ...
     @property

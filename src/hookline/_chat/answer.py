@@ -55,14 +55,14 @@ async def ask_model(
 
     A Stop where a wrapper has raised StopChat.
     """
-    chat.sent = chat.sent_tools = None
+    chat.making.sent = chat.making.sent_tools = None
     if given is not None:
         return await take_answer(chat, key, replay_answer, given)
     source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
     source = _wrapped if chat.view.aroundRequest else stream_answer
     response = await take_answer(chat, key, source, request)
-    if not chat.ran_live and chat.sent_tools is not None:
-        chat.sent = request.replace(tools=named(request.tools, chat.sent_tools))
+    if not chat.making.ran_live and chat.making.sent_tools is not None:
+        chat.making.sent = request.replace(tools=named(request.tools, chat.making.sent_tools))
     return response
 
 
@@ -70,9 +70,9 @@ async def take_answer(
     chat: Chat, key: Key, source: Callable[[Chat, Any], Awaitable[Answer]], given: Any
 ) -> Answer:
     """Run `source` as a recorded step; a recorded answer can still be withdrawn or kept."""
-    chat.ran_live = False
+    chat.making.ran_live = False
     response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, given)
-    if not chat.ran_live and isinstance(response, ModelResponse):
+    if not chat.making.ran_live and isinstance(response, ModelResponse):
         _new_assembly(chat).recall(response)
     answer: Answer = response
     return answer
@@ -82,18 +82,18 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
     """The answer that wrappers of aroundRequest gave, which may be their own."""
 
     def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
-        chat.sent = request
+        chat.making.sent = request
         return stream_answer(chat, request)
 
     ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
-    chat.wrapped = True
+    chat.making.wrapped = True
     try:
         response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     except StopChat as stop:
         return Stop(stop.reason, stop.text)
     finally:
-        chat.wrapped = False
-        streamed, chat.streamed = chat.streamed, None
+        chat.making.wrapped = False
+        streamed, chat.making.streamed = chat.making.streamed, None
     if streamed is None or (response is not streamed and response.parts != streamed.parts):
         return await replay_answer(chat, response)
     if response is not streamed:
@@ -103,9 +103,9 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
 
 async def _begin_answer(chat: Chat) -> Assembly:
     """Begin an answer that is made live; what was shown of an earlier attempt is taken back."""
-    chat.ran_live = True
-    if chat.again and chat.attempt > 1:
-        chat.shown = True
+    chat.making.ran_live = True
+    if chat.writing.again and chat.attempt > 1:
+        chat.making.shown = True
     asm = _new_assembly(chat)
     await chat.take_back()
     return asm
@@ -113,11 +113,11 @@ async def _begin_answer(chat: Chat) -> Assembly:
 
 def _new_assembly(chat: Chat) -> Assembly:
     """A new answer; the ids of one that is taken back are free again."""
-    if chat.assembly is not None:
-        chat.assembly.forget()
+    if chat.making.assembly is not None:
+        chat.making.assembly.forget()
     limit = chat.config.limits.argument_bytes
     asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
-    chat.assembly = asm
+    chat.making.assembly = asm
     return asm
 
 
@@ -152,7 +152,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     began, first = clock(), None
     finish: Finish | None = None
     whole = False
-    chat.asking = True
+    chat.making.asking = True
     chunks: Any = request.model.stream(request)
     if not hasattr(chunks, "__aiter__"):
         chunks = await _iterator(chunks)
@@ -199,7 +199,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
             "ModelError instead"
         ) from exc
     finally:
-        chat.asking = False
+        chat.making.asking = False
         if not whole:
             await _close(chunks)
     if finish is None:
@@ -210,16 +210,16 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
-    if not chat.wrapped:
+    if not chat.making.wrapped:
         return asm.finish(finish)
     end = clock()  # wrappers see how long it took
-    chat.streamed = asm.finish(finish, (first or end) - began, end - began)
-    return chat.streamed
+    chat.making.streamed = asm.finish(finish, (first or end) - began, end - began)
+    return chat.making.streamed
 
 
 def _sendable(chat: Chat, request: ModelRequest) -> ModelRequest:
     """The request, if hooks have left its messages valid: no provider is sent a broken pair."""
-    if request.messages is chat.base_messages:
+    if request.messages is chat.making.base_messages:
         return request
     check_history(request.messages)
     if isinstance(request.messages, (tuple, History)):
@@ -317,7 +317,7 @@ async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChun
         await chat.outlet.room()
     text = asm.add(clean_text(delta.text))  # kept and shown at once: nothing can come between
     if text and chat.live:
-        chat.shown = True
+        chat.making.shown = True
         event = TextDelta if kind == "text" else ReasoningDelta
         chat.put(event, iteration=chat.iteration, text=text)
 
@@ -344,11 +344,11 @@ async def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -
 async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
     """Show a piece of a call, unless a hook hides it."""
     if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
-        chat.hidden |= {id}
+        chat.making.hidden |= {id}
         return
     if not chat.live:
         return
-    chat.shown = True
+    chat.making.shown = True
     await chat.publish(
         ToolCallDelta,
         iteration=chat.iteration,

@@ -117,7 +117,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             await self._refuse_surplus(self.runs[limit:])
         if waiting:
             return False
-        self.chat.open_step = None
+        self.chat.making.batch = None
         return True
 
     def _next_group(self, todo: deque[CallRun], waiting: list[CallRun]) -> list[CallRun]:
@@ -345,7 +345,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         for run in self._unwritten():
             self._break_off(run)
             self.chat.write_now(self._message(run), run)
-        self.chat.open_step = None
+        self.chat.making.batch = None
 
     def _unwritten(self) -> list[CallRun]:
         """The calls without a message, and whose message is not being written either."""
@@ -372,7 +372,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             requests=tuple(requests),
             offered=tuple(tool.name for tool in tools if tool.name not in foreign),
             stop=self.stop,
-            continuations=self.chat.continuations,
+            continuations=self.chat.progress.continuations,
         )
 
 
@@ -382,5 +382,5 @@ def open_batch(
     """The batch of the calls that are made next."""
     runs = [CallRun(call.id, call, place) for place, call in enumerate(calls)]
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
-    chat.open_step = batch
+    chat.making.batch = batch
     return batch

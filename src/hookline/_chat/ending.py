@@ -27,7 +27,7 @@ from hookline._hooks.registration import Hook
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
     """What the chat has come to so far: the text is that of its last answer."""
-    answer = chat.answer
+    answer = chat.last.message
     if text is None:
         text = answer.text if answer is not None else ""
     return Response(
@@ -36,11 +36,11 @@ def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Res
         reasoning=answer.reasoning if answer is not None else "",
         messages=tuple(chat.messages),
         usage=chat.usage,
-        finish_reason=chat.finish_reason,
+        finish_reason=chat.last.finish_reason,
         stop_reason=stop_reason,
         pending=chat.conversation.pending if stop_reason == "approval" else (),
-        output=chat.output,
-        steps=chat.steps,
+        output=chat.last.output,
+        steps=chat.progress.steps,
     )
 
 
@@ -66,8 +66,8 @@ def is_close(act: Act) -> bool:
 async def _close(chat: Chat) -> None:
     """Keep what there is of the step that was broken off."""
     try:
-        if chat.untold is not None:
-            message, chat.untold = chat.untold, None
+        if chat.writing.untold is not None:
+            message, chat.writing.untold = chat.writing.untold, None
             await chat.publish(MessageAdded, message=message)
         await _keep_partial(chat)
         batch = _open_batch(chat)
@@ -83,7 +83,7 @@ async def _close(chat: Chat) -> None:
 
 async def _keep_partial(chat: Chat) -> None:
     """A text that was shown and cut off is kept and marked; one that nobody saw is not."""
-    assembly, chat.assembly = chat.assembly, None
+    assembly, chat.making.assembly = chat.making.assembly, None
     if assembly is None or not chat.live:
         await chat.take_back()
         return
@@ -100,8 +100,8 @@ async def _keep_partial(chat: Chat) -> None:
 
 def _open_batch(chat: Chat) -> ToolBatch | None:
     """The step whose calls may lack results: being made, or not yet begun."""
-    if chat.open_step is not None:
-        found: ToolBatch = chat.open_step
+    if chat.making.batch is not None:
+        found: ToolBatch = chat.making.batch
         return found
     last = chat.messages[-1] if chat.messages else None
     if not isinstance(last, AssistantMessage) or not last.tool_calls:
@@ -150,5 +150,5 @@ def _outcome_ctx(chat: Chat, point: str) -> Any:
         response=chat.response if chat.outcome == "done" else None,
         error=chat.error if chat.outcome == "error" else None,
         usage=chat.usage,
-        duration=max(0.0, chat.runtime.now() - chat.started),
+        duration=max(0.0, chat.runtime.now() - chat.progress.started),
     )

@@ -102,7 +102,7 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
     """The inside of aroundChat: the chat, its one outcome, its observers."""
     chat.check()
     chat.life.move(Sign.PROCEED)
-    chat.started = chat.runtime.now()
+    chat.progress.started = chat.runtime.now()
     limit = chat.config.limits.steps
     try:
         response, overrides, step, answer, ended = await _begin(chat, message)
@@ -157,7 +157,7 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
     pending = chat.conversation.pending_step
     resumed = pending if chat.task.answers is not None else None
     if resumed is not None:
-        chat.resumes = resumed.chat_id
+        chat.progress.resumes = resumed.chat_id
         for key, value in (resumed.state or {}).items():
             chat.state.setdefault(key, value)
     if chat.config.scopes.told_by.told:
@@ -168,7 +168,7 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
         message=message,
         conversation_id=chat.conversation_id,
         parent_chat_id=chat.parent_chat_id,
-        resumes=chat.resumes,
+        resumes=chat.progress.resumes,
     )
     if view.onChatStart:
         start: OnChatStart[Any] = OnChatStart(run=chat.run, message=message)
@@ -213,7 +213,7 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
         return respond(chat, "approval")
     reason = None
     if isinstance(ended, Stop):
-        reason, chat.output = ended.reason, None
+        reason, chat.last.output = ended.reason, None
         if ended.text:
             await say_stop_text(chat, ended.text)
     elif form is not None and not await fits(chat, form, ended == NATURAL and may_go_on):
@@ -221,16 +221,16 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
     more = await _pre_stop(chat, reason)
     if not more or ended != NATURAL or not may_go_on:
         return respond(chat, reason)
-    chat.continuations += 1
+    chat.progress.continuations += 1
     await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
     return None
 
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     """Ask preStop; the joined inputs of its Continues, None where there are none."""
-    if not chat.view.preStop or chat.continuations >= chat.config.limits.continuations:
+    if not chat.view.preStop or chat.progress.continuations >= chat.config.limits.continuations:
         return None
-    key = (PRE_STOP, chat.continuations)
+    key = (PRE_STOP, chat.progress.continuations)
     inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
     chat.check()
     return "\n\n".join(each.input for each in inputs if each.input.strip()) or None
@@ -241,8 +241,8 @@ async def _ask_to_stop(chat: Chat, reason: str | None) -> list[Continue]:
         run=chat.run,
         reason=reason,
         response=respond(chat, reason),
-        steps=chat.steps,
-        continuations=chat.continuations,
+        steps=chat.progress.steps,
+        continuations=chat.progress.continuations,
     )
     _, _, inputs = await intercept(chat.view.preStop, ctx, chat)
     return inputs

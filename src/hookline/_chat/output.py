@@ -19,12 +19,12 @@ _ISSUES: Json[tuple[str, ...]] = Json(tuple[str, ...])
 
 
 async def fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
-    """Read the answer into `chat.output`; False where the model was told to correct it.
+    """Read the answer into `chat.last.output`; False where the model was told to correct it.
 
     Raises OutputError where there is no correction left, and what a validator raises besides
     ValueError.
     """
-    text = chat.answer.text if chat.answer is not None else ""
+    text = chat.last.message.text if chat.last.message is not None else ""
     issues: tuple[str, ...] = ()
     try:
         value = form.read(text)
@@ -36,12 +36,12 @@ async def fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
             issues = await chat.runtime.step(key, _refused, _ISSUES, chat, value)
             chat.check()
         if not issues:
-            chat.output = value
+            chat.last.output = value
             return True
-    chat.output = None
-    if chat.corrections >= chat.config.output_retries or not may_go_on:
+    chat.last.output = None
+    if chat.last.corrections >= chat.config.output_retries or not may_go_on:
         raise OutputError(form.name, issues, text)
-    chat.corrections += 1
+    chat.last.corrections += 1
     await chat.commit(UserMessage(parts=(Text(clean_text(form.correction(issues))),)))
     return False
 

@@ -98,7 +98,7 @@ async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
     if system is None:
         system = await system_text(chat)
     offered, sections = scopes.on(chat.run)
-    chat.base_tools = offered
+    chat.making.base_tools = offered
     if overrides.tools is not None:
         on = {tool.name for tool in offered}
         offered = tuple(
@@ -109,7 +109,7 @@ async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
     messages = chat.conversation.for_request()
     if sections.user:
         messages = with_section(messages, sections)
-    chat.base_messages = messages
+    chat.making.base_messages = messages
     return ModelRequest(
         model=config.model,
         messages=messages,
@@ -149,7 +149,7 @@ def lookup(
         return *found, True
     for tool in request.tools if request is not None else ():
         if tool.name == name:
-            if any(each is tool for each in chat.base_tools):
+            if any(each is tool for each in chat.making.base_tools):
                 return None  # its scope was removed since
             return tool, FROM_HOOK, True
     return (*found, False) if found is not None else None

@@ -19,8 +19,8 @@ from hookline._talk.store import PendingStep
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, StepEnd]:
     """Go on with a step whose approvals were answered."""
     overrides = _overrides(chat, pending)
-    chat.continuations = pending.continuations
-    chat.steps = pending.iteration + 1
+    chat.progress.continuations = pending.continuations
+    chat.progress.steps = pending.iteration + 1
     answers = chat.task.answers or {}
     await _claim(chat, answers)
     batch = _reopen(chat, pending)

@@ -89,7 +89,7 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
 
 def _interrupted(chat: Chat, tool: AnyTool) -> bool:
     """Whether an earlier attempt of this step may have run the tool, which must not run twice."""
-    return chat.again and chat.attempt > 1 and not tool.idempotent
+    return chat.writing.again and chat.attempt > 1 and not tool.idempotent
 
 
 def denied(run: CallRun, exc: ToolDenied) -> ToolFailure:
@@ -191,7 +191,7 @@ async def _outcome(chat: Chat, run: CallRun) -> CallResult:
         return ToolFailure.of(exc)  # the tool's own: nobody cancelled it
     except Exception as exc:
         if FRAMES_KNOW_WHO_AWAITED:
-            chat.raised = [*(chat.raised or ()), exc]
+            chat.making.raised = [*(chat.making.raised or ()), exc]
         return denied(run, exc) if isinstance(exc, ToolDenied) else ToolFailure.of(exc)
     return as_result(value)
 

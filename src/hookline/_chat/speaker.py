@@ -83,7 +83,7 @@ def remember_speaker(chat: Chat) -> None:
 
 
 def _change(chat: Chat, config: Config, view: View) -> bool:
-    chat.config, chat.view, chat.agent_name = config, view, config.name
+    chat.config, chat.view = config, view
     chat.outlet.view = view
     chat.live = chat.live and not any(hook.options.withhold for hook in view.onResponse)
     return True

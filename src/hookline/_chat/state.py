@@ -104,77 +104,118 @@ class SupervisorPort(Protocol):
         ...
 
 
+class Making:
+    """The step that is being made."""
+
+    __slots__ = (
+        "asking",
+        "assembly",
+        "base_messages",
+        "base_tools",
+        "batch",
+        "hidden",
+        "raised",
+        "ran_live",
+        "sent",
+        "sent_tools",
+        "shown",
+        "streamed",
+        "wrapped",
+    )
+
+    def __init__(self) -> None:
+        self.base_messages: Sequence[Message] = ()  # what its request began with
+        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
+        self.sent: ModelRequest | None = None  # what wrappers made of it
+        self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
+        self.asking = False  # the model's stream is open
+        self.wrapped = False  # aroundRequest stands around it …
+        self.streamed: ModelResponse | None = None  # … and was given this
+        self.ran_live = False  # the answer was given by a step that ran, and is not from the record
+        self.assembly: Assembly | None = None  # the answer that is being streamed
+        self.shown = False  # text of it was published
+        self.hidden = NONE  # calls whose deltas a hook has hidden
+        self.batch: Any = None  # the tool calls that are being made
+        self.raised: list[BaseException] | None = None  # by tools, where their frames know ours
+
+
+class Writing:
+    """What was written, and what of it is not told yet."""
+
+    __slots__ = ("again", "count", "live", "untold")
+
+    def __init__(self) -> None:
+        self.count = 0  # messages that were written, or are being
+        self.live = 0  # the same by a step that ran, and is not from the record
+        self.again = False  # a step of the chat has begun more than once
+        self.untold: Message | None = None  # written, and its event is not out
+
+
+class LastAnswer:
+    """The model's last answer, if it said anything."""
+
+    __slots__ = ("corrections", "finish_reason", "message", "output")
+
+    def __init__(self) -> None:
+        self.message: AssistantMessage | None = None
+        self.finish_reason: FinishReason | None = None
+        self.output: Any = None  # as a value of the type that was asked for
+        self.corrections = 0  # how often the model was told that it does not fit
+
+
+class Progress:
+    """How far the chat is."""
+
+    __slots__ = ("continuations", "resumes", "started", "steps")
+
+    def __init__(self) -> None:
+        self.started = 0.0  # by the runtime's clock
+        self.steps = 0  # steps that have begun
+        self.continuations = 0
+        self.resumes: str | None = None  # the chat whose step waited for an approval
+
+
 class Chat:
     """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
 
     __slots__ = (
         "__weakref__",
-        "again",
-        "agent_name",
-        "answer",
-        "asking",
-        "assembly",
-        "base_messages",
-        "base_tools",
         "called",
         "chat_id",
         "conduct",
         "config",
-        "continuations",
         "conversation",
-        "corrections",
         "deadlines",
-        "deps",
         "ending",
-        "finish_reason",
-        "hidden",
         "iteration",
-        "keeps",
+        "last",
         "life",
         "live",
+        "making",
         "messages",
-        "open_step",
         "outlet",
-        "output",
-        "parent_chat_id",
-        "raised",
-        "ran_live",
+        "progress",
         "response",
-        "resumes",
         "runtime",
-        "sent",
-        "sent_tools",
-        "shown",
-        "started",
         "state",
-        "steps",
-        "streamed",
         "supervisor",
         "task",
-        "untold",
         "usage",
         "view",
-        "wrapped",
-        "writes",
-        "written",
+        "writing",
     )
 
     def __init__(self, config: Config, task: Task, deadlines: Deadlines, outlet: Outlet) -> None:
-        parent: Chat | None = task.parent
         # what was asked for
         self.config = config
         self.task = task
         self.chat_id = task.chat_id
-        self.agent_name = config.name
         self.view = task.view
         self.called = (config, task.view)  # of the agent that was called, whoever speaks
-        self.deps = task.deps
         # What is said is shown at once.
         self.live = task.release == "live" and not any(
             hook.options.withhold for hook in self.view.onResponse
         )
-        self.parent_chat_id = None if parent is None else parent.chat_id
-        self.keeps = task.conversation is not None  # what is said, in the user's conversation
 
         # where it lives
         self.conversation = task.conversation or Conversation(id="-")
@@ -186,36 +227,13 @@ class Chat:
 
         # how far it is
         self.state: dict[str, Any] = {} if task.state is None else task.state
-        self.messages: list[Message] = []  # committed by this chat, as the next three
-        self.again = False  # a step of it has begun more than once
-        self.written = 0
-        self.writes = 0  # by a step that ran, not replayed
-        self.untold: Message | None = None  # written, and its event is not out
-        self.ran_live = False  # the answer was given by a step that ran, and is not from the record
+        self.messages: list[Message] = []  # committed by this chat
         self.usage = NO_USAGE
         self.iteration = 0
-        self.steps = 0  # steps that have begun
-        self.continuations = 0
-        self.resumes: str | None = None
-        self.started = 0.0
-        self.answer: AssistantMessage | None = None  # the last one, if it said anything
-        self.finish_reason: FinishReason | None = None
-        self.output: Any = None  # that answer as a value of the type that was asked for
-        self.corrections = 0  # how often the model was told that it does not fit
-
-        # the step that is being made
-        self.base_messages: Sequence[Message] = ()  # what its request began with
-        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
-        self.sent: ModelRequest | None = None  # what wrappers made of it
-        self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
-        self.assembly: Assembly | None = None  # the answer that is being streamed
-        self.shown = False  # text of it was published
-        self.hidden = NONE  # calls whose deltas a hook has hidden
-        self.open_step: Any = None  # the tool calls that are being made
-        self.asking = False  # the model's stream is open
-        self.wrapped = False  # aroundRequest stands around it …
-        self.streamed: ModelResponse | None = None  # … and was given this
-        self.raised: list[BaseException] | None = None  # by tools, where their frames know ours
+        self.progress = Progress()
+        self.writing = Writing()
+        self.last = LastAnswer()
+        self.making = Making()
 
         # how it ends
         self.life = Life()
@@ -225,6 +243,24 @@ class Chat:
     # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
 
     @property
+    def agent_name(self) -> str:
+        return self.config.name
+
+    @property
+    def deps(self) -> Any:
+        return self.task.deps
+
+    @property
+    def parent_chat_id(self) -> str | None:
+        parent: Chat | None = self.task.parent
+        return None if parent is None else parent.chat_id
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is said stays in a conversation of the user's."""
+        return self.task.conversation is not None
+
+    @property
     def attempt(self) -> int:
         """How often the step that runs here has begun; calls side by side have their own."""
         found = _attempt.get()
@@ -232,7 +268,7 @@ class Chat:
 
     @attempt.setter
     def attempt(self, number: int) -> None:
-        self.again = self.again or number > 1
+        self.writing.again = self.writing.again or number > 1
         _attempt.set((self.chat_id, number))
 
     @property
@@ -335,7 +371,7 @@ class Chat:
         if RUNNING.get(self.chat_id) is self:
             del RUNNING[self.chat_id]
         self.supervisor = None
-        self.open_step = None
+        self.making.batch = None
         self.conduct = OUTSIDE
         self.ending = None
 
@@ -367,7 +403,9 @@ class Chat:
         await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
         if not self.view.onStatus:
             return
-        call = self.open_step.find(call_id) if self.open_step is not None and call_id else None
+        call = (
+            self.making.batch.find(call_id) if self.making.batch is not None and call_id else None
+        )
         ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
         try:
             await notify(self.view.onStatus, ctx, self.conduct)
@@ -382,7 +420,7 @@ class Chat:
         self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
     ) -> dict[str, Any]:
         """Put a question of a running tool to the approver."""
-        step = self.open_step
+        step = self.making.batch
         call = step.find(call_id) if step is not None and call_id else None
         if call is None:
             raise UsageError(
@@ -404,14 +442,14 @@ class Chat:
         `streamed`: what of an answer was shown so far; shown and stored are made the same. An
         answer that hooks have emptied is not written. `run`: the call whose result it is.
         """
-        written = self.written
-        self.written = written + 1
+        written = self.writing.count
+        self.writing.count = written + 1
         key: Key = (MESSAGE, written)
         if self.outcome is not None:  # the ending of one life is not taken for another's
             key = (KEPT, self.outcome, written)
-        writes = self.writes
+        writes = self.writing.live
         message = await self.runtime.step(key, self._commit, _MESSAGE, message, streamed, run)
-        if self.writes == writes:  # replayed: nothing ran, so nothing was written
+        if self.writing.live == writes:  # replayed: nothing ran, so nothing was written
             self.take_ids(message)
             if isinstance(message, AssistantMessage) and not message.parts:
                 self.end_answer()
@@ -422,7 +460,7 @@ class Chat:
     async def _commit(
         self, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
     ) -> Message:
-        self.writes += 1
+        self.writing.live += 1
         if not message.id:
             message = message.replace(id=self.next_id())
         if self.conversation.ahead:  # an earlier life has written it, and that counts
@@ -467,12 +505,12 @@ class Chat:
         except BaseException:
             if run is not None:
                 run.move(REPORTED)
-                if self.open_step is None:  # the ending has left it to us
+                if self.making.batch is None:  # the ending has left it to us
                     self._append(message, run)
             raise
         self._enter(message, run)
         if cut is not None:
-            self.untold = message
+            self.writing.untold = message
             raise cut
 
     async def write_past_hooks(self, message: Message, run: CallRun) -> None:
@@ -487,9 +525,11 @@ class Chat:
             self.put(MessageAdded, message=message)
 
     async def _publish_written(self, message: Message) -> None:
-        self.untold = message  # if we are cut off before the event is out, the ending publishes it
+        self.writing.untold = (
+            message  # if we are cut off before the event is out, the ending publishes it
+        )
         await self.publish(MessageAdded, message=message)
-        self.untold = None
+        self.writing.untold = None
 
     def next_id(self) -> str:
         """The id of the message that is written next."""
@@ -511,8 +551,8 @@ class Chat:
 
     def end_answer(self) -> None:
         """Nothing of the answer is partial any more."""
-        self.assembly = None
-        self.shown = False
+        self.making.assembly = None
+        self.making.shown = False
 
     def take_ids(self, message: Message) -> None:
         """The ids of its calls are taken: they are not the ones that the model gave here."""
@@ -523,15 +563,15 @@ class Chat:
         """Make what is shown the same as what is stored."""
         if self.live and (final is streamed or said(final) == said(streamed)):
             return
-        if self.again and self.attempt > 1:
-            self.shown = True  # by an interrupted attempt
+        if self.writing.again and self.attempt > 1:
+            self.making.shown = True  # by an interrupted attempt
         if said(streamed) or not self.live:
             await self.take_back()
-        self.shown = True
+        self.making.shown = True
         for index, part in enumerate(final):
             if not isinstance(part, ToolCall):
                 await self._show_text(part)
-            elif not self.live and part.id not in self.hidden:
+            elif not self.live and part.id not in self.making.hidden:
                 await self.publish(
                     ToolCallDelta,
                     iteration=self.iteration,
@@ -551,8 +591,8 @@ class Chat:
 
     async def take_back(self) -> None:
         """What was shown since the last message is not what will be stored."""
-        if self.shown:
-            self.shown = False
+        if self.making.shown:
+            self.making.shown = False
             await self.publish(ResponseReset, iteration=self.iteration)
 
     def json_state(self) -> dict[str, Any]:
@@ -579,9 +619,11 @@ class Chat:
             reason=self.reason,
             seq=self.outlet.count,
             usage=None if self.usage is usage else self.usage,
-            shown=self.shown,
-            hidden=tuple(self.hidden),
-            sent_tools=None if self.sent is None else tuple(t.name for t in self.sent.tools),
+            shown=self.making.shown,
+            hidden=tuple(self.making.hidden),
+            sent_tools=None
+            if self.making.sent is None
+            else tuple(t.name for t in self.making.sent.tools),
         )
 
     def apply(self, effects: Effects) -> None:
@@ -591,9 +633,9 @@ class Chat:
             self.state.pop(key, None)
         self.outlet.skip(effects.seq)
         self.usage = self.usage if effects.usage is None else effects.usage
-        self.shown = effects.shown
-        self.hidden |= set(effects.hidden)
-        self.sent_tools = effects.sent_tools
+        self.making.shown = effects.shown
+        self.making.hidden |= set(effects.hidden)
+        self.making.sent_tools = effects.sent_tools
         if effects.aborted:
             self.abort(effects.reason)
 

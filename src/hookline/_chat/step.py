@@ -58,7 +58,7 @@ async def run_step(
     if isinstance(built.answer, Stop):
         return built.answer  # the step has never begun
     chat.check()
-    chat.steps = iteration + 1
+    chat.progress.steps = iteration + 1
     await chat.publish(StepStarted, iteration=iteration)
 
     answer = await ask_model(chat, (MODEL, iteration), built.request, built.answer)
@@ -69,7 +69,7 @@ async def run_step(
 
     # The calls are those of the response: in history bad arguments are `{}`.
     calls = calls_of(response.parts)
-    sent = chat.sent or built.request  # wrappers may have offered other tools
+    sent = chat.making.sent or built.request  # wrappers may have offered other tools
     batch = open_batch(chat, iteration, calls, sent) if calls else None
     return await finish_step(chat, response, batch, overrides)
 
@@ -102,7 +102,7 @@ def _checked(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRe
     if request.messages is not before.messages:
         request = request.replace(messages=tuple(request.messages))  # the hook's list no more
         check_history(request.messages)
-        chat.base_messages = request.messages
+        chat.making.base_messages = request.messages
     return request
 
 
@@ -139,22 +139,22 @@ async def _keep_answer(
         if message.parts:
             written = await chat.commit(message, streamed=streamed.parts)
             assert isinstance(written, AssistantMessage)
-            chat.answer = written if written.parts else None
+            chat.last.message = written if written.parts else None
         else:
             await chat.agree((), streamed.parts)
             chat.end_answer()
-            chat.answer = None
+            chat.last.message = None
     except Exception:
         await _retract_answer(chat)
         raise
-    chat.finish_reason = response.finish_reason
+    chat.last.finish_reason = response.finish_reason
     return response
 
 
 async def _retract_answer(chat: Chat) -> None:
     """Take back what was shown of an answer that a hook has refused: nothing of it is kept."""
-    if chat.assembly is not None:
-        chat.assembly = None
+    if chat.making.assembly is not None:
+        chat.making.assembly = None
         await chat.take_back()
 
 
@@ -176,7 +176,7 @@ async def _on_response(
 
 async def say_stop_text(chat: Chat, text: str) -> None:
     """Stream and commit the text of a Stop like an answer."""
-    said = ModelResponse.of(text).replace(finish_reason=chat.finish_reason or "stop")
+    said = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
     streamed = await take_answer(chat, (SAY, chat.iteration), replay_answer, said)
     await _keep_answer(chat, streamed, None)
 
@@ -223,7 +223,7 @@ async def _suspend(chat: Chat, batch: ToolBatch, overrides: Overrides) -> None:
     )
     waits = await chat.runtime.step((PENDING, batch.iteration), _wait, _PENDING, chat, pending)
     chat.conversation.wait(waits)  # once more, for a step that was replayed
-    chat.open_step = None
+    chat.making.batch = None
 
 
 async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:

@@ -46,9 +46,9 @@ _inside: ContextVar[ref[Supervisor] | None] = ContextVar("hookline_supervisor", 
 
 def _running(chat: Chat) -> list[str]:
     """The model and the tools that have begun and not ended."""
-    names: list[str] = chat.open_step.running if chat.open_step is not None else []
+    names: list[str] = chat.making.batch.running if chat.making.batch is not None else []
     tools = [f"tool {name!r}" for name in names]
-    return ["the model", *tools] if chat.asking else tools
+    return ["the model", *tools] if chat.making.asking else tools
 
 
 async def _leave(chat: Chat) -> None:
@@ -144,7 +144,7 @@ class Supervisor:
             self._outside = True
             self.error = asyncio.CancelledError()
             self._settle()
-        raised, self.chat.raised = self.chat.raised, None
+        raised, self.chat.making.raised = self.chat.making.raised, None
         if raised and not self._left_behind:  # what was left behind may still need its frames
             for exc in raised:
                 forget_our_locals(exc)
