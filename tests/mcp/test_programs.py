@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -182,6 +183,24 @@ async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> N
                     stream.abort("enough")
         response = await agent.chat("again")
     assert [m.text for m in response.messages if m.role == "tool"] == ["fine"]
+
+
+async def test_a_thousand_calls_leave_nothing_behind() -> None:
+    model = ScriptedModel(*[call("ok")] * 10, "done", repeat=True)
+    agent = Agent(model)
+    server = server_of("ok")
+    counts: list[int] = []
+    async with connect(agent, server):
+        for _ in range(3):
+            for _ in range(50):
+                await agent.chat("go")
+            model.requests.clear()  # which it keeps for tests
+            gc.collect()
+            counts.append(len(gc.get_objects()))
+        assert server._link is not None
+        assert server._link.calls == []
+    # The first five hundred fill caches; the next thousand add less than one object a call.
+    assert counts[2] - counts[0] < 500
 
 
 @pytest.mark.slow
