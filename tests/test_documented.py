@@ -30,6 +30,7 @@ MODULES = [
         f"hookline.{name}"
         for name in (
             *(
+                "dialogue",
                 "discovery",
                 "errors",
                 "events",

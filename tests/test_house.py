@@ -113,6 +113,7 @@ FACE = ("__init__", "errors", "events", "models", "points", "runtimes", "storage
 DOORS = (
     *(
         "cli",
+        "dialogue",
         "discovery",
         "formats",
         "hooks",

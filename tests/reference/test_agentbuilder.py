@@ -17,9 +17,10 @@ from hookline import (
     define_hook,
     tool,
 )
+from hookline.dialogue import Dialogue
 from hookline.discovery import from_folder
 from hookline.errors import HookOptionError, UnknownHookError, UsageError
-from hookline.events import Status, ToolCallFinished, ToolCallStarted
+from hookline.events import ChatStarted, Status, ToolCallFinished, ToolCallStarted
 from hookline.hooks import budget
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, Turn, call, collect
@@ -447,6 +448,20 @@ async def test_164_a_script_with_delays_errors_and_checks_of_what_it_is_asked():
 
 
 # ── the examples of its document ────────────────────────────────────────────────────────────
+
+
+async def test_169_two_sides_take_turns_and_one_may_be_told_to_speak():
+    sides = [Agent(ScriptedModel(f"{name}1", f"{name}2"), name=name) for name in ("a", "b")]
+    dialogue = Dialogue(*sides, turns=3)
+    dialogue.send("Talk.")
+    spoke = []
+    async for event in dialogue:
+        if isinstance(event, ChatStarted):
+            spoke.append(event.agent)
+            if spoke == ["a", "b"]:
+                dialogue.say("b")
+                dialogue.send("Once more.")
+    assert spoke == ["a", "b", "b"]
 
 
 async def test_recipe_log_created_messages():

@@ -1,0 +1,166 @@
+"""Two agents that talk to each other: `Dialogue(a, b)` gives the events of their turns.
+
+    async with Dialogue(critic, author, conversation=talk, turns=6) as dialogue:
+        dialogue.send("Write a poem about the sea.")
+        async for event in dialogue:
+            ...
+
+Each turn is a chat of one side, which keeps its own hooks. A side sees the other's words as the
+user's and its own as the assistant's. What is stored is a's view: b's words and those of `send` are
+messages of the user, and the conversation's meta says whose each of them is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, Literal, Self, TypeVar
+
+from hookline import (
+    Agent,
+    AssistantMessage,
+    ChatStream,
+    Conversation,
+    Message,
+    Response,
+    Text,
+    UserMessage,
+)
+from hookline.errors import UsageError
+from hookline.events import ChatEvent
+
+__all__ = ["Dialogue", "Side"]
+
+D = TypeVar("D")
+Side = Literal["a", "b"]
+"""One of the two agents."""
+META: Final = "hookline.dialogue"
+
+
+class Dialogue(Generic[D]):
+    """A conversation of two agents, read like a stream: the events of one turn after the other.
+
+    `a` begins, with what `send` said; where the conversation ends with a's words, b goes on. It
+    ends after `turns` turns, after `stop()`, and where a side says nothing, waits for an approval
+    or was stopped. What a side raises ends it. Leaving it early stops the turn that runs. Raises
+    UsageError for `turns` below 1, for one agent on both sides, and where there is nothing to
+    answer.
+    """
+
+    def __init__(
+        self,
+        a: Agent[D],
+        b: Agent[D],
+        *,
+        conversation: Conversation | None = None,
+        turns: int = 20,
+        deps: Any = None,
+    ) -> None:
+        if turns < 1:
+            raise UsageError(f"Dialogue(turns={turns!r}) must be at least 1")
+        if a is b:
+            raise UsageError(f"Dialogue: {a!r} cannot be both sides; make a second agent")
+        self.conversation = conversation if conversation is not None else Conversation()
+        """What was said, from a's view."""
+        self._agents: dict[Side, Agent[D]] = {"a": a, "b": b}
+        self._left = turns
+        self._deps = deps
+        last = self.conversation.messages[-1:]
+        self._next: Side = "b" if last and last[0].role == "assistant" else "a"
+        self._said: list[str] = []  # by send(), for the next turn
+        self._stopped = False
+        self._turn: tuple[Side, ChatStream] | None = None
+
+    def send(self, text: str) -> None:
+        """Say something to both sides, before the next turn."""
+        if not text.strip():
+            raise UsageError(f"send({text!r}): say something")
+        self._said.append(text)
+
+    def say(self, side: Side) -> None:
+        """Let this side speak in the next turn."""
+        if side not in self._agents:
+            raise UsageError(f"say({side!r}): the sides are 'a' and 'b'; name one of them")
+        self._next = side
+
+    def stop(self) -> None:
+        """End after the turn that runs."""
+        self._stopped = True
+
+    async def aclose(self) -> None:
+        """End now: a turn that runs is aborted."""
+        self._stopped = True
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn[1].aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChatEvent:
+        while True:
+            if self._turn is None:
+                self._turn = await self._begin()
+            side, stream = self._turn
+            try:
+                return await anext(stream)
+            except StopAsyncIteration:
+                self._turn = None
+                await self._finish(side, stream.response)
+            except BaseException:
+                await self.aclose()
+                raise
+
+    async def _begin(self) -> tuple[Side, ChatStream]:
+        if self._stopped or self._left < 1:
+            raise StopAsyncIteration
+        side, self._left = self._next, self._left - 1
+        self._next = "b" if side == "a" else "a"
+        said, self._said = self._said, []
+        for text in said:
+            await self._store(text, "user")
+        talk = self.conversation if side == "a" else Conversation(_turned(self.conversation))
+        if not talk.messages or talk.messages[-1].role != "user":
+            raise UsageError(f"side {side!r} has nothing to answer: send(text) first")
+        agent = self._agents[side]
+        return side, agent.chat_stream(None, conversation=talk, deps=self._deps)
+
+    async def _finish(self, side: Side, response: Response) -> None:
+        if response.stop_reason is not None or not response.text.strip():
+            self._stopped = True
+        if side == "b" and response.text.strip():
+            await self._store(response.text, "b")
+
+    async def _store(self, text: str, side: str) -> None:
+        """Keep what `a` is told, and who told it."""
+        talk = self.conversation
+        sides: dict[str, str] = dict(talk.meta.get(META, {}))
+        id = f"{side}-{len(talk.messages)}"
+        talk.meta[META] = {**sides, id: side}
+        talk.restore([*talk.messages, UserMessage(id=id, parts=(Text(text),))])
+        if talk.ledger is not None:
+            await talk.save()
+
+
+def _turned(conversation: Conversation) -> list[Message]:
+    """The words of a conversation from b's view; one side's words in a row are one message."""
+    sides: dict[str, str] = conversation.meta.get(META, {})
+    words: list[tuple[bool, str]] = []  # whether they are b's own, and what was said
+    for message in conversation.messages:
+        if message.role == "tool" or not message.text.strip():
+            continue
+        own = sides.get(message.id) == "b"
+        if words and words[-1][0] == own:
+            words[-1] = own, f"{words[-1][1]}\n\n{message.text}"
+        else:
+            words.append((own, message.text))
+    return [
+        AssistantMessage(id=f"b-{place}", parts=(Text(text),), finish_reason="stop")
+        if own
+        else UserMessage(id=f"a-{place}", parts=(Text(text),))
+        for place, (own, text) in enumerate(words)
+    ]
