@@ -13,6 +13,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +291,29 @@ def test_a_poor_docstring_is_found(text: str, problem: str | None) -> None:
     node = ast.parse("def name(model: Model) -> str: ...").body[0]
     found = wrong("name", text, node)
     assert (found is None) == (problem is None)
+
+
+# ── fields ──────────────────────────────────────────────────────────────────────────────────
+
+DATA = [
+    (module, name)
+    for module in ("hookline", "hookline.events", "hookline.models", "hookline.points")
+    for name in importlib.import_module(module).__all__
+    if hasattr(getattr(importlib.import_module(module), name), "__struct_fields__")
+]
+
+
+@pytest.mark.parametrize(("module", "name"), DATA, ids=[name for _, name in DATA])
+def test_each_field_has_a_docstring_of_its_own(module: str, name: str) -> None:
+    """An editor shows it where the field is used, and not the docstring of the class."""
+    _, node = definition(module, name)
+    assert isinstance(node, ast.ClassDef)
+    body = [*node.body, None]
+    bare = [
+        ast.unparse(each.target)
+        for each, after in pairwise(body)
+        if isinstance(each, ast.AnnAssign)
+        and not ast.unparse(each.target).startswith("_")
+        and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
+    ]
+    assert bare == []

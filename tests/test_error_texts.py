@@ -35,8 +35,8 @@ TEXTS = sorted(_script("error_texts").error_texts())
 EACH = pytest.mark.parametrize("text", TEXTS, ids=[f"{each.where}-{each.error}" for each in TEXTS])
 
 VERBS = (
-    "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "choose",
-    "chmod", "chown", "declare", "define", "do", "end", "export", "give", "go", "install", "keep",
+    "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "chmod", "choose",
+    "chown", "declare", "define", "do", "end", "export", "fix", "give", "go", "install", "keep",
     "leave", "let", "list", "look", "make", "mend", "name", "open", "pass", "pip", "put", "raise",
     "read", "register", "remove", "rename", "report", "return", "run", "save", "see", "send", "set",
     "start", "stop", "subscribe", "take", "tell", "try", "use", "wait", "wrap", "write",

@@ -96,7 +96,8 @@ class Agent(Chats[DepsT, OutT]):
     """An agent: a model, its tools, and the hooks around everything that happens.
 
     `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Raises
-    UsageError for what cannot work: a model, store or limit that is none, hooks that do not fit.
+    UsageError for what cannot work: what is not a model or a store, an `output=` that JSON cannot
+    be converted to, hooks that do not fit.
 
     Args:
         model: A Model, or the name of one with its provider, such as "anthropic:claude-…".
@@ -549,8 +550,8 @@ def _store_of(given: Any) -> Store | None:
     if given is None or isinstance(given, Store):
         return given
     raise UsageError(
-        f"store={given!r} is no store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', or "
-        "what has the methods of hookline.storage.Store"
+        f"store={given!r} is not a store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', "
+        "or what has the methods of hookline.storage.Store"
     )
 
 

@@ -695,7 +695,7 @@ async def test_the_event_loop_gets_its_turns_while_a_long_conversation_is_opened
 
 
 def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(UsageError, match="is no store"):
+    with pytest.raises(UsageError, match="is not a store"):
         Agent(ScriptedModel("x"), store=object())  # type: ignore[arg-type]
 
 

@@ -118,7 +118,7 @@ class HookOptionError(UsageError):
 class DiscoveryError(UsageError):
     """Hooks cannot be looked for there, or some that are required cannot be loaded.
 
-    What to do: mend the folder or the file that the text names; do not start without it.
+    What to do: fix the folder or the file that the text names; do not start without it.
     """
 
 
@@ -144,7 +144,7 @@ class ScopeError(UsageError):
 class HistoryError(UsageError):
     """A history that breaks the pairing of calls and results, or repeats a message.
 
-    What to do: pass the messages through `repair_history`, which mends them and says how; or mend
+    What to do: pass the messages through `repair_history`, which fixes them and says how; or fix
     where they come from. `problems` has a sentence for each.
     """
 
@@ -153,7 +153,7 @@ class HistoryError(UsageError):
         listed = "\n  - ".join(self.problems)
         super().__init__(
             f"the history is not valid:\n  - {listed}\n"
-            "Pass it through repair_history(messages), which mends it and reports what it did"
+            "Pass it through repair_history(messages), which fixes it and reports what it did"
         )
 
 
@@ -215,7 +215,7 @@ class StreamStateError(UsageError):
 class HookError(HooklineError):
     """A hook failed in a way that is not an exception of its own.
 
-    What to do: mend the hook that the text names.
+    What to do: fix the hook that the text names.
     """
 
 
@@ -293,7 +293,8 @@ class ToolArgumentsError(ToolCallError):
     """The arguments do not fit the tool's schema; `issues` names every one that does not.
 
     What to do: nothing, the model may try again; or describe the parameters of `tool` better, or
-    mend arguments in a hook at `preToolCall`. `raw` is the text where that was no JSON object.
+    change the arguments in a hook at `preToolCall`. `raw` is the text where that was not a JSON
+    object.
     """
 
     def __init__(self, tool: str, issues: Sequence[str], raw: str | None = None) -> None:
@@ -371,6 +372,7 @@ class ModelError(HooklineError):
     """
 
     retryable: bool = False
+    """True where the same request may go well later."""
 
     def __init__(
         self,

@@ -40,6 +40,7 @@ class ChatStarted(Event, frozen=True, kw_only=True, tag="chat_started"):
     agent: str
     """The agent's name."""
     message: UserMessage | None = None
+    """What the user said; None for a chat that is resumed or goes on from its history."""
     conversation_id: str | None = None
     """None where nothing is kept."""
     parent_chat_id: str | None = None
@@ -103,6 +104,7 @@ class ToolCallStarted(Event, frozen=True, kw_only=True, tag="tool_call_started")
     iteration: int
     """The step, counted from 0."""
     call: ToolCall
+    """The call as it runs, after its hooks."""
 
 
 class ToolCallFinished(Event, frozen=True, kw_only=True, tag="tool_call_finished"):
@@ -181,6 +183,7 @@ class ChatAborted(Event, frozen=True, kw_only=True, tag="chat_aborted"):
     reason: str | None = None
     """What was given to `abort()`."""
     partial: tuple[Message, ...] = ()
+    """The messages of the chat, as far as it came."""
 
 
 class ChatFailed(Event, frozen=True, kw_only=True, tag="chat_failed"):

@@ -91,6 +91,7 @@ class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
     text: str
     """Empty where the provider signed it and kept it to itself."""
     meta: dict[str, Any] | None = None
+    """The provider's own, such as a signature, sent back to it."""
 
     def __post_init__(self) -> None:
         own(self, "meta")
@@ -133,7 +134,9 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: EMPTY)
     """A JSON object; empty where the model wrote none."""
     raw: str | None = None
+    """What the model wrote, where that is not a JSON object."""
     meta: dict[str, Any] | None = None
+    """The provider's own, sent back to it."""
 
     def __post_init__(self) -> None:
         own(self, "arguments", "meta")
@@ -226,6 +229,7 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
     model: str | None = None
     """The model that answered, by its own name."""
     partial: bool = False
+    """True for an answer that was cut off."""
     meta: dict[str, Any] | None = None
     """The provider's own, which an adapter wants back."""
 
@@ -267,6 +271,7 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     name: str
     """The tool's name."""
     text: str
+    """What the model reads."""
     outcome: CallOutcome = "ok"
     """How the call went."""
     media: tuple[MediaPart, ...] = ()

@@ -37,12 +37,14 @@ class Stop(Data, frozen=True, tag_field="kind", tag="stop"):
     reason: str
     """Becomes `response.stop_reason`."""
     text: str | None = None
+    """Said to the user as an assistant message, if there is one."""
 
 
 class Continue(Data, frozen=True, tag_field="kind", tag="continue"):
     """Go on at a natural end: `input` becomes the next user message."""
 
     input: str
+    """The next user message."""
 
 
 class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
@@ -51,13 +53,16 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
     prompt: str
     """What whoever answers is shown."""
     expires: float | None = None
+    """Seconds from now until the question is denied; None for never."""
 
 
 class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
     """What a tool came to: `value` is JSON data, `media` goes to the model beside it."""
 
     value: Any = None
+    """JSON data."""
     media: tuple[MediaPart, ...] = ()
+    """Pictures and files that go to the model beside the value."""
     truncated: bool = False
     """The value was cut to `Limits.output_bytes`."""
 
@@ -177,6 +182,7 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
     """Run the call; `arguments` runs it with these instead (validated like the model's)."""
 
     arguments: dict[str, Any] | None = None
+    """Run the call with these in place of the ones that were asked about."""
 
     def __post_init__(self) -> None:
         own(self, "arguments")
@@ -201,6 +207,7 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     id: str
     """What `resume()` names; nobody can guess it."""
     call: ToolCall
+    """Exactly what runs when it is approved."""
     prompts: tuple[str, ...]
     """What the hooks that asked want to know."""
     chat_id: str
@@ -210,7 +217,9 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     iteration: int
     """The step, counted from 0."""
     digest: str
+    """The seal of name, arguments and call id."""
     expires: float | None = None
+    """A time in seconds since the epoch; None for never."""
     schema: dict[str, Any] | None = None
     """The JSON schema of what `Approve(arguments=…)` must hold, where a running tool asks."""
 
@@ -245,9 +254,11 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     """Why the model ended."""
     stop_reason: str | None = None
+    """None exactly when the chat ended by itself; else the reason of a Stop, or "approval"."""
     pending: tuple[ApprovalRequest, ...] = ()
     """The calls that wait for an approval."""
     output: OutT | None = None
+    """The answer as a value of `output=`; None without it, and where the chat was stopped."""
     steps: int = 0
     """How many model calls were made."""
 

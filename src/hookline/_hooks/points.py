@@ -90,7 +90,9 @@ class PointSpec(Data, frozen=True, kw_only=True):
     kind: Kind
     """Who may stand there: an observer, interceptor or wrapper."""
     acts: dict[type, str]
+    """What a hook may return, and the field that it replaces or how it ends the chain."""
     check: Callable[[Any, Any], str | None] | None = None
+    """Says why a replacement is refused; None where it is fine."""
     at_tool: bool = False
     """Whether `tools=` may limit its hooks."""
     flat: bool = False
@@ -509,6 +511,7 @@ class OnToolCallError(Context[D], frozen=True, kw_only=True):
     call: ToolCall
     """What was to run."""
     tool: AnyTool | None
+    """None where there is no tool of that name."""
     scope: Scope | None
     """Where the tool comes from, None where there is none."""
     error: ToolFailure
@@ -565,6 +568,7 @@ class OnChatAbort(Context[D], frozen=True, kw_only=True):
     reason: str | None
     """What was given to `abort()`."""
     partial: tuple[Message, ...]
+    """The messages of the chat, as far as it came."""
 
 
 @row("onChatError", "observer", throws=IGNORED)
@@ -610,6 +614,7 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
     request: ApprovalRequest
     """What is asked."""
     decision: Decision | None
+    """None when the question is put; the answer when there is one."""
 
 
 @row(
@@ -639,6 +644,7 @@ class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
     """After it was changed: `message` is what stands there now."""
 
     message: Message
+    """The message as it is now."""
     changes: MessageChanges
     """What has been changed."""
 

@@ -38,7 +38,7 @@ def checked(chunk: Any) -> Any:
         return chunk
     problem = _problem(chunk)
     if problem:
-        raise ModelError(f"the model sent {problem}; mend its adapter")
+        raise ModelError(f"the model sent {problem}; fix its adapter")
     return chunk
 
 

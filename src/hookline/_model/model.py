@@ -55,6 +55,7 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
     part: Literal["text", "reasoning"]
     """Which of the two it is."""
     meta: dict[str, Any] | None = None
+    """The provider's own, kept with a reasoning part."""
 
     def __post_init__(self) -> None:
         own(self, "meta")
@@ -67,6 +68,7 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
     """
 
     index: int
+    """Which call of the answer it belongs to."""
     id: str | None = None
     """Made up where the provider gives none."""
     name: str | None = None
@@ -74,6 +76,7 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
     arguments: str = ""
     """More of the JSON text."""
     meta: dict[str, Any] | None = None
+    """The provider's own, kept with the call."""
 
     def __post_init__(self) -> None:
         own(self, "meta")
@@ -122,6 +125,7 @@ class Settings(Data, frozen=True, kw_only=True):
     tool_choice: str | None = None
     """"auto", "none", "required", or the name of a tool."""
     extra: dict[str, Any] | None = None
+    """Handed to the provider as it is."""
 
     def __post_init__(self) -> None:
         own(self, "extra")
@@ -147,6 +151,7 @@ class OutputSchema(Data, frozen=True, kw_only=True):
     name: str
     """The type's name."""
     schema: dict[str, Any]
+    """The JSON schema of an object."""
 
     def __post_init__(self) -> None:
         own(self, "schema")
@@ -234,6 +239,7 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     meta: dict[str, Any] | None = None
     """The provider's own, kept with the message."""
     timing: Timing | None = None
+    """How the call went in time, where a model was asked."""
 
     def __post_init__(self) -> None:
         own(self, "meta")

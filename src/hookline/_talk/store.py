@@ -41,14 +41,19 @@ class PendingStep(Data, frozen=True, kw_only=True):
     continuations: int = 0
     """How often `preStop` had prolonged the chat."""
     system: str | None = None
+    """What preChat made of the system text."""
     tools: tuple[str, ...] | None = None
+    """The names of the tools that preChat chose."""
     foreign: tuple[str, ...] = ()
     """Tools that a hook had put into the request, which no scope has."""
     settings: Settings | None = None
+    """What preChat made of the settings."""
     state: dict[str, Any] | None = None
     """The JSON values of `run.state`, which the resumed chat begins with."""
     claimed: str | None = None
+    """The chat that has taken the answers."""
     answered: tuple[str, ...] = ()
+    """The requests that it has answered."""
 
     @property
     def waiting(self) -> tuple[ApprovalRequest, ...]:
@@ -70,6 +75,7 @@ class Stored(Data, frozen=True, kw_only=True):
     pending: PendingStep | None = None
     """The step that waits for approvals, if one does."""
     owner: str | None = None
+    """The chat that runs on it, if one does."""
 
 
 class ConversationInfo(Data, frozen=True, kw_only=True):
@@ -97,8 +103,11 @@ class Change(Data, frozen=True, kw_only=True):
     """
 
     owner: str
+    """The chat that holds the lease."""
     expected: int
+    """The version that it knows."""
     place: int
+    """How many messages come before these."""
     messages: tuple[Message, ...] = ()
     """What is appended."""
     meta: dict[str, Any] | UnsetType = UNSET
@@ -106,6 +115,7 @@ class Change(Data, frozen=True, kw_only=True):
     pending: PendingStep | UnsetType | None = UNSET
     """What stands in its place; UNSET leaves it."""
     fresh: bool = False
+    """True to forget first all that is stored."""
 
 
 @runtime_checkable
