@@ -177,7 +177,7 @@ def chunks(*ids):
         pytest.param([None, None], id="missing"),
         pytest.param(["", ""], id="empty"),
         pytest.param(["a", None, "a", ""], id="a mixture"),
-        pytest.param(["a", "a.2", "a"], id="what a made-up id would be"),
+        pytest.param(["a", "a_2", "a"], id="what a made-up id would be"),
     ],
 )
 async def test_duplicate_and_missing_call_ids_are_made_unique(ids):
@@ -359,9 +359,8 @@ async def test_a_malformed_chunk_is_a_ModelError(chunk):
         assert read_message(message.to_json()) == message
 
 
-@pytest.mark.parametrize("name", [None, ""], ids=["without", "empty"])
-async def test_a_call_without_a_name_is_a_ModelError(name):
-    await fails(of(ToolCallChunk(index=0, id="a", name=name), Finish(finish_reason="tool_calls")))
+async def test_a_call_without_a_name_is_a_ModelError():
+    await fails(of(ToolCallChunk(index=0, id="a"), Finish(finish_reason="tool_calls")))
 
 
 @pytest.mark.parametrize("text", [None, 7, b"bytes"], ids=repr)

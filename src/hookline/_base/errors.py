@@ -264,6 +264,11 @@ class ToolCallError(HooklineError):
     """
 
 
+def _short(name: str) -> str:
+    """A tool's name as it is told back: the model may have written a whole page there."""
+    return name if len(name) <= 64 else f"{name[:64]}…"
+
+
 class UnknownToolError(ToolCallError):
     """The model called a tool that does not exist.
 
@@ -275,7 +280,7 @@ class UnknownToolError(ToolCallError):
         self.tool = tool
         names = ", ".join(sorted(offered))
         help_ = f"use one of these: {names}" if names else "go on without tools: none is offered"
-        super().__init__(f"there is no tool {tool!r}; {help_}")
+        super().__init__(f"there is no tool {_short(tool)!r}; {help_}")
 
 
 class DisabledToolError(ToolCallError):
@@ -286,7 +291,7 @@ class DisabledToolError(ToolCallError):
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
-        super().__init__(f"tool {tool!r} is not available in this step; go on without it")
+        super().__init__(f"tool {_short(tool)!r} is not available in this step; go on without it")
 
 
 class ToolArgumentsError(ToolCallError):
@@ -302,7 +307,7 @@ class ToolArgumentsError(ToolCallError):
         self.issues = tuple(issues)
         self.raw = raw
         super().__init__(
-            f"bad arguments for tool {tool!r}: {'; '.join(self.issues)}. "
+            f"bad arguments for tool {_short(tool)!r}: {'; '.join(self.issues)}. "
             "Mend them and call it again"
         )
 
@@ -333,7 +338,7 @@ class ToolLimitError(ToolCallError):
         self.tool = tool
         self.limit = limit
         super().__init__(
-            f"{tool!r} was not run: a step may have at most {limit} tool calls; "
+            f"{_short(tool)!r} was not run: a step may have at most {limit} tool calls; "
             "call it again in the next one"
         )
 

@@ -166,6 +166,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 text = chunk.text
                 if text.__class__ is not str or not text.isascii():
                     text = clean_text(checked(chunk).text)
+                    left -= len(text.encode()) - len(text)  # its bytes past one a character
                 left -= len(text)
                 if not text or left < 0:
                     _check_length(left, limit)

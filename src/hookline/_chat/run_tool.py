@@ -151,7 +151,8 @@ def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
     """Take the call as wrappers changed it; one that was approved stays as it is."""
     if run.request is not None and wanted.arguments != run.wanted.arguments:
         raise HookError(
-            f"the call of {tool.name!r} was approved as it stands; a wrapper cannot change it"
+            f"the call of {tool.name!r} was approved as it stands and cannot be changed; call "
+            "proceed() without another one"
         )
     run.wanted = wanted
     run.bound = None

@@ -44,7 +44,7 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
         assert isinstance(chat, Chat)
         first = _first_handoff(chat)
         if first is not None and first.id != run.call_id:
-            raise ToolDenied(f"{first.name} came first in this step; only one can be followed")
+            raise ToolDenied(f"{first.name!r} came first in this step; call one handoff")
         before = chat.agent_name
         chat.state[SPEAKER] = to.config.name
         chat.meta[SPEAKER] = {"name": to.config.name, "chat": chat.chat_id, "before": before}

@@ -6,8 +6,8 @@ here, before anybody sees them; arguments are parsed once, when the answer is co
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import Any, Literal
+import re
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -32,7 +32,7 @@ class _Call(msgspec.Struct, eq=False):
 class Assembly(msgspec.Struct, eq=False):
     """One answer in the making. `taken` holds the call ids that this conversation has used."""
 
-    taken: dict[str, None]
+    taken: dict[str, int | None]
     chat_id: str
     iteration: int
     limit: int  # bytes of a call's arguments
@@ -44,8 +44,6 @@ class Assembly(msgspec.Struct, eq=False):
     text: list[str] = []  # its pieces
     shown: bool = False  # it is not blank: its pieces are shown as they come
     hot: bool = False  # text that hooks have not changed, and shown: the fast way
-    sound: bool = False  # its parts are as history keeps them
-    whole_calls: Sequence[ToolCall] = ()  # of its parts, once it is finished
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
@@ -88,8 +86,8 @@ class Assembly(msgspec.Struct, eq=False):
                 call.text.append(text)
                 call.size += len(text)
         else:
-            name = chunk.name
-            if not name:
+            name = chunk.name  # an empty one is that of an unknown tool
+            if name is None:
                 raise ModelError(f"the first chunk of call {index} must have a name: {chunk!r}")
             if not name.isascii():
                 name = clean_text(name)
@@ -100,20 +98,16 @@ class Assembly(msgspec.Struct, eq=False):
         return call.id, call.name
 
     def _unique(self, id: str | None, index: int) -> str:
-        if not id:
-            id = made_id(self.chat_id, self.iteration, index)
-        if not id.isascii():
-            id = clean_text(id)
-        if id in self.taken:
-            id = _free(id, self.taken)
-        self.taken[id] = None
-        return id
+        return unique_id(id or made_id(self.chat_id, self.iteration, index), self.taken)
 
     def forget(self) -> None:
         """The answer is taken back: its ids are free again."""
         for part in self.parts:
             if isinstance(part, (_Call, ToolCall)):
                 self.taken.pop(part.id, None)
+                base = part.id.rpartition("_")[0]
+                if base in self.taken:
+                    self.taken[base] = None  # its numbers are free again, too
 
     def given(self, call: ToolCall, index: int) -> ToolCall:
         """Take a whole call that a hook wrote."""
@@ -136,18 +130,15 @@ class Assembly(msgspec.Struct, eq=False):
     ) -> ModelResponse:
         """The whole answer; `first` and `duration` say how it went in time, where that was seen."""
         parts = self.parts
-        self.sound = True
         timing: Timing | None = None
         if first is not None:
             chunks = self.pieces + sum([len(call.text) for call in self.calls.values()])
             timing = Timing(first_chunk=first, duration=duration, chunks=chunks)
         if self.calls:
             cut = parts[-1] if finish.finish_reason == "length" else None
-            self.whole_calls = whole = list[ToolCall]()
             for place, part in enumerate(parts):
                 if type(part) is _Call:
-                    parts[place] = call = self._parsed(part, part is cut)
-                    whole.append(call)
+                    parts[place] = self._parsed(part, part is cut)
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -166,7 +157,6 @@ class Assembly(msgspec.Struct, eq=False):
                 return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
             except BadArguments:
                 pass
-        self.sound = False
         return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
 
     def partial(self) -> tuple[ModelPart, ...]:
@@ -175,17 +165,31 @@ class Assembly(msgspec.Struct, eq=False):
         return tuple(part for part in self.parts if isinstance(part, (Text, Reasoning)))
 
 
-def _free(base: str, taken: Container[str]) -> str:
-    """The id with a number behind it that makes it another."""
-    n = 2
-    while f"{base}.{n}" in taken:
+MAX_ID: Final = 64
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def unique_id(id: str, taken: dict[str, int | None]) -> str:
+    """Take an id that every provider accepts and that is not taken: `id`, or one like it.
+
+    A number is put behind one that is taken. With each id stands the last number that was tried
+    behind it, so that a thousand calls of one id are not compared with each other.
+    """
+    base = _FOREIGN.sub("_", id)[:MAX_ID]
+    found, n = base, taken.get(base) or 1
+    while found in taken:
         n += 1
-    return f"{base}.{n}"
+        suffix = f"_{n}"
+        found = base[: MAX_ID - len(suffix)] + suffix
+    if found != base:
+        taken[base] = n
+    taken[found] = None
+    return found
 
 
 def made_id(chat_id: str, iteration: int, index: int) -> str:
     """The id of a call that came without one."""
-    return f"call_{chat_id[:8]}_{iteration}.{index}"
+    return f"call_{chat_id[:8]}_{iteration}_{index}"
 
 
 def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
@@ -209,7 +213,7 @@ def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
 def unique_calls(
     response: ModelResponse,
     before: ModelResponse,
-    taken: dict[str, None],
+    taken: dict[str, int | None],
     chat_id: str,
     iteration: int,
 ) -> ModelResponse:
@@ -218,13 +222,12 @@ def unique_calls(
     parts: list[ModelPart] = []
     for index, part in enumerate(response.parts):
         if type(part) is ToolCall:
-            base = part.id or made_id(chat_id, iteration, index)
-            found, n = base, 1
-            while found in taken and found not in free:
-                n += 1
-                found = f"{base}.{n}"
-            free.discard(found)
-            taken[found] = None
+            found = part.id or made_id(chat_id, iteration, index)
+            if found in free:
+                free.discard(found)
+                taken.setdefault(found, None)
+            else:
+                found = unique_id(found, taken)
             part = part if found == part.id else part.replace(id=found)
         parts.append(part)
     return response.replace(parts=tuple(parts))

@@ -28,7 +28,7 @@ class Survey:
     """One pass over a history, which may come in pieces: its faults, and what is known of it."""
 
     def __init__(self) -> None:
-        self.call_ids: dict[str, None] = {}
+        self.call_ids: dict[str, int | None] = {}
         """The ids of all calls."""
         self.disordered = False
         """Whether the results of a step are in another order than its calls."""
