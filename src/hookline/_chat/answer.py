@@ -23,7 +23,6 @@ from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Text
 from hookline._base.returns import Stop
 from hookline._base.runtime import Json, Key
-from hookline._chat.channel import SIZE
 from hookline._chat.request import named
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import flow
@@ -174,10 +173,10 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 if not chat.live:
                     asm.text.append(text)
                     continue
-                if len(outlet.items) >= SIZE:
+                if outlet.full:
                     await outlet.room()
                 asm.text.append(text)
-                chat.put(TextDelta, iteration=chat.iteration, text=text)
+                outlet.put(TextDelta, iteration=chat.iteration, text=text)
             elif finish is not None:
                 raise ModelError(
                     f"the model sent a {kind.__name__} after its Finish; let its adapter yield "
@@ -314,7 +313,7 @@ async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChun
         if asm.kind is not None:  # a hook turned one kind into the other
             await _finish_part(chat, asm, None)
         asm.open(kind)
-    if chat.live and len(chat.outlet.items) >= SIZE:
+    if chat.live and chat.outlet.full:
         await chat.outlet.room()
     text = asm.add(clean_text(delta.text))  # kept and shown at once: nothing can come between
     if text and chat.live:

@@ -18,9 +18,8 @@ is put. It is closed when a reader leaves, too, so that no writer waits for some
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
-from typing import Final
-
-from msgspec.structs import force_setattr
+from collections.abc import Callable
+from typing import Any, Final
 
 from hookline._base.cancel import Deadlines
 from hookline._base.events import ChatEvent
@@ -117,55 +116,63 @@ def _wake_all(queue: list[Future[None]]) -> None:
 class Outlet:
     """Where one chat puts its events."""
 
-    __slots__ = ("buffer", "deadlines", "path", "view")
+    __slots__ = ("channel", "chat_id", "deadlines", "path", "view")
 
     def __init__(
-        self, view: View, deadlines: Deadlines, channel: Channel, path: tuple[str, ...] = ()
+        self,
+        chat_id: str,
+        view: View,
+        deadlines: Deadlines,
+        channel: Channel,
+        path: tuple[str, ...] = (),
     ) -> None:
+        self.chat_id = chat_id
         self.view = view  # knows the subscribers: the agent's, global ones, those of parents
         self.deadlines = deadlines
         self.path = path
-        self.buffer = channel
+        self.channel = channel
 
     def mute(self) -> None:
         """Let nothing out any more; what was put stays."""
-        self.buffer = Channel(closed=True)
+        self.channel = Channel(closed=True)
         self.view = View()
 
     @property
     def has_listeners(self) -> bool:
         """Whether anybody would get an event."""
-        return self.buffer.open or bool(self.view.subscribed)
+        return self.channel.open or bool(self.view.subscribed)
 
     @property
-    def items(self) -> list[ChatEvent]:
-        """What waits for the reader."""
-        return self.buffer.items
+    def full(self) -> bool:
+        """Whether a writer must wait for room."""
+        return len(self.channel.items) >= SIZE
 
     @property
     def count(self) -> int:
         """How many numbers have been given."""
-        return self.buffer.seq
+        return self.channel.seq
 
     def skip(self, seq: int) -> None:
         """Skip the numbers of events that were published in an earlier life of this chat."""
-        self.buffer.seq = max(self.buffer.seq, seq)
+        self.channel.seq = max(self.channel.seq, seq)
 
-    def number(self, event: ChatEvent) -> None:
-        """Give the event its number."""
-        self.buffer.seq += 1
-        force_setattr(event, "seq", self.buffer.seq)  # frozen it is for everybody else
+    def number(self, kind: Callable[..., Any], **fields: Any) -> Any:
+        """Make an event, with the next number."""
+        channel = self.channel
+        channel.seq += 1
+        return kind(chat_id=self.chat_id, path=self.path, seq=channel.seq, **fields)
 
     async def room(self) -> None:
         """Wait for room; no time limit of the chat runs meanwhile."""
         self.deadlines.pause()
         try:
-            await self.buffer.room()
+            await self.channel.room()
         finally:
             self.deadlines.resume()
 
-    def put(self, event: ChatEvent) -> None:
-        """Put an event that has its number, where room was waited for."""
-        self.buffer.put(event)
+    def put(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Put an event, where room was waited for."""
+        event = self.number(kind, **fields)
+        self.channel.put(event)
         if self.view.subscribed:
             self.view.publish(event)

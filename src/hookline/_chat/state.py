@@ -48,7 +48,7 @@ from hookline._base.run import Run
 from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Halted, Json, Key, Runtime
 from hookline._chat.asking import ask
 from hookline._chat.call import REPORTED, WRITING, WRITTEN, CallRun
-from hookline._chat.channel import SIZE, Channel, Outlet
+from hookline._chat.channel import Channel, Outlet
 from hookline._chat.config import Config, Task
 from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.record import Recorder
@@ -379,15 +379,13 @@ class Chat:
 
     async def publish(self, kind: Callable[..., Any], **fields: Any) -> None:
         """Put one event out, after waiting for room."""
-        if len(self.outlet.items) >= SIZE:
+        if self.outlet.full:
             await self.outlet.room()
         self.put(kind, **fields)
 
     def put(self, kind: Callable[..., Any], **fields: Any) -> None:
         """Put one event out, where room was waited for."""
-        outlet = self.outlet
-        seq = outlet.buffer.seq = outlet.buffer.seq + 1
-        outlet.put(kind(chat_id=self.chat_id, path=outlet.path, seq=seq, **fields))
+        self.outlet.put(kind, **fields)
 
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
@@ -521,7 +519,7 @@ class Chat:
     def write_now(self, message: Message, run: CallRun) -> None:
         """The same without waiting for room: what history must have when a hook hangs."""
         self._append(message, run)
-        if len(self.outlet.items) < SIZE:
+        if not self.outlet.full:
             self.put(MessageAdded, message=message)
 
     async def _publish_written(self, message: Message) -> None:
@@ -649,11 +647,11 @@ def new_chat(config: Config, task: Task, channel: Channel | None) -> Chat:
     parent: Chat | None = task.parent
     if parent is None:
         deadlines = Deadlines(None, config.limits.grace)
-        outlet = Outlet(task.view, deadlines, channel or Channel(closed=True))
+        outlet = Outlet(task.chat_id, task.view, deadlines, channel or Channel(closed=True))
     else:
         deadlines = Deadlines(parent.deadlines, config.limits.grace)
         path = (*parent.outlet.path, task.call_id or "")
-        outlet = Outlet(task.view, deadlines, parent.outlet.buffer, path)
+        outlet = Outlet(task.chat_id, task.view, deadlines, parent.outlet.channel, path)
     chat = Chat(config, task, deadlines, outlet)
     runtime = config.runtime.for_chat(chat)
     chat.runtime = runtime if runtime is LOCAL else Recorder(chat, runtime)

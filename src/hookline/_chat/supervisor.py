@@ -31,7 +31,7 @@ from hookline._base.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline._base.log import log_throw, logger
 from hookline._base.returns import ErrorInfo, Response, forget_our_locals
 from hookline._base.runtime import Halted
-from hookline._chat.channel import SIZE, Channel
+from hookline._chat.channel import Channel
 from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
@@ -387,31 +387,28 @@ class Supervisor:
         outlet = chat.outlet
         if chat.outcome is None or not outlet.has_listeners:
             return
-        last = self._last_event()
+        kind, fields = self._last_event()
         if chat.task.parent is None:
-            outlet.number(last)
-            self.terminal = last
-            outlet.view.publish(last)
+            self.terminal = outlet.number(kind, **fields)
+            outlet.view.publish(self.terminal)
             return
-        if len(outlet.items) >= SIZE:  # a sub-agent's last event goes the way of all its events
+        if outlet.full:  # a sub-agent's last event goes the way of all its events
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
                     await outlet.room()
             except TimeoutError:
                 return
-        outlet.number(last)
-        outlet.put(last)
+        outlet.put(kind, **fields)
 
-    def _last_event(self) -> ChatEvent:
+    def _last_event(self) -> tuple[type[Any], dict[str, Any]]:
         chat = self.chat
-        head: dict[str, Any] = {"chat_id": chat.chat_id, "path": chat.outlet.path}
         if chat.outcome == "done":
             assert chat.response is not None
-            return ChatDone(response=chat.response, **head)
+            return ChatDone, {"response": chat.response}
         if chat.outcome == "aborted":
-            return ChatAborted(reason=chat.reason, partial=tuple(chat.messages), **head)
+            return ChatAborted, {"reason": chat.reason, "partial": tuple(chat.messages)}
         assert chat.error is not None
-        return ChatFailed(error=ErrorInfo.of(chat.error), **head)
+        return ChatFailed, {"error": ErrorInfo.of(chat.error)}
 
     def _settle(self) -> None:
         """Fix the result for the caller and drop our references to the exception."""
