@@ -250,9 +250,9 @@ async def no_proceed(ctx: Any) -> None: ...
     ids=["none", "two", "a wrapper without proceed"],
 )
 def test_a_function_that_cannot_take_what_the_point_gives_is_refused(point: str, fn: Any) -> None:
-    with pytest.raises(HookOptionError, match=r"cannot be called with \(ctx"):
+    with pytest.raises(HookOptionError, match=r"must take \(ctx"):
         agent_of().add_hook(point, fn)
-    with pytest.raises(HookOptionError, match=r"cannot be called with \(ctx"):
+    with pytest.raises(HookOptionError, match=r"must take \(ctx"):
         agent_of(hooks=[HookDef(point, fn)])
 
 
