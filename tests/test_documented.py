@@ -47,7 +47,7 @@ MODULES = [
     ),
     *(
         f"hookline.providers.{name}"
-        for name in ("anthropic", "google", "openai", "openai_chat", "presets")
+        for name in ("anthropic", "google", "openai", "openai_chat", "presets", "tools")
     ),
 ]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -18,6 +18,7 @@ from hookline._model.model import (
     ToolCallChunk,
     model_name,
 )
+from hookline._model.tool import ProviderTool
 from hookline._resolve import MODEL_ENTRY_POINTS, resolve_model
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ModelResponse",
     "OutputSchema",
     "PartEndChunk",
+    "ProviderTool",
     "ReasoningChunk",
     "Settings",
     "TextChunk",

@@ -545,6 +545,9 @@ MESSAGES = """
 """
 
 
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+
+
 def test_the_events_of_anthropic() -> None:
     assert chunks(_anthropic_reader.MessagesReader(), *lines(MESSAGES)) == [
         ReasoningChunk("Hm."),
@@ -552,6 +555,7 @@ def test_the_events_of_anthropic() -> None:
         PartEndChunk("reasoning", {"anthropic": {"data": "hidden"}}),
         TextChunk("I look."),
         PartEndChunk("text"),
+        PartEndChunk("reasoning", {"anthropic": {"block": SEARCH}}),
         ToolCallChunk(index=4, id="toolu_1", name="weather"),
         ToolCallChunk(index=4, arguments=""),
         ToolCallChunk(index=4, arguments='{"city":1}'),

@@ -17,8 +17,10 @@ import msgspec
 from hookline._base.frozen import EMPTY, own, own_tuples
 from hookline._base.json import Reader, clean_data, encode_foreign
 
-FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
-"""Why a model ended its answer, in words that all providers share."""
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
+"""Why a model ended its answer, in words that all providers share.
+
+"pause": its provider runs tools, and wants to be asked again to go on."""
 CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
 
 
@@ -78,11 +80,13 @@ NO_USAGE = Usage()
 # ── parts ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Text(Data, frozen=True, tag_field="part", tag="text"):
-    """A piece of text."""
+class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
+    """A piece of text; `meta` is the provider's own, such as what it cites."""
 
     text: str
     """Never blank in a message of a history."""
+    meta: dict[str, Any] | None = None
+    """The provider's own, such as what the text cites."""
 
 
 class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):

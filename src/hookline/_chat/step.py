@@ -202,7 +202,7 @@ async def finish_step(
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)
     await _finished(chat, response.finish_reason, response.usage)
-    if batch is not None:
+    if batch is not None or response.finish_reason == "pause":  # its provider is to go on
         return stop or GO
     return NATURAL if stop is None else STOPPED_NATURAL
 

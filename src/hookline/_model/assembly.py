@@ -72,7 +72,7 @@ class Assembly(msgspec.Struct, eq=False):
         self.text = []
         self.shown = self.hot = False
         if kind == "text" and text.strip():
-            self.parts.append(Text(text))
+            self.parts.append(Text(text, clean_data(meta)))
         elif kind == "reasoning" and (meta or text.strip()):
             said = text if text.strip() else ""  # what was not shown is not stored
             self.parts.append(Reasoning(said, clean_data(meta)))

@@ -50,7 +50,7 @@ class ReasoningChunk(Data, frozen=True, tag_field="chunk", tag="reasoning"):
 
 
 class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
-    """The open text or reasoning part is complete; `meta` is kept with a reasoning part."""
+    """The open text or reasoning part is complete; `meta` is kept with it."""
 
     part: Literal["text", "reasoning"]
     """Which of the two it is."""

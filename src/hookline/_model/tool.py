@@ -12,7 +12,12 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
-from hookline._base.errors import ToolArgumentsError, ToolDefinitionError, UnknownToolError
+from hookline._base.errors import (
+    ToolArgumentsError,
+    ToolDefinitionError,
+    ToolDenied,
+    UnknownToolError,
+)
 from hookline._base.frozen import ReadOnly
 from hookline._base.json import clean_text
 from hookline._base.run import Run, is_run
@@ -181,6 +186,33 @@ class Tool(ReadOnly, Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+class ProviderTool(Tool[..., Any]):
+    """A tool that a provider runs itself, such as its web search.
+
+    It is offered by its name like any other, so that hooks can take it out of a request, and it is
+    never called here. `entries` holds what each provider is told of it. Raises ToolDefinitionError
+    for a name that no tool can have.
+    """
+
+    __slots__ = ("entries",)
+
+    entries: dict[str, dict[str, Any]]
+    """By the name of the provider; others are not told of the tool."""
+
+    def __init__(self, name: str, entries: dict[str, dict[str, Any]]) -> None:
+        def run_elsewhere() -> None:
+            raise ToolDenied("the provider runs this tool itself")
+
+        super().__init__(run_elsewhere, name=name, description="Run by the provider.")
+        self._set(entries=entries)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with options of a tool changed; its entries stay. Raises TypeError for others."""
+        made = super().replace(**changes)
+        made._set(entries=self.entries)
+        return made
 
 
 def _check_name(name: object) -> None:

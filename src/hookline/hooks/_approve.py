@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from hookline import Ask, define_hook
-from hookline.hooks._common import GUARD, Hooks, named
+from hookline.hooks._common import GUARD, Hooks, named, not_by_the_provider
 from hookline.points import PreToolCall
 
 When = Callable[[PreToolCall[Any]], bool | Awaitable[bool]]
@@ -51,7 +51,9 @@ def approve(
         inherit=inherit,
         required=required,
     )
-    return (hook,)
+    if not names and (arguments is not None or when is not None):
+        return (hook,)  # it is for calls that look like this, and may mean none of a provider's
+    return (hook, not_by_the_provider("approve", names, inherit=inherit, required=required))
 
 
 def _fits(value: object, wanted: Any) -> bool:

@@ -7,7 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from hookline import HookDef, Run, define_hook
-from hookline.points import OnChatEnd
+from hookline.errors import UsageError
+from hookline.models import ProviderTool
+from hookline.points import OnChatEnd, PreRequest
 
 T = TypeVar("T")
 Hooks: TypeAlias = tuple[HookDef, ...]
@@ -20,6 +22,33 @@ LAST: Final = -10_000  # sees what all others have made of it; of wrappers, the 
 def named(name: str, patterns: Iterable[str]) -> bool:
     """Whether one of these is the name; `*` stands for anything."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def not_by_the_provider(
+    guard: str, names: Iterable[str], *, inherit: bool, required: bool
+) -> HookDef:
+    """A hook that refuses to rely on a guard for a tool that never comes by it.
+
+    Its last moment is before the request is sent: hooks may have taken the tool out by then.
+    """
+    names = tuple(names)
+
+    def check(ctx: PreRequest[Any]) -> None:
+        for tool in ctx.request.tools:
+            if isinstance(tool, ProviderTool) and (not names or named(tool.name, names)):
+                raise UsageError(
+                    f"{guard}() cannot hold {tool.name!r}, which the provider runs itself: remove "
+                    "the tool, or keep it out with allow_tools() or a hook at preRequest"
+                )
+
+    return define_hook(
+        "preRequest",
+        check,
+        name=guard,
+        priority=LAST,
+        inherit=inherit,
+        required=required,
+    )
 
 
 class PerChat(Generic[T]):

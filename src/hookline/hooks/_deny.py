@@ -20,7 +20,7 @@ from hookline.hooks._commands import (
     runs_together,
     texts_in,
 )
-from hookline.hooks._common import GUARD, LAST, Hooks
+from hookline.hooks._common import GUARD, LAST, Hooks, not_by_the_provider
 from hookline.points import AroundToolCall, PreToolCall
 
 
@@ -87,5 +87,10 @@ def deny_commands(
             tools=only,
             inherit=inherit,
             required=required,
+        ),
+        *(
+            (not_by_the_provider(name, only, inherit=inherit, required=required),)
+            if only is not None
+            else ()
         ),
     )

@@ -19,6 +19,7 @@ from hookline import (
     Proceed,
     Reasoning,
     Response,
+    Text,
     ToolCall,
     ToolFailure,
     ToolResult,
@@ -128,7 +129,7 @@ class _Hooks:
             return response
         parts = (
             part.replace(meta=None)
-            if isinstance(part, Reasoning) and part.meta in unsigned
+            if isinstance(part, Text | Reasoning) and part.meta in unsigned
             else part
             for part in response.parts
         )

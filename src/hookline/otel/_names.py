@@ -86,6 +86,7 @@ HOOK_SECONDS: Final = [0.0001 * 4**n for n in range(10)]
 FINISHED: Final = {
     "stop": "stop",
     "tool_calls": "tool_call",
+    "pause": "pause",
     "length": "length",
     "refusal": "content_filter",
     "other": "other",

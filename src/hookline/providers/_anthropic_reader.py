@@ -17,6 +17,7 @@ from hookline.models import (
 )
 from hookline.providers._anthropic_request import PROVIDER
 from hookline.providers._failures import Exchange, is_error
+from hookline.providers._frame import loaded
 from hookline.providers._ids import own_id
 from hookline.providers._parts import count, index_in, is_object, json_text, name_in, text_in
 
@@ -26,6 +27,7 @@ _REASONS: Final[dict[str, FinishReason]] = {
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
+    "pause_turn": "pause",
     "refusal": "refusal",
 }
 
@@ -44,6 +46,9 @@ class MessagesReader:
         self._kinds: dict[int, str] = {}  # of each block
         self._meta: dict[int, dict[str, Any]] = {}  # of each thinking block
         self._calls: dict[int, int] = {}  # of each tool_use block: characters so far
+        self._blocks: dict[int, dict[str, Any]] = {}  # of tools that the provider runs
+        self._typed: dict[int, str] = {}  # the JSON of their inputs
+        self._citations: dict[int, list[Any]] = {}  # of each text block
         self._inputs: dict[int, Any] = {}  # what it began with, where that was not empty
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
@@ -92,6 +97,9 @@ class MessagesReader:
             id = text_in(block, "id")
             meta = {PROVIDER: own_id(id)} if own_id(id) else None
             yield ToolCallChunk(index=index, id=id or None, name=name_in(block), meta=meta)
+        elif kind != "text":
+            self._blocks[index] = block
+            self._typed[index] = ""
 
     def _block_delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
         index, delta = index_in(event), event["delta"]
@@ -99,14 +107,17 @@ class MessagesReader:
         if kind == "text_delta":
             return (TextChunk(text_in(delta, "text")),)
         if kind == "input_json_delta":
-            if self._kinds[index] != "tool_use":
-                return ()  # of a tool that the provider runs itself
             more = text_in(delta, "partial_json")
+            if self._kinds[index] != "tool_use":
+                self._typed[index] += more
+                return ()  # of a tool that the provider runs itself
             self._calls[index] += len(more)
             return (ToolCallChunk(index=index, arguments=more),)
         if kind == "thinking_delta":
             return (ReasoningChunk(text_in(delta, "thinking")),)
-        if kind == "signature_delta":
+        if kind == "citations_delta" and is_object(delta.get("citation")):
+            self._citations.setdefault(index, []).append(delta["citation"])
+        elif kind == "signature_delta":
             meta = self._meta[index]
             meta["signature"] = meta.get("signature", "") + text_in(delta, "signature")
         return ()
@@ -115,12 +126,23 @@ class MessagesReader:
         index = index_in(event)
         kind = self._kinds.get(index)
         if kind == "text":
-            yield PartEndChunk("text")
+            cited = self._citations.get(index)
+            yield PartEndChunk("text", {PROVIDER: {"citations": cited}} if cited else None)
+        elif index in self._blocks:
+            yield self._record(index)
         elif kind in ("thinking", "redacted_thinking"):
             meta = {name: each for name, each in self._meta[index].items() if each}
             yield PartEndChunk("reasoning", {PROVIDER: meta} if meta else None)
         elif kind == "tool_use" and not self._calls[index] and self._inputs.get(index):
             yield ToolCallChunk(index=index, arguments=json_text(self._inputs[index]))
+
+    def _record(self, index: int) -> Chunk:
+        """A block of a tool that the provider ran, as it is to go back: a part without text."""
+        block = {name: each for name, each in self._blocks[index].items() if each is not None}
+        if self._typed[index]:
+            block["input"] = loaded(self._typed[index].encode())
+        json_text(block)  # raises for what no store could keep
+        return PartEndChunk("reasoning", {PROVIDER: {"block": block}})
 
     def _delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
         reason = text_in(event["delta"], "stop_reason")

@@ -14,9 +14,9 @@ from hookline import (
     File,
     Image,
     Message,
-    Reasoning,
     Settings,
     Text,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -26,9 +26,12 @@ from hookline.providers._parts import (
     base64_text,
     choice,
     closed,
+    functions,
+    is_object,
     location,
     own,
     refuse,
+    run_there,
     said,
     without,
 )
@@ -92,13 +95,13 @@ def request_body(
     }
     if request.system:
         body["system"] = request.system
-    if request.tools:
-        body["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-            for tool in request.tools
-        ]
+    tools = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+        for tool in functions(request)
+    ]
+    put(body, {"tools": (*tools, *run_there(request, PROVIDER))})
     chosen = choice(settings, request)
-    if chosen is None and request.tools and settings.parallel_tool_calls is False:
+    if chosen is None and tools and settings.parallel_tool_calls is False:
         chosen = "auto"
     if chosen is not None:
         named = {"type": "tool", "name": chosen}
@@ -205,18 +208,21 @@ def _blocks(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, A
 
 def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
     for part in message.parts:
-        if isinstance(part, Text):
-            yield {"type": "text", "text": part.text}
-        elif isinstance(part, Reasoning):
-            meta = own(part.meta, PROVIDER)
-            if meta.get("data"):
-                yield {"type": "redacted_thinking", "data": meta["data"]}
-            elif meta.get("signature"):
-                signature = meta["signature"]
-                yield {"type": "thinking", "thinking": part.text, "signature": signature}
-        else:
+        meta = {} if isinstance(part, ToolCall) else own(part.meta, PROVIDER)
+        if isinstance(part, ToolCall):
             call = {"type": "tool_use", "id": ids(part.id), "name": part.name}
             yield {**call, "input": dict(part.arguments)}
+        elif isinstance(part, Text):
+            block = {"type": "text", "text": part.text}
+            yield {**block, "citations": meta["citations"]} if meta.get("citations") else block
+        elif is_object(meta.get("block")):
+            if not message.partial:  # of a tool that the provider ran: whole, or not at all
+                yield dict(meta["block"])
+        elif meta.get("data"):
+            yield {"type": "redacted_thinking", "data": meta["data"]}
+        elif meta.get("signature"):
+            signature = meta["signature"]
+            yield {"type": "thinking", "thinking": part.text, "signature": signature}
 
 
 def _block(part: Text | Image | File) -> dict[str, Any]:

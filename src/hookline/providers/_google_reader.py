@@ -39,6 +39,7 @@ class GeminiReader:
         self._exchange = exchange or Exchange(PROVIDER)
         self.done = False  # usage may follow the reason; without it the end of the body ends it
         self._reason: str | None = None
+        self._grounding: Any = None  # which sources an answer is from
         self._usage: Usage | None = None
         self._model: str | None = None
         self._id: str | None = None
@@ -63,6 +64,7 @@ class GeminiReader:
             for part in (content.get("parts") or ()) if is_object(content) else ():
                 yield from self._part(part)
             self._reason = text_in(candidate, "finishReason") or self._reason
+            self._grounding = candidate.get("groundingMetadata") or self._grounding
         self.done = self._reason is not None and self._usage is not None
 
     def end(self) -> Iterable[Chunk]:
@@ -79,7 +81,11 @@ class GeminiReader:
         if self._calls and reason == "stop":
             reason = "tool_calls"
         yield Finish(
-            finish_reason=reason, usage=self._usage, model=self._model, response_id=self._id
+            finish_reason=reason,
+            usage=self._usage,
+            model=self._model,
+            response_id=self._id,
+            meta={PROVIDER: {"grounding": self._grounding}} if self._grounding else None,
         )
 
     def _part(self, part: dict[str, Any]) -> Iterable[Chunk]:
@@ -98,6 +104,11 @@ class GeminiReader:
                 meta=meta,
             )
             self._calls += 1
+            return
+        if part.get("executableCode") or part.get("codeExecutionResult"):
+            kept = {name: each for name, each in part.items() if each is not None}
+            json_text(kept)  # raises for what no store could keep
+            yield PartEndChunk("reasoning", {PROVIDER: {"part": kept}})
             return
         text = text_in(part, "text")
         if part.get("thought") and text:

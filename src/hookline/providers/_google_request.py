@@ -25,7 +25,7 @@ from hookline import (
 )
 from hookline.models import ModelRequest
 from hookline.providers._ids import call_ids
-from hookline.providers._parts import choice, own, refuse, said
+from hookline.providers._parts import choice, functions, is_object, own, refuse, run_there, said
 from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "google"
@@ -78,16 +78,16 @@ def request_body(
     config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
     if request.system:
         config["system_instruction"] = request.system
-    if request.tools:
-        declared = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters_json_schema": tool.parameters,
-            }
-            for tool in request.tools
-        ]
-        config["tools"] = [{"function_declarations": declared}]
+    declared = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters_json_schema": tool.parameters,
+        }
+        for tool in functions(request)
+    ]
+    ours = ({"function_declarations": declared},) if declared else ()
+    put(config, {"tools": (*ours, *run_there(request, PROVIDER))})
     chosen = choice(settings, request)
     if chosen is not None:
         mode: dict[str, Any] = {"mode": _CHOICES.get(chosen, "ANY")}
@@ -188,6 +188,9 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
         elif isinstance(part, ToolCall):
             call = {"name": part.name, "args": dict(part.arguments), "id": ids(part.id)}
             yield {"function_call": call, **_signature(part)}
+        elif is_object(own(part.meta, PROVIDER).get("part")):
+            if not message.partial:
+                yield dict(own(part.meta, PROVIDER)["part"])  # of code that the provider ran
         elif signature := _signature(part):  # thoughts themselves are not sent back
             yield {"text": "", **signature}
 

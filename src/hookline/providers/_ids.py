@@ -7,7 +7,7 @@ it fits, else as its letters with a digest: the same in every request, and no tw
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -33,17 +33,24 @@ def call_ids(
         if isinstance(part, ToolCall)
     ]
     for call in calls:  # those that fit keep theirs, wherever another one stands
-        mine = own(call.meta, provider).get("call_id")
-        if not isinstance(mine, str) or takes is NINE:
-            mine = call.id if takes.fullmatch(call.id) else None
-        if mine and mine not in used:
-            found[call.id] = mine
-            used.add(mine)
+        fits = next((id for id in _fitting(call, provider, takes) if id not in used), None)
+        if fits is not None:
+            found[call.id] = fits
+            used.add(fits)
     for call in calls:
         if call.id not in found:
             found[call.id] = _made(call.id, takes, used)
             used.add(found[call.id])
     return lambda id: found.get(id) or _made(id, takes, used)
+
+
+def _fitting(call: ToolCall, provider: str, takes: re.Pattern[str]) -> Iterator[str]:
+    """The ids by which a provider may know the call, its own first."""
+    mine = own(call.meta, provider).get("call_id")
+    if isinstance(mine, str) and mine and takes is not NINE:
+        yield mine
+    if takes.fullmatch(call.id):
+        yield call.id
 
 
 def _made(id: str, takes: re.Pattern[str], used: set[str]) -> str:

@@ -28,10 +28,12 @@ from hookline.providers._openai_request import json_schema
 from hookline.providers._parts import (
     base64_text,
     choice,
+    functions,
     json_text,
     location,
     own,
     refuse,
+    run_there,
     said,
 )
 from hookline.providers._settings import effective, put, with_extra
@@ -121,18 +123,18 @@ def request_body(
     }
     if dialect.usage:
         body["stream_options"] = {"include_usage": True}
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-            for tool in request.tools
-        ]
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            },
+        }
+        for tool in functions(request)
+    ]
+    put(body, {"tools": (*tools, *run_there(request, dialect.name))})
     chosen = choice(settings, request)
     if chosen is not None:
         known = {"auto": "auto", "none": "none", "required": dialect.required}

@@ -18,7 +18,15 @@ from hookline.models import (
 from hookline.providers._failures import Exchange
 from hookline.providers._ids import own_id
 from hookline.providers._openai_request import PROVIDER
-from hookline.providers._parts import count, index_in, is_list, is_object, name_in, text_in
+from hookline.providers._parts import (
+    count,
+    index_in,
+    is_list,
+    is_object,
+    json_text,
+    name_in,
+    text_in,
+)
 
 _CUT: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
@@ -113,19 +121,33 @@ class ResponsesReader:
         item, index = event["item"], index_in(event, "output_index")
         kind = item["type"]
         if kind == "message":
-            kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
-            if kept.get("id"):
-                self._messages.append(kept)
-            yield PartEndChunk("text")
-        elif kind == "reasoning":
+            return self._message_done(item)
+        if kind == "function_call":
+            return self._call_done(event, item, index)
+        kept: dict[str, Any] = {}
+        if kind == "reasoning":
             sealed = text_in(item, "encrypted_content")
-            meta = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
-            yield PartEndChunk("reasoning", {PROVIDER: meta} if meta else None)
-        elif kind == "function_call":
-            if index not in self._calls:
-                yield from self._new_call(index, item)
-            if not self._calls[index]:
-                yield from self._arguments(event, text_in(item, "arguments"))
+            if sealed:
+                kept = {"id": text_in(item, "id"), "encrypted_content": sealed}
+        else:  # of a tool that the provider ran: it goes back whole, in its place
+            kept = {"item": {name: each for name, each in item.items() if each is not None}}
+            json_text(kept)  # raises for what no store could keep
+        return (PartEndChunk("reasoning", {PROVIDER: kept} if kept else None),)
+
+    def _message_done(self, item: dict[str, Any]) -> Iterable[Chunk]:
+        kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
+        if kept.get("id"):
+            self._messages.append(kept)
+        notes = [note for each in item.get("content") or () for note in _notes(each)]
+        return (PartEndChunk("text", {PROVIDER: {"annotations": notes}} if notes else None),)
+
+    def _call_done(
+        self, event: dict[str, Any], item: dict[str, Any], index: int
+    ) -> Iterable[Chunk]:
+        if index not in self._calls:
+            yield from self._new_call(index, item)
+        if not self._calls[index]:
+            yield from self._arguments(event, text_in(item, "arguments"))
 
     def _ended(self, event: dict[str, Any]) -> Iterable[Chunk]:
         response = self._response = event["response"]
@@ -155,6 +177,12 @@ class ResponsesReader:
         "response.failed": _failed,
         "error": _failed,
     }
+
+
+def _notes(content: Any) -> Iterable[Any]:
+    """The annotations of a piece of text: what it cites."""
+    found = content.get("annotations") if is_object(content) else None
+    return found if is_list(found) else ()
 
 
 def usage_of(usage: object) -> Usage | None:

@@ -26,11 +26,14 @@ from hookline.providers._ids import call_ids
 from hookline.providers._parts import (
     choice,
     closed,
+    functions,
+    is_object,
     is_strict,
     json_text,
     location,
     own,
     refuse,
+    run_there,
     said,
 )
 from hookline.providers._settings import effective, put, with_extra
@@ -97,17 +100,17 @@ def request_body(
     }
     if request.system:
         body["instructions"] = request.system
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,
-            }
-            for tool in request.tools
-        ]
+    tools = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": False,
+        }
+        for tool in functions(request)
+    ]
+    put(body, {"tools": (*tools, *run_there(request, PROVIDER))})
     chosen = choice(settings, request)
     if chosen is not None:
         known = chosen in ("auto", "none", "required")
@@ -194,25 +197,31 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
     texts = sum(type(part) is Text for part in parts)
     known = iter(items if sealed and len(items) == texts else ())
     for part in parts:
+        meta = own(part.meta, PROVIDER)
         if isinstance(part, Text):
-            item = next(known, None)
-            if item is None:
-                yield {"role": "assistant", "content": part.text}
-            else:
-                shape = {"type": "message", "role": "assistant", "status": "completed"}
-                output = {"type": "output_text", "text": part.text, "annotations": ()}
-                yield {**shape, **item, "content": [output]}
+            yield _text(part, next(known, None))
         elif isinstance(part, ToolCall):
             call = {"type": "function_call", "call_id": ids(part.id), "name": part.name}
-            arguments = json_text(part.arguments)
-            item = own(part.meta, PROVIDER).get("id") if sealed else None
-            yield {**call, **({"id": item} if item else {}), "arguments": arguments}
-        elif sealed:
-            yield from _reasoning(part)
+            item = {"id": meta["id"]} if sealed and meta.get("id") else {}
+            yield {**call, **item, "arguments": json_text(part.arguments)}
+        elif not message.partial:
+            yield from _reasoning(part, sealed=sealed)
 
 
-def _reasoning(part: Reasoning) -> Iterable[dict[str, Any]]:
+def _text(part: Text, item: dict[str, Any] | None) -> dict[str, Any]:
+    """A text, as the item that it was where its id is known."""
+    if item is None:
+        return {"role": "assistant", "content": part.text}
+    notes = own(part.meta, PROVIDER).get("annotations") or ()
+    output = {"type": "output_text", "text": part.text, "annotations": notes}
+    shape = {"type": "message", "role": "assistant", "status": "completed"}
+    return {**shape, **item, "content": [output]}
+
+
+def _reasoning(part: Reasoning, *, sealed: bool) -> Iterable[dict[str, Any]]:
     meta = own(part.meta, PROVIDER)
-    if meta.get("id"):
+    if is_object(meta.get("item")):
+        yield dict(meta["item"])  # of a tool that the provider ran
+    elif sealed and meta.get("id"):
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         yield {"type": "reasoning", "summary": summary, **meta}

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeGuard
 
 import msgspec
 
-from hookline import File, Image, Settings, Text, UserMessage
+from hookline import File, Image, Settings, Text, Tool, UserMessage
 from hookline.errors import BadRequestError
-from hookline.models import ModelRequest
+from hookline.models import ModelRequest, ProviderTool
 
 LITERALS: Final = ("enum", "default", "const", "examples")
 NAMED: Final = ("properties", "$defs", "patternProperties")
@@ -74,6 +74,20 @@ def merged(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, A
         else:
             body[name] = value
     return body
+
+
+def functions(request: ModelRequest) -> list[Tool[..., Any]]:
+    """The tools that run here."""
+    return [tool for tool in request.tools if not isinstance(tool, ProviderTool)]
+
+
+def run_there(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
+    """The tools that this provider runs itself, in its words; it is told of no others."""
+    return [
+        dict(tool.entries[provider])
+        for tool in request.tools
+        if isinstance(tool, ProviderTool) and provider in tool.entries
+    ]
 
 
 def choice(settings: Settings, request: ModelRequest) -> str | None:

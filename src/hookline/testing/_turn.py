@@ -17,7 +17,7 @@ Part: TypeAlias = str | Text | Reasoning | ToolCall | Chunk
 """A piece of a turn."""
 Delay: TypeAlias = float | Callable[[], Awaitable[object]]
 Numbers: TypeAlias = Callable[[], str]
-FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "refusal", "other"]
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
 
 COUNTED: Final = Usage()  # the default of `usage=`, by identity: it is made from what was written
 INPUT_TOKENS: Final = 10

@@ -282,7 +282,8 @@ def _anthropic(chunks: Sequence[Chunk]) -> Events:
     total: dict[str, Any] = {"output_tokens": usage.output_tokens}
     if usage.reasoning_tokens:
         total["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
-    delta = {"stop_reason": "pause_turn" if reason == "other" else reason, "stop_sequence": None}
+    words = {"pause": "pause_turn", "other": "a_new_reason"}
+    delta = {"stop_reason": words.get(reason, reason), "stop_sequence": None}
     yield {"type": "message_delta", "delta": delta, "usage": total}
     yield {"type": "message_stop"}
 

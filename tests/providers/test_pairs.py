@@ -1,0 +1,170 @@
+"""A conversation that begins at one provider goes on at every other."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import permutations
+from typing import Any
+
+import pytest
+from tests._wires import ADAPTERS, KEY, WIRES
+
+from hookline import (
+    Agent,
+    AssistantMessage,
+    Conversation,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    check_history,
+    tool,
+)
+from hookline.models import ModelRequest
+from hookline.providers._ids import NINE, USUAL, call_ids
+from hookline.testing import ScriptedModel, Turn, Wire, WireServer, call
+
+PAIRS = list(permutations(WIRES, 2))
+SEALED = {
+    "openai": {"id": "rs_own", "encrypted_content": "openais-own"},
+    "anthropic": {"signature": "anthropics-own"},
+    "google": {"signature": "Z29vZ2xlcy1vd24="},
+}
+OWN = ["openais-own", "anthropics-own", "Z29vZ2xlcy1vd24="]
+
+
+@tool
+async def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"sunny in {city}"
+
+
+def ids_in(body: Any) -> tuple[list[str], list[str]]:
+    """The ids of the calls of a request, and those of its results."""
+    asked: list[str] = []
+    answered: list[str] = []
+
+    def walk(each: Any) -> None:
+        if isinstance(each, list):
+            for inner in each:
+                walk(inner)
+        elif isinstance(each, dict):
+            kind = each.get("type")
+            if kind == "function_call":
+                asked.append(each["call_id"])
+            elif kind == "function_call_output":
+                answered.append(each["call_id"])
+            elif kind == "tool_use" or kind == "function":
+                asked.extend([each["id"]] if "id" in each else [])
+            elif kind == "tool_result":
+                answered.append(each["tool_use_id"])
+            elif "functionCall" in each:
+                asked.append(each["functionCall"]["id"])
+            elif "functionResponse" in each:
+                answered.append(each["functionResponse"]["id"])
+            if each.get("role") == "tool":
+                answered.append(each["tool_call_id"])
+            for inner in each.values():
+                walk(inner)
+
+    walk(body)
+    return asked, answered
+
+
+@pytest.mark.parametrize(("first", "then"), PAIRS, ids=[f"{a} to {b}" for a, b in PAIRS])
+async def test_a_conversation_goes_on_at_another_provider(first: Any, then: Any) -> None:
+    """With calls side by side, sealed reasoning, an answer that was cut off, and no new message."""
+    talk = Conversation()
+    begun = Turn(
+        Reasoning("Hm.", SEALED),
+        "I look.",
+        call("weather", city="Oslo"),
+        call("weather", city="Rome"),
+    )
+    async with WireServer(first, begun, "Sunny in both.", Wire(Turn("Half of"), stall=2000)) as one:
+        agent = Agent(ADAPTERS[first]("m", base_url=one.url, api_key=KEY), tools=[weather])
+        await agent.chat("Where is it sunny?", conversation=talk)
+        async with agent.chat_stream("More, please.", conversation=talk) as stream:
+            async for event in stream:
+                if getattr(event, "text", None):
+                    break
+    messages = talk.messages
+    check_history(messages)
+    unanswered = Conversation(messages[:4])  # it ends with the results: no new user message
+    async with WireServer(then, "Go on.", "Still here.") as two:
+        other = Agent(ADAPTERS[then]("m", base_url=two.url, api_key=KEY), tools=[weather])
+        assert (await other.chat(None, conversation=unanswered)).text == "Go on."
+        assert (await other.chat("And now?", conversation=talk)).text == "Still here."
+    for request in two.requests:
+        asked, answered = ids_in(request.json)
+        assert len(asked) == len(set(asked)) == 2
+        assert asked == answered
+        sent = json.dumps(request.json)
+        assert "sunny in Oslo" in sent
+        assert not any(secret in sent for secret in OWN)
+    check_history(talk.messages)
+
+
+# ── ids ─────────────────────────────────────────────────────────────────────────────────────
+
+STRANGE = ["functions.x:0", "a b", "x" * 80, "é", "call_1", "", "call/1", "call:1", "x" * 80 + "y"]
+
+
+def history(ids: list[str], meta: Any = None) -> tuple[Any, ...]:
+    calls = tuple(ToolCall(id=id, name="x", meta=meta) for id in ids)
+    results = (ToolMessage(call_id=id, name="x", text="ok") for id in ids)
+    return (UserMessage(parts=(Text("Hi."),)), AssistantMessage(parts=calls), *results)
+
+
+@pytest.mark.parametrize("takes", [USUAL, NINE], ids=["usual", "nine"])
+def test_ids_are_what_a_provider_takes_without_collisions_and_always_the_same(
+    takes: re.Pattern[str],
+) -> None:
+    messages = history(STRANGE)
+    ids = call_ids(messages, "acme", takes)
+    made = [ids(each) for each in STRANGE]
+    assert len(set(made)) == len(STRANGE)
+    assert all(takes.fullmatch(each) for each in made)
+    again = call_ids((*messages, *history(["another"])[1:]), "acme", takes)
+    assert [again(each) for each in STRANGE] == made
+
+
+def test_an_id_that_fits_stays_and_one_that_would_take_its_place_gives_way() -> None:
+    [taken] = [call_ids(history(["a b"]), "acme")("a b")]
+    ids = call_ids(history(["a b", taken]), "acme")
+    assert ids(taken) == taken
+    assert ids("a b") != taken
+
+
+def test_a_providers_own_id_goes_back_to_it_alone_and_only_once() -> None:
+    messages = history(["c1", "c2"], {"acme": {"call_id": "functions.x:0"}})
+    mine = call_ids(messages, "acme")
+    assert [mine(each) for each in ("c1", "c2")] == ["functions.x:0", "c2"] or mine("c2") != mine(
+        "c1"
+    )
+    others = call_ids(messages, "other")
+    assert [others(each) for each in ("c1", "c2")] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("kind", WIRES)
+def test_every_adapter_sends_ids_that_pair(kind: str) -> None:
+    from hookline.providers import (
+        _anthropic_request,
+        _google_request,
+        _openai_chat_request,
+        _openai_request,
+    )
+
+    makers: dict[str, Any] = {
+        "openai": _openai_request,
+        "openai-chat": _openai_chat_request,
+        "anthropic": _anthropic_request,
+        "google": _google_request,
+    }
+    request = ModelRequest(model=ScriptedModel(), messages=history(STRANGE))
+    body = makers[kind].request_body("m", request)
+    text = json.dumps(body, default=str)
+    for each in ("functions.x:0", "call/1", "a b"):
+        assert each not in text
