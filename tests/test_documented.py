@@ -33,6 +33,8 @@ MODULES = [
             *(
                 "dialogue",
                 "discovery",
+                "durable",
+                "durable.sqlite",
                 "errors",
                 "events",
                 "formats",

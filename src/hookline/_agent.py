@@ -237,6 +237,11 @@ class Agent(Chats[DepsT, OutT]):
             self.scopes.register(scope)
 
     @property
+    def runtime(self) -> Runtime:
+        """How the loop reaches the world."""
+        return self._config.runtime
+
+    @property
     def store(self) -> Store | None:
         """Where conversations named by an id are kept."""
         return self._store

@@ -1,5 +1,8 @@
 """The seam to durable engines, for those who write an adapter."""
 
+from hookline._base.durable import Durable
+from hookline._base.journal import Journal
+from hookline._base.record import Batch, Line, Log
 from hookline._base.runtime import (
     KEYS,
     Effects,
@@ -14,11 +17,16 @@ from hookline._base.runtime import (
 
 __all__ = [
     "KEYS",
+    "Batch",
+    "Durable",
     "Effects",
     "Halted",
+    "Journal",
     "Journaled",
     "Key",
+    "Line",
     "LocalRuntime",
+    "Log",
     "Returns",
     "Runtime",
     "key_name",

@@ -32,6 +32,8 @@
     │   └── MalformedStreamError     an answer that is cut off, or is not the service's format
     ├── OutputError              the answer does not fit the `output=` type, also not the second one
     ├── StoreError               where conversations are kept: it cannot be read or written
+    ├── JournalError             the record of a durable chat does not fit this code
+    ├── RemoteChatError          a chat that ran in another process has failed
     ├── MaxStepsError            the hard limit of model calls
     ├── ChatAbortedError         the chat was aborted; has `reason` and `partial`
     ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
@@ -164,12 +166,16 @@ class ConversationBusyError(UsageError):
     and `chat_id` name the two; after a crash the conversation is free when the lease has run out.
     """
 
-    def __init__(self, conversation_id: str, chat_id: str | None) -> None:
+    def __init__(self, conversation_id: str, chat_id: str | None, *, waits: bool = False) -> None:
         self.conversation_id = conversation_id
         self.chat_id = chat_id
+        state, what = "is running chat", "wait for it"
+        if waits:
+            state = "holds a question of durable chat"
+            what = f"answer it with its engine's client, client.answer({chat_id!r}, …)"
         super().__init__(
-            f"conversation {conversation_id!r} is running chat {chat_id!r}; "
-            "wait for it, abort it, or use another conversation"
+            f"conversation {conversation_id!r} {state} {chat_id!r}; "
+            f"{what}, abort it, or use another conversation"
         )
 
 
@@ -498,6 +504,38 @@ class StoreError(HooklineError):
     What to do: make the store work again as the text says, and begin again from what stands there.
     What was to be written was not, unless the text says that this is uncertain.
     """
+
+
+class JournalError(HooklineError):
+    """The record of a durable chat does not fit this code; the chat was left as it is.
+
+    What to do: run the version of hookline, or of your agent, that has written it, or restore it
+    from a copy. `chat_id` names the chat; a later life goes on with it.
+    """
+
+    def __init__(self, chat_id: str, why: str) -> None:
+        self.chat_id = chat_id
+        super().__init__(
+            f"chat {chat_id!r} cannot go on: {why}. Run the code that has written its log, or "
+            "restore the log from a copy"
+        )
+
+
+class RemoteChatError(HooklineError):
+    """A chat that ran in another process has failed.
+
+    What to do: what the error that it names asks for. `chat_id` is the chat, `type` the name of the
+    error's class, and `message` its text.
+    """
+
+    def __init__(self, chat_id: str, type: str, message: str) -> None:
+        self.chat_id = chat_id
+        self.type = type
+        self.message = message
+        super().__init__(
+            f"chat {chat_id!r} failed elsewhere with {type}: {message}; look at the log of its "
+            "worker"
+        )
 
 
 class MaxStepsError(HooklineError):

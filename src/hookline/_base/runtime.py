@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from hookline._base.cancel import shielded
 from hookline._base.json import Reader
@@ -29,7 +29,7 @@ Key: TypeAlias = tuple[Any, ...]
 START: Final = "start"  # onChatStart
 PRE_CHAT: Final = "preChat"  # preChat
 MESSAGE: Final = "message/{}"  # preMessage, the commit, onMessage; by index within the chat
-KEPT: Final = "{}/message/{}"  # the same in the ending of an aborted or failed chat
+KEPT: Final = "{}/message/{}"  # the same in the ending of another outcome; by call or role
 REQUEST: Final = "step/{}/request"  # the request is built; preRequest
 MODEL: Final = "step/{}/model"  # aroundRequest, the model, onDelta
 RESPONSE: Final = "step/{}/response"  # onResponse
@@ -152,6 +152,10 @@ class Journaled(Protocol):
         """
         ...
 
+    def halt(self) -> None:
+        """End this life at once: what runs is cancelled, and nothing more is published."""
+        ...
+
 
 class Runtime(Protocol):
     """What the loop needs of the world."""
@@ -185,13 +189,20 @@ class Runtime(Protocol):
         """Run `fn(*args)`, or give what it gave before under this key.
 
         Raises `Halted` where this life of the chat is over.
+        A runtime that replays gives recorded values in the order in which they were recorded, and
+        all of them before anything new begins. It records the begin of a model's or tool's step
+        before it runs it, so that `Journaled.attempt` is right in a later life.
         """
         ...
 
     def wait(
-        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
     ) -> Awaitable[Decision]:
-        """Wait for somebody's answer."""
+        """Wait for the answer to a question.
+
+        `ask` gives the approver's. Where there is none it notes that the chat waits, and gives
+        None: then this runtime asks, and counts the time from `request.expires` on as a denial.
+        """
         ...
 
     def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> Awaitable[None]:
@@ -199,7 +210,7 @@ class Runtime(Protocol):
         ...
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Seconds since the epoch; asked outside of steps, too, always in the same order."""
         ...
 
     def new_id(self) -> str:
@@ -231,10 +242,10 @@ class LocalRuntime:
         return fn(*args)
 
     def wait(
-        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
     ) -> Awaitable[Decision]:
-        """The answer of whoever is asked."""
-        return ask()
+        """The approver's answer."""
+        return cast("Awaitable[Decision]", ask())
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
         """Run them in a task each; the first exception cancels the rest and is raised alone."""

@@ -41,7 +41,7 @@ def digest_of(call: ToolCall) -> str:
 
 def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> None:
     """The call must not run before somebody says so."""
-    if chat.task.approver is None and not chat.keeps:
+    if not _is_answered_here(chat) and not chat.keeps:
         reason = "this call needs an approval, and nobody is there to give it"
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
@@ -60,6 +60,11 @@ def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> No
     run.move(ASKED)
 
 
+def _is_answered_here(chat: Chat) -> bool:
+    """Whether an answer comes while the chat runs: of an approver, or through its runtime."""
+    return chat.task.approver is not None or chat.runtime.answers
+
+
 async def put(chat: Chat, iteration: int, run: CallRun) -> None:
     """Put the question: the event, and onApproval without a decision.
 
@@ -68,7 +73,7 @@ async def put(chat: Chat, iteration: int, run: CallRun) -> None:
     request = run.request
     assert request is not None
     await chat.publish(ApprovalRequested, request=request)
-    if chat.task.approver is None:
+    if not _is_answered_here(chat):
         run.move(WAITING)
     if chat.view.onApproval:
         key = (ASKED_KEY, iteration, run.id)
@@ -85,8 +90,30 @@ async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
     request = run.request
     assert request is not None
     key = (ANSWER, iteration, run.id)
-    decision = await chat.runtime.wait(key, request, partial(_from_approver, chat, run, request))
+    if chat.task.approver is not None:
+        asked = partial(_from_approver, chat, run, request)
+        decision = await chat.runtime.wait(key, request, asked)
+    else:
+        try:
+            decision = await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
+        finally:
+            _note_questions(chat, iteration, but=run)
     await act_on(chat, iteration, run, decision)
+
+
+async def _hold(chat: Chat, iteration: int) -> None:
+    """Before it waits by itself, the chat's questions stand in the store, and hold it."""
+    _note_questions(chat, iteration)
+    if chat.conversation.ledger is not None:
+        cut = await chat.conversation.flush()
+        if cut is not None:
+            raise cut
+
+
+def _note_questions(chat: Chat, iteration: int, but: CallRun | None = None) -> None:
+    runs = [] if chat.making.batch is None else chat.making.batch.runs
+    asked = [run.request for run in runs if run.state is ASKED and run is not but and run.request]
+    chat.conversation.hold(chat.chat_id, iteration, asked)
 
 
 async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> Decision:

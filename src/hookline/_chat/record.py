@@ -51,7 +51,7 @@ class Recorder:
             return await self._runtime.step(key, fn, returns, *args)
 
     async def wait(
-        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision]], /
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
     ) -> Decision:
         with self._until_halted():
             return await self._runtime.wait(key, request, ask)

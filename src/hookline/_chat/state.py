@@ -444,7 +444,8 @@ class Chat:
         self.writing.count = written + 1
         key: Key = (MESSAGE, written)
         if self.outcome is not None:  # the ending of one life is not taken for another's
-            key = (KEPT, self.outcome, written)
+            kept = message.call_id if isinstance(message, ToolMessage) else message.role
+            key = (KEPT, self.outcome, kept)  # how many were written depends on timing
         writes = self.writing.live
         message = await self.runtime.step(key, self._commit, _MESSAGE, message, streamed, run)
         if self.writing.live == writes:  # replayed: nothing ran, so nothing was written

@@ -30,6 +30,7 @@ from hookline._talk.store import (
     Stored,
     chat_of,
     check_id,
+    held_by,
     is_of,
     left_behind,
     made_by,
@@ -311,6 +312,15 @@ class Conversation:
         """Write down what waits for approval, or that nothing does."""
         self._pending = pending
 
+    def hold(self, chat_id: str, iteration: int, requests: Iterable[ApprovalRequest]) -> None:
+        """Note that its chat waits for these answers by itself, or for none any more."""
+        asked = tuple(requests)
+        self._pending = None
+        if asked:
+            self._pending = PendingStep(
+                chat_id=chat_id, iteration=iteration, requests=asked, held=True
+            )
+
     async def claim(self, chat_id: str, answered: Iterable[str]) -> Cut:
         """This chat has the answers to these requests: from now on they count no second time."""
         step = self._pending
@@ -351,6 +361,10 @@ class Conversation:
         async with self.ledger.turn:
             try:
                 stored = await self.ledger.take(chat_id, life, lost)
+                step = self._pending if stored is None else stored.pending
+                holder = held_by(step, LOCAL.now())
+                if holder not in (None, chat_id):
+                    raise ConversationBusyError(self.id, holder, waits=True)
                 if stored is None:
                     return
                 if stored.version != known and changed:

@@ -50,6 +50,8 @@ class PendingStep(Data, frozen=True, kw_only=True):
     """What preChat made of the settings."""
     state: dict[str, Any] | None = None
     """The JSON values of `run.state`, which the resumed chat begins with."""
+    held: bool = False
+    """Its chat has not ended: it waits by itself, and no other chat takes the answers."""
     claimed: str | None = None
     """The chat that has taken the answers."""
     answered: tuple[str, ...] = ()
@@ -205,6 +207,14 @@ def check_id(conversation_id: str) -> None:
 
 
 # ── what is found when a conversation is opened ─────────────────────────────────────────────
+
+
+def held_by(step: PendingStep | None, now: float) -> str | None:
+    """The durable chat that holds a conversation while it waits for an answer there."""
+    if step is None or not step.held:
+        return None
+    waits = any(each.expires is None or each.expires > now for each in step.waiting)
+    return step.chat_id if waits else None
 
 
 def made_by(chat_id: str, message: Message) -> bool:

@@ -1,0 +1,100 @@
+"""The runtime of durable chats, over a journal: `Agent(runtime=Durable())`.
+
+The chat of a job is durable; a chat inside of one of its steps, such as a sub-agent's, is a part of
+that step, and every other chat of the agent is local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar, TypeVarTuple
+
+from hookline._base.errors import UsageError
+from hookline._base.journal import CURRENT, IN_STEP, Journal
+from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
+from hookline._base.runtime import LOCAL, Journaled, Json, Key, LocalRuntime, Returns, Runtime
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+_DECISION: Final[Json[Approve | Deny]] = Json(Approve | Deny)
+
+
+class _OfChat(LocalRuntime):
+    """The runtime of one durable chat."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.life = journal.life
+        self.answers = True
+
+    def for_chat(self, chat: Journaled) -> Runtime:
+        """The local one: a chat inside of a step is a part of it."""
+        return LOCAL
+
+    def step(
+        self,
+        key: Key,
+        fn: Callable[[*Args], Awaitable[T]],
+        returns: Returns[T],
+        /,
+        *args: *Args,
+    ) -> Awaitable[T]:
+        """Run it once in all lives, as far as it is recorded."""
+        return self._journal.step(key, lambda: fn(*args), returns.encode, returns.decode)
+
+    def wait(
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
+    ) -> Awaitable[Decision]:
+        """The approver's answer, or, without one, that of the engine's client."""
+        journal = self._journal
+
+        async def answer() -> Decision:
+            decision = await ask()
+            return await journal.ask(request) if decision is None else decision
+
+        return journal.step(key, answer, _DECISION.encode, _DECISION.decode)
+
+    async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
+        """Run them side by side, and know how many of them there are."""
+        journal, left = self._journal, len(jobs)
+
+        async def one(job: Callable[[], Awaitable[None]]) -> None:
+            nonlocal left
+            try:
+                await job()
+            finally:
+                left -= 1
+                if left:
+                    journal.jobs -= 1
+                    journal.look()
+
+        journal.jobs += left - 1
+        await super().gather([partial(one, job) for job in jobs])
+
+    def now(self) -> float:
+        """Seconds since the epoch; outside of steps the same in all lives."""
+        return super().now() if IN_STEP.get() else self._journal.now()
+
+
+class Durable(LocalRuntime):
+    """`Agent(runtime=Durable())`: chats that an engine runs are durable, others are local."""
+
+    def new_id(self) -> str:
+        """The id of the chat whose job we are in, where it has not begun."""
+        journal = CURRENT.get()
+        begins = journal is not None and journal.chat is None and not IN_STEP.get()
+        return journal.chat_id if journal is not None and begins else super().new_id()
+
+    def for_chat(self, chat: Journaled) -> Runtime:
+        """The journal's, for its chat; raises UsageError for a second chat in the same job."""
+        journal = CURRENT.get()
+        if journal is None or IN_STEP.get():
+            return LOCAL
+        if chat.chat_id != journal.chat_id or journal.chat is not None:
+            raise UsageError(
+                f"chat {chat.chat_id!r} begins in the job of durable chat {journal.chat_id!r}: a "
+                "job runs one chat; begin others in a tool, or outside of the job"
+            )
+        journal.begin(chat)
+        return _OfChat(journal)
