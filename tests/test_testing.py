@@ -792,7 +792,7 @@ async def test_approvals_scopes_and_a_resumed_chat_have_their_lines() -> None:
 
 
 async def test_a_line_is_short_and_one_line_whatever_was_said() -> None:
-    class Rude(dict[str, Any]):
+    class Rude:
         def __repr__(self) -> str:
             raise Boom
 
@@ -805,9 +805,10 @@ async def test_a_line_is_short_and_one_line_whatever_was_said() -> None:
     with record(agent, points=["onChatStart", "onChatError"]) as recorder, pytest.raises(Mute):
         await agent.chat("a\nb" + "c" * 200)
     assert recorder.lines == [f"onChatStart a\\nb{'c' * 76}…", "onChatError Mute"]
-    rude = ToolCall(id="", name="f", arguments=Rude())
+    rude = ToolCall(id="", name="f", arguments={"x": Rude()})
     message = AssistantMessage(parts=(rude, raw_call("g", "{")), partial=True)
-    assert message_line(message) == ("assistant (partial) f <Rude, whose repr raises Boom> g '{'")
+    shown = "<FrozenDict, whose repr raises Boom>"
+    assert message_line(message) == f"assistant (partial) f {shown} g '{{'"
 
 
 def test_every_point_of_the_table_can_be_recorded() -> None:

@@ -24,6 +24,7 @@ from hookline import (
     ToolResult,
     tool,
 )
+from hookline._chat.channel import SIZE
 from hookline._chat.config import DEFAULT_LIMITS
 from hookline.errors import (
     HookTimeoutError,
@@ -490,7 +491,7 @@ def chatty(again=None, **options):
 
     @tool(**options)
     async def work(run: Run) -> str:
-        for n in range(40):
+        for n in range(2 * SIZE):
             await run.status("at", n)
         if again is not None:
             await again.wait()
@@ -516,7 +517,7 @@ async def test_a_tools_time_does_not_count_while_it_waits_for_a_slow_consumer():
     assert finished.outcome == "ok"
 
 
-@pytest.mark.parametrize("before", range(20))
+@pytest.mark.parametrize("before", range(SIZE - 20, SIZE))
 async def test_nor_where_the_first_thing_that_it_waits_for_is_the_consumer(before):
     """However full the stream's buffer is when the tool begins."""
     clock = Clock()

@@ -151,6 +151,7 @@ def test_hooks_as_json_are_those_of_the_agent(folder: Path) -> None:
         "origin": "add_hook",
         "id": None,
         "required": False,
+        "withhold": False,
         "on_error": "deny",
         "timeout": 5,
         "tools": ["delete"],

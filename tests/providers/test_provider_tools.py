@@ -131,7 +131,7 @@ async def test_a_model_that_calls_a_providers_tool_like_one_of_ours_is_told_no()
     async with WireServer("openai", turn, "Sorry.") as server:
         model = OpenAIModel("m", base_url=server.url, api_key=KEY)
         await Agent(model, tools=[web_search()]).chat("Hi.", conversation=talk)
-    assert "the provider runs this tool itself" in getattr(talk.messages[2], "text", "")
+    assert "itself; do not call it" in getattr(talk.messages[2], "text", "")
     check_history(talk.messages)
 
 

@@ -7,27 +7,24 @@ asking is a denial.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from functools import partial
-from inspect import isawaitable
 from types import NoneType
 from typing import Any
 
 import msgspec
 
-from hookline._base.cancel import Expired, being_cancelled
+from hookline._base.cancel import Expired
 from hookline._base.errors import ApprovalError
 from hookline._base.events import ApprovalRequested
 from hookline._base.messages import ToolCall
 from hookline._base.returns import ApprovalRequest, Approve, Ask, Decision, Deny, ToolFailure
 from hookline._base.runtime import ANSWER, ANSWERED, NOTHING
 from hookline._base.runtime import ASKED as ASKED_KEY
+from hookline._chat.asking import answer_of, tell
 from hookline._chat.call import ASKED, READY, WAITING, CallRun
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
-from hookline._hooks.call_rules import notify
-from hookline._hooks.points import OnApproval
 from hookline._talk.conversation import Conversation
 
 
@@ -77,12 +74,7 @@ async def put(chat: Chat, iteration: int, run: CallRun) -> None:
         run.move(WAITING)
     if chat.view.onApproval:
         key = (ASKED_KEY, iteration, run.id)
-        await chat.runtime.step(key, _tell, NOTHING, chat, request, None)
-
-
-async def _tell(chat: Chat, request: ApprovalRequest, decision: Decision | None) -> None:
-    ctx: OnApproval[Any] = OnApproval(run=chat.run, request=request, decision=decision)
-    await notify(chat.view.onApproval, ctx, chat)
+        await chat.runtime.step(key, tell, NOTHING, chat, request, None)
 
 
 async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
@@ -121,21 +113,7 @@ async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> 
     assert approver is not None
 
     async def answer() -> Decision:
-        try:
-            value: Any = approver(request, run.run_of(chat))
-            decision = await value if isawaitable(value) else value
-        except CancelledError as exc:
-            if being_cancelled():
-                raise
-            raise ApprovalError(
-                "the approver raised CancelledError by itself; return Approve() or Deny('why') "
-                "instead"
-            ) from exc
-        if not isinstance(decision, (Approve, Deny)):
-            raise ApprovalError(
-                f"the approver returned a {type(decision).__name__}; return Approve() or "
-                "Deny('why'), and the call did not run"
-            )
+        decision = await answer_of(approver, request, run.run_of(chat))
         _check_edit(request.id, decision)
         return decision
 
@@ -154,7 +132,7 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     assert request is not None
     if chat.view.onApproval:
         key = (ANSWERED, iteration, run.id)
-        await chat.runtime.step(key, _tell, NOTHING, chat, request, decision)
+        await chat.runtime.step(key, tell, NOTHING, chat, request, decision)
     if isinstance(decision, Deny):
         run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")
         return

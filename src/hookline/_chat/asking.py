@@ -19,7 +19,7 @@ from hookline._base.messages import ToolCall
 from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
 from hookline._base.run import ChatPort, Run
 from hookline._base.runtime import Runtime
-from hookline._chat.config import Task
+from hookline._chat.config import Approver, Task
 from hookline._hooks.bus import View
 from hookline._hooks.call_rules import Firing, notify
 from hookline._hooks.points import OnApproval
@@ -57,24 +57,13 @@ async def ask(
         schema=schema,
     )
     await chat.publish(ApprovalRequested, request=request)
-    await _tell(chat, request, None)
+    await tell(chat, request, None)
     chat.deadlines.pause()  # it is not the tool that takes so long
     try:
-        answer: Any = approver(request, Run(chat, call.id))
-        decision: Any = await answer if isawaitable(answer) else answer
-    except CancelledError as exc:
-        if being_cancelled():
-            raise
-        raise ApprovalError(
-            "the approver raised CancelledError by itself; return Approve() or Deny('why') instead"
-        ) from exc
+        decision = await answer_of(approver, request, Run(chat, call.id))
     finally:
         chat.deadlines.resume()
-    if not isinstance(decision, (Approve, Deny)):
-        raise ApprovalError(
-            f"the approver returned a {type(decision).__name__}; return Approve() or Deny('why')"
-        )
-    await _tell(chat, request, decision)
+    await tell(chat, request, decision)
     if isinstance(decision, Deny):
         raise ToolDenied(f"the answer is no: {decision.reason}; go on without it")
     arguments = thaw(decision.arguments or {})
@@ -89,7 +78,26 @@ async def ask(
     return arguments  # type: ignore[no-any-return]
 
 
-async def _tell(chat: Asking, request: ApprovalRequest, decision: Decision | None) -> None:
+async def answer_of(approver: Approver, request: ApprovalRequest, run: Run[Any]) -> Decision:
+    """Call the approver; raises ApprovalError for what is no answer."""
+    try:
+        value: Any = approver(request, run)
+        decision: Any = await value if isawaitable(value) else value
+    except CancelledError as exc:
+        if being_cancelled():
+            raise
+        raise ApprovalError(
+            "the approver raised CancelledError by itself; return Approve() or Deny('why') instead"
+        ) from exc
+    if not isinstance(decision, (Approve, Deny)):
+        raise ApprovalError(
+            f"the approver returned a {type(decision).__name__}; return Approve() or Deny('why')"
+        )
+    return decision
+
+
+async def tell(chat: Asking, request: ApprovalRequest, decision: Decision | None) -> None:
+    """Tell onApproval of a question, or of its answer."""
     if chat.view.onApproval:
         run: Run[Any] = Run(chat)
         ctx: OnApproval[Any] = OnApproval(run=run, request=request, decision=decision)

@@ -203,7 +203,9 @@ class ProviderTool(Tool[..., Any]):
 
     def __init__(self, name: str, entries: dict[str, dict[str, Any]]) -> None:
         def run_elsewhere() -> None:
-            raise ToolDenied("the provider runs this tool itself")
+            raise ToolDenied(
+                f"the provider runs {name!r} itself; do not call it, use what it answers"
+            )
 
         super().__init__(run_elsewhere, name=name, description="Run by the provider.")
         self._set(entries=entries)

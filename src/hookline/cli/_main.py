@@ -110,6 +110,33 @@ def hooks(
     return 0
 
 
+mcp = App(name="mcp", help=_help.MCP, help_format="plaintext")
+app.command(mcp)
+
+
+@mcp.default
+def mcp_serve(agent: Target, /, *, debug: Debug = False) -> int:
+    """Serve an agent as an MCP server on stdin and stdout."""
+    return _mcp.serve(agent, debug=debug)
+
+
+@mcp.command(name="list", help=_help.MCP_LIST)
+def mcp_list(
+    source: Annotated[str, Parameter(help="A file of servers, an address, or a command.")],
+    /,
+    *arguments: Annotated[
+        str,
+        Parameter(help="Of the command; or which servers of the file.", allow_leading_hyphen=True),
+    ],
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: with the schemas of the tools.")
+    ] = "text",
+    debug: Debug = False,
+) -> int:
+    """List the tools of MCP servers."""
+    return _mcp.listing(source, list(arguments), output=output)
+
+
 @app.command(help=_help.MODELS)
 def models(
     *,
@@ -171,33 +198,6 @@ def serve(
             debug=debug,
         )
     )
-
-
-mcp = App(name="mcp", help=_help.MCP, help_format="plaintext")
-app.command(mcp)
-
-
-@mcp.default
-def mcp_serve(agent: Target, /, *, debug: Debug = False) -> int:
-    """Serve an agent as an MCP server on stdin and stdout."""
-    return _mcp.serve(agent, debug=debug)
-
-
-@mcp.command(name="list", help=_help.MCP_LIST)
-def mcp_list(
-    source: Annotated[str, Parameter(help="A file of servers, an address, or a command.")],
-    /,
-    *arguments: Annotated[
-        str,
-        Parameter(help="Of the command; or which servers of the file.", allow_leading_hyphen=True),
-    ],
-    output: Annotated[
-        Literal["text", "json"], Parameter(help="json: with the schemas of the tools.")
-    ] = "text",
-    debug: Debug = False,
-) -> int:
-    """List the tools of MCP servers."""
-    return _mcp.listing(source, list(arguments), output=output)
 
 
 # ── running it ──────────────────────────────────────────────────────────────────────────────
