@@ -33,7 +33,6 @@ MODULES = [
             *(
                 "dialogue",
                 "discovery",
-                "durable",
                 "durable.sqlite",
                 "errors",
                 "events",
@@ -275,8 +274,9 @@ def test_no_public_module_is_forgotten() -> None:
         for path in PACKAGE.rglob("*.py")
     }
     public = {name for name in doors if not any(part[0] == "_" for part in name.split("."))}
-    # The one name of the first has hookline.stores; the second is a program.
-    assert public - {"hookline.stores.sql", "hookline.cli"} == set(MODULES)
+    # The first has its one name in hookline.stores; then a program, and a package of modules.
+    no_page = {"hookline.stores.sql", "hookline.cli", "hookline.durable"}
+    assert public - no_page == set(MODULES)
 
 
 @pytest.mark.parametrize(
