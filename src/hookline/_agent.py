@@ -1,7 +1,7 @@
 """`Agent`: configuration, hooks and scopes. It holds no conversation and no state of any chat.
 
 What a chat needs is put together here and handed to the loop; the ways into a chat are in
-`_asks.py`. The file is long because all that an agent may be told is explained here.
+`_asks.py`.
 """
 
 from __future__ import annotations

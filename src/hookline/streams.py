@@ -10,8 +10,7 @@ are piped; operators of aiostream mix with ours at every place:
 Leaving that block ends the chat before the next line is reached, and its error comes out as itself:
 aiostream closes what it opened, so no adapter stands between. But a chat runs once: iterated again,
 the same aiostream stream is empty. And aiostream's `merge` over operators loses a cancellation that
-comes just while it closes them. Over 300 lines because aiostream's operator type loses type
-variables under mypy: the types of two operators are written out.
+comes just while it closes them.
 """
 
 from __future__ import annotations

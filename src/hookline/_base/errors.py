@@ -39,8 +39,7 @@
     ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
     └── SubscriptionOverflowError  a subscriber lagged behind its bound
 
-What a user's own tool, hook or model raises is never replaced by one of these. The file is long
-because the tree is one.
+What a user's own tool, hook or model raises is never replaced by one of these.
 """
 
 from __future__ import annotations

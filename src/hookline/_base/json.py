@@ -8,8 +8,7 @@ them into its own. No value is ever shown with repr, which may raise or leak.
 
 msgspec does the work; it lets duplicate keys and huge integers through, ends in RecursionError on
 deep nesting and raises on lone surrogates, so a small flat object goes its way (below 1 µs) and
-everything else the strict way. Knows nothing of tools, types or signatures. It is long because the
-words for what is wrong with a text are many.
+everything else the strict way. Knows nothing of tools, types or signatures.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 All of it is frozen data with JSON both ways. A message is never half written: a text that was
 cut off by an abort or an error is a whole message that says so (`partial`). What the model wrote
 as arguments of a call and was no JSON object is not kept: the message then shows `{}`.
-It is long because the nouns of a conversation belong together.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A row is a frozen class: its fields are the context that the hooks get, its spec says name, kind
 and what each returned type does. Dispatch, the typed overloads of `add_hook`, docs/hooks.md and
-the tests are made from this table. To add a point: one row here, one firing line, one test. It is
-long because it is one table: whoever looks for a point finds it here.
+the tests are made from this table. To add a point: one row here, one firing line, one test.
 
 Points of a user's own are classes derived from Observer, Interceptor or Wrapper: the same
 mechanism, without a name in the table.

@@ -2,8 +2,7 @@
 
 Registering is all or nothing, and tool names are unique within and across the scopes of an agent.
 A predicate or context function of the user's that raises switches its scope or section off and is
-logged; it never breaks a chat. It is long because
-what a scope is and what the loop asks of it are one.
+logged; it never breaks a chat.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Messages are only appended; `reset`, `restore` and a changed message begin a new list, so that
 views and tuples handed out before stay what they were. One that is kept in a store has a ledger,
-and its chat writes each message there first. One that is not pays nothing for stores. It is long
-because what users and what the chat may do with one list of messages is decided in one class.
+and its chat writes each message there first. One that is not pays nothing for stores.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A message is one INSERT that itself checks the lease and the revision, and whose place is its
 primary key: it is written once, in order, by the chat that holds the lease, or not at all. Nothing
-is held between two calls: no connection and no transaction spans what a model takes. It is long
-because every statement stands here, beside the rule that it keeps.
+is held between two calls: no connection and no transaction spans what a model takes.
 """
 
 from __future__ import annotations

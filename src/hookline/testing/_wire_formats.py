@@ -2,8 +2,7 @@
 
 A turn of a script is written down once, as chunks; here it becomes the server-sent events in
 which each provider would say it, with what belongs around it: ids, ends of parts, usage. The
-formats are written after the providers' documents and SDKs, and are no recordings of them. It is
-long because there are four of them.
+formats are written after the providers' documents and SDKs, and are no recordings of them.
 """
 
 from __future__ import annotations
