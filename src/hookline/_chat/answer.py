@@ -71,9 +71,9 @@ async def take_answer(
     """Run `source` as a recorded step; a recorded answer can still be withdrawn or kept."""
     chat.making.ran_live = False
     response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, given)
+    answer: Answer = response
     if not chat.making.ran_live and isinstance(response, ModelResponse):
         _new_assembly(chat).recall(response)
-    answer: Answer = response
     return answer
 
 

@@ -7,7 +7,7 @@ refuses every further call, since each hook, store call and model call of a chat
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -72,7 +72,7 @@ class Recorder:
         return self
 
     @contextmanager
-    def _until_halted(self) -> Iterator[None]:
+    def _until_halted(self) -> Generator[None, None, None]:
         if self._halted:
             raise Halted("this life of the chat is over")
         try:

@@ -104,10 +104,11 @@ def request_body(
     if chosen is None and tools and settings.parallel_tool_calls is False:
         chosen = "auto"
     if chosen is not None:
-        named = {"type": "tool", "name": chosen}
-        body["tool_choice"] = {"type": _CHOICES[chosen]} if chosen in _CHOICES else named
+        named: dict[str, Any] = {"type": "tool", "name": chosen}
+        which: dict[str, Any] = {"type": _CHOICES[chosen]} if chosen in _CHOICES else named
+        body["tool_choice"] = which
         if settings.parallel_tool_calls is False and chosen != "none":
-            body["tool_choice"]["disable_parallel_tool_use"] = True
+            which["disable_parallel_tool_use"] = True
     _put_settings(body, settings, request)
     if settings.cache:
         _mark(body, settings.cache)

@@ -70,4 +70,6 @@ def put(body: dict[str, Any], fields: Mapping[str, Any]) -> None:
     """Put in the fields that are set."""
     for name, value in fields.items():
         if value is not None and value != () and value != {}:
-            body[name] = list(value) if isinstance(value, tuple) else value
+            listed = isinstance(value, tuple)
+            # The value is Any, and so may be what is in it.
+            body[name] = list(value) if listed else value  # pyright: ignore[reportUnknownArgumentType]

@@ -30,8 +30,8 @@ class ThinkTags:
 
     def __init__(self) -> None:
         self._state: Literal["begin", "inside", "after", "text"] = "begin"
-        self._held = ""
-        self._close = ""
+        self._held: str = ""
+        self._close: str = ""
 
     def take(self, text: str) -> Iterator[tuple[Literal["text", "reasoning"], str]]:
         """What this piece, with what was held back, comes to."""

@@ -138,8 +138,10 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
     if row is None:
         known = ", ".join(PRESETS)
         raise UsageError(f"there is no preset {prefix!r}; use one of: {known}, or base_url=")
+    given: dict[str, Any]
     if prefix == "bedrock":
-        return AnthropicModel(name, **{"client": _bedrock, **options})
+        given = {"client": _bedrock, **options}
+        return AnthropicModel(name, **given)
     make = _DIALECTS.get(prefix)
     dialect = Dialect(prefix) if make is None else make()
     if "client" not in options:
@@ -151,7 +153,8 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
             keyless=row.keyless,
             make=_azure if of_azure else None,
         )
-    return OpenAIChatModel(name, **{"provider": prefix, "dialect": dialect, **options})
+    given = {"provider": prefix, "dialect": dialect, **options}
+    return OpenAIChatModel(name, **given)
 
 
 def _address(row: Preset) -> str | None:

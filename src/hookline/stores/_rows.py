@@ -6,7 +6,8 @@ What is damaged is never passed over: a row that cannot be read is an error that
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 import sqlalchemy as sa
@@ -151,8 +152,14 @@ async def write(
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
 
+class _Rows(Protocol):
+    """A result of any columns, which SQLAlchemy 2.0 and 2.1 type differently."""
+
+    def fetchmany(self, size: int, /) -> Sequence[Any]: ...
+
+
 async def messages_of(
-    conversation_id: str, rows: sa.CursorResult[Any], revision: int
+    conversation_id: str, rows: _Rows, revision: int
 ) -> tuple[Message, ...] | None:
     """The messages of these rows of BODY; None where they are of another revision.
 
