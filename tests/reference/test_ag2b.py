@@ -539,7 +539,7 @@ async def test_074_five_causes_are_five_tool_errors():
         ("broken", "Boom", True),
         ("nope", "UnknownToolError", False),
         ("off", "DisabledToolError", True),
-        ("refused", "ToolFailure", True),
+        ("refused", "Denied", True),
     ]
 
 
@@ -810,7 +810,7 @@ async def test_126_a_slow_reader_slows_the_model_and_loses_nothing():
         if isinstance(event, TextDelta):
             read += 1
             await asyncio.sleep(0)
-            assert len(ahead) <= read + 20
+            assert len(ahead) <= read + 66
     assert read == 500
 
 
@@ -1002,13 +1002,14 @@ async def test_146_predicates_are_asked_at_each_request_and_call():
         on[what] = None if what == "tool" else False
 
     scope = Scope("s", tools=[flip, add], context=lambda: "here", enabled=lambda: on["scope"])
-    agent = agent_of(call("flip", what="tool"), sums, "done", tools=[], scopes=[scope])
+    agent = agent_of(call("flip", what="tool"), sums, "done", "ok", tools=[], scopes=[scope])
     await agent.chat("hi")
     seen = [([t.name for t in each.tools], each.system) for each in requests(agent)]
     assert seen[0] == (["flip", "add"], "## s\nhere")
     assert seen[1] == (["add"], "## s\nhere")
     on["scope"] = False
-    assert agent.scopes.offered() == ()
+    await agent.chat("hi")
+    assert requests(agent)[-1].tools == ()
 
 
 async def test_147_a_disabled_tool_is_an_error_to_the_model_after_preToolCall():

@@ -26,7 +26,7 @@ from hookline.points import PreToolCall
 from hookline.runtimes import key_name
 from hookline.testing import call, collect
 
-from ._play import Boom, agent_of, only, requests, results, roles, sums, void
+from ._play import Boom, add, agent_of, broken, only, requests, results, roles, sums, void
 
 
 @tool
@@ -132,7 +132,7 @@ async def test_088_the_result_may_be_replaced_and_failures_have_their_own_hook()
     agent = agent_of(
         [call("bash", command="ls"), call("broken")],
         "done",
-        tools=[bash, *agent_of().scopes.offered()],
+        tools=[bash, add, broken],
     )
 
     @agent.hook("onToolCallResult", tools=["bash"])
@@ -330,7 +330,7 @@ async def test_166_functions_sync_and_async_are_hooks():
 async def test_168_hooks_run_for_all_tools_of_all_scopes():
     out = []
     agent = shell(call("read", path="a"), sums)
-    agent.scopes.register(Scope("more", tools=list(agent_of().scopes.offered())))
+    agent.scopes.register(Scope("more", tools=[add, broken]))
     agent.add_hook("preToolCall", lambda ctx: out.append((ctx.scope.label, ctx.call.name)))
     await agent.chat("go")
     assert out == [("agent", "read"), ("more", "add")]
