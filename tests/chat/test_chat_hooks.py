@@ -86,7 +86,7 @@ POINTS = {
     "preToolCall": (
         "interceptor",
         "iteration call tool scope",
-        "ToolCall Ask ToolResult ToolFailure Stop",
+        "ToolCall Ask ToolResult ToolFailure Deny Stop",
     ),
     "aroundToolCall": ("wrapper", "call tool scope", "ToolResult ToolFailure"),
     "onToolCallResult": ("interceptor", "call tool scope result", "ToolResult ToolFailure"),

@@ -315,7 +315,7 @@ async def test_close_is_the_default() -> None:
 
 async def test_a_reader_that_waits_never_overflows() -> None:
     agent: Agent[Any] = Agent(ScriptedModel("x" * 100, chunk=1))
-    subscription = agent.subscribe(TextDelta, size=17)
+    subscription = agent.subscribe(TextDelta, size=65)
 
     async def read() -> int:
         return len([event async for event in subscription])

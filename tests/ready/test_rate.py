@@ -52,7 +52,7 @@ async def test_what_goes_beyond_is_told_to_the_model_with_the_time_to_wait():
     assert ran == [0, 1, 2]
     assert told(response)[3] == (
         "denied",
-        '{"error":{"type":"RateLimited","message":'
+        '{"error":{"type":"Denied","message":'
         '"rate limit reached: 3 calls in 60 s; try again in 60 s"}}',
     )
 

@@ -13,7 +13,7 @@ from math import ceil, inf
 from time import monotonic
 from typing import Any, Literal
 
-from hookline import Run, ToolFailure, define_hook
+from hookline import Deny, Run, define_hook
 from hookline.errors import UsageError
 from hookline.hooks._common import GUARD, Hooks, PerChat
 from hookline.points import OnChatStart, PreToolCall
@@ -95,13 +95,13 @@ def rate_limit(
             return by(ctx)
         return ctx.call.name if by == "tool" else roots.of(ctx.run)
 
-    def check(ctx: PreToolCall[Any]) -> ToolFailure | None:
+    def check(ctx: PreToolCall[Any]) -> Deny | None:
         wait = windows.take(key_of(ctx))
         if wait is None:
             return None
         rule = f"{calls} calls" if per is None else f"{calls} calls in {per:g} s"
         again = "" if wait == inf else f"; try again in {ceil(wait)} s"
-        return ToolFailure(f"rate limit reached: {rule}{again}", type="RateLimited")
+        return Deny(f"rate limit reached: {rule}{again}")
 
     if not callable(by) and by not in ("tool", "conversation", "chat"):
         raise UsageError(f"by={by!r} must be 'tool', 'conversation', 'chat' or a function")
