@@ -152,7 +152,7 @@ def test_the_sweep_finds_nothing_in_what_is_whole() -> None:
 
 
 def test_the_sweep_finds_calls_that_nobody_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ending, "_open_step", lambda chat: None)
+    monkeypatch.setattr(_ending, "_open_batch", lambda chat: None)
     found = swept(range(40, 60))
     assert found[invariants.ORPHANS] > 0
     assert found[invariants.REST] > 0
@@ -302,7 +302,7 @@ async def test_a_conversation_that_stays_busy_is_found(monkeypatch: pytest.Monke
 async def test_an_error_of_a_provider_outside_of_the_tree_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_frame, "failure", lambda provider, exc, secrets: OSError("raw"))
+    monkeypatch.setattr(_frame, "failure", lambda exchange, exc: OSError("raw"))
     with pytest.raises(OSError, match="raw"):
         await services.one("openai", services.Wire(status=500))
 
@@ -386,7 +386,7 @@ async def test_errors_outside_of_the_tree_and_broken_histories_are_counted() -> 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 async def test_what_an_adapter_lets_through_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_frame, "failure", lambda provider, exc, secrets: OSError("raw"))
+    monkeypatch.setattr(_frame, "failure", lambda exchange, exc: OSError("raw"))
     chats = mutants.Fuzz("anthropic")
     findings = Findings(mutants.OUTSIDE, mutants.HISTORIES)
     await mutants.batch(chats, range(200), findings)
