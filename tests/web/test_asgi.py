@@ -147,7 +147,7 @@ async def test_a_slow_client_slows_its_own_run_down(no_leaks: None) -> None:
     serving = wire.run(site)
     for _ in range(200):
         await asyncio.sleep(0)
-    assert 0 < given < 120
+    assert 0 < given <= 64 + 16  # what the stream holds, and what the run keeps for its reader
     wire.blocked.set()
     await serving
     assert given == 1001
