@@ -1,9 +1,8 @@
 """hookline: an async agent loop in which every moment of a chat is a typed hook point.
 
-The face: the names that almost every program needs. The rest of it stands in four files beside
-it, which like this one hold nothing but names: `hookline.events` (what a stream gives),
-`hookline.points` (the contexts of the hook points), `hookline.models` (for writers of model
-adapters) and `hookline.errors`.
+These are the names that almost every program needs. Four more modules contain nothing but names:
+`hookline.events` (the events of a stream), `hookline.points` (the contexts of the hook points),
+`hookline.models` (for writing model adapters) and `hookline.errors`.
 """
 
 from hookline._agent import Agent, define_hook
@@ -14,6 +13,7 @@ from hookline._base.messages import (
     Image,
     Message,
     Reasoning,
+    Source,
     Text,
     ToolCall,
     ToolMessage,
@@ -92,6 +92,7 @@ __all__ = [
     "Runtime",
     "Scope",
     "Settings",
+    "Source",
     "Stop",
     "Store",
     "Subscription",

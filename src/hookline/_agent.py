@@ -1,7 +1,7 @@
-"""`Agent`: configuration, hooks and scopes. It holds no conversation and no state of any chat.
+"""`Agent`: configuration, hooks and scopes. An agent holds no conversation and no chat state.
 
-What a chat needs is put together here and handed to the loop; the ways into a chat are in
-`_asks.py`.
+This module assembles the parts of a chat and hands them to the loop. The methods that start a chat
+are in `_asks.py`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from hookline._asks import Chats
 from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
 from hookline._base.input import as_message
-from hookline._base.log import log_throw
+from hookline._base.log import log_throw, logger
 from hookline._base.messages import Message
-from hookline._base.returns import Decision, MessageChanges, OutT
+from hookline._base.patterns import unmatched
+from hookline._base.returns import Answer, MessageChanges, OutT
 from hookline._base.run import DepsT, Run
 from hookline._base.runtime import LOCAL, Runtime
 from hookline._chat.config import (
     DEFAULT_LIMITS,
     Approver,
+    ChatInput,
     Config,
     Given,
     Limits,
     OutputValidator,
     SystemText,
-    Task,
     check_chat_id,
     check_retries,
     for_chat,
@@ -84,10 +85,12 @@ from hookline._talk.conversation import Conversation
 from hookline._talk.store import Store
 
 define_hook = cast("DefineHook", define)
-"""Declare a hook for later: `define_hook(point, fn, id=…)`, or the decorator of a function.
+"""Declare a hook for later: call `define_hook(point, fn, id=…)`, or use it as a decorator.
 
-It gives a HookDef, for `Agent(hooks=[…])`, `chat(hooks=[…])` and `agent.use()`. Options are those
-of `add_hook`, and `id` and `required`. Raises HookOptionError for what does not fit the point.
+It returns a HookDef; without `hook`, it returns the decorator of a function or method. Pass the
+HookDef to `Agent(hooks=[…])`, `chat(hooks=[…])` or `agent.use()`. The options are those of
+`add_hook`, plus `id` and `required`. Raises HookOptionError if the hook or an option does not fit
+the point.
 """
 E = TypeVar("E")
 
@@ -95,38 +98,41 @@ E = TypeVar("E")
 class Agent(Chats[DepsT, OutT]):
     """An agent: a model, its tools, and the hooks around everything that happens.
 
-    `Agent[Deps](...)` types the `deps=` of its chats and what hooks and tools see of them. Raises
-    UsageError for what cannot work: what is not a model or a store, an `output=` that JSON cannot
-    be converted to, hooks that do not fit.
+    `Agent[Deps](...)` sets the type of `deps=` in chats, and of `run.deps` in hooks and tools.
+    Raises UsageError if an argument cannot work: an object that is not a model or a store, an
+    `output=` type that cannot be built from JSON, or a hook that does not fit its point.
 
     Args:
-        model: A Model, or the name of one with its provider, such as "anthropic:claude-…".
-        name: What traces, logs and `run.agent` call it.
-        system: The system text, or a function of the run that gives it, asked at each step.
-        tools: Tools, or functions to be made one.
-        scopes: Bundles of tools and context that come and go as one.
-        hooks: A table of points and functions, or definitions and ids. They count as registered
-            here. A chat adds its own with `hooks=`; its `only_hooks=` replaces these, except those
-            that are `required`.
-        known_hooks: Definitions that may be named by their id and are not registered.
-        output: The type that answers are to have, which are then `response.output`. Where a type
-            checker cannot infer it, as of a union, write `Agent[Deps, A | B](…, output=A | B)`.
-        output_retries: How often in a chat the model may correct an answer that does not fit.
-        output_validators: Functions that are given an answer that fits, and the run where they need
-            a second argument; what they raise as ValueError is told to the model.
-        settings: How the model is to answer.
-        limits: Bounds of steps, tool calls, bytes and times; what it does not name is the default.
-        parallel_tools: Whether the calls of an answer run side by side.
-        approver: Who is asked where a hook returns Ask; without one the question waits in the
+        model: A Model, or a name with its provider, such as "anthropic:claude-…".
+        name: The agent's name in traces, logs and `run.agent`.
+        system: The system text, or a function that takes the run and returns the text; the
+            function is called at each step.
+        tools: Tools, or functions to make tools from.
+        scopes: Bundles of tools and context that are added and removed together.
+        hooks: A table of points and functions, or a list of definitions and ids. They are
+            registered on this agent. A chat can add hooks with `hooks=`, or replace these with
+            `only_hooks=`; hooks marked `required` cannot be replaced.
+        known_hooks: Definitions that chats may use by id; they are not registered on this agent.
+        output: The type of the answer; the value is in `response.output`. If a type checker cannot
+            infer the type, for example for a union, write `Agent[Deps, A | B](…, output=A | B)`.
+        output_retries: The number of times per chat that the model may correct an invalid answer.
+        output_validators: Functions that check an answer of the right type. Each is called with
+            the answer, and also with the run if it takes a second argument. If it raises a
+            ValueError, the text of the error is sent to the model.
+        settings: Settings of model calls, such as `temperature`.
+        limits: Limits on steps, tool calls, bytes and times; limits that are not set keep their
+            defaults.
+        parallel_tools: Whether the tool calls of one answer run in parallel.
+        approver: Answers when a hook returns Ask; without an approver the question waits in the
             conversation.
-        store: Where conversations named by an id are kept: a Store, or a URL such as
+        store: Stores the conversations that are named by an id: a Store, or a URL such as
             "sqlite:///chats.db".
-        bus: Where hooks are registered; by default a HookBus of its own. Agents that share a bus
-            share all its hooks and events, whichever of them added them.
-        global_hooks: False keeps the hooks and subscribers of `hookline.global_bus` out.
-        runtime: How the loop reaches the world; another one makes chats durable.
-        telemetry: What traces chats; by default OpenTelemetry where the process has an SDK, None
-            for nothing.
+        bus: The bus that hooks are registered on; by default each agent has its own HookBus.
+            Agents that share a bus share all hooks and events on it.
+        global_hooks: If False, the hooks and subscribers of `hookline.global_bus` are left out.
+        runtime: Runs the steps of a chat; a durable runtime makes chats durable.
+        telemetry: Traces the chats; by default with OpenTelemetry if the process has an SDK. None
+            turns tracing off.
     """
 
     @overload
@@ -201,17 +207,17 @@ class Agent(Chats[DepsT, OutT]):
         telemetry: HookSource | None = DEFAULT_TELEMETRY,
     ) -> None:
         self.name = name
-        """The name in traces, logs and `run.agent`."""
+        """The agent's name in traces, logs and `run.agent`."""
         self.bus: HookBus[DepsT] = bus if bus is not None else HookBus()
-        """Where its hooks are; another agent may share it."""
+        """The bus that the agent's hooks are registered on; other agents may share it."""
         self.scopes = Scopes(self._scope_hooks)
-        """`register(scope)` and `unregister(label)`; it can be iterated over."""
+        """The agent's scopes: `register(scope)`, `unregister(label)`, and iteration."""
         self._approver = approver
         self._made_store = isinstance(store, str)
         self._store = _store_of(store)
         self._telemetry = None if isinstance(self.bus, NullBus) else telemetry
         self._sources = sources_of(self.bus, with_global=global_hooks)
-        self._plain = View(*self._sources)  # what a chat looks at that brings no hooks
+        self._plain = View(*self._sources)  # the view of a chat that adds no hooks of its own
         self._traced: tuple[HookBus[Any], View] | None = None
         self._config = Config(
             name=name,
@@ -227,6 +233,8 @@ class Agent(Chats[DepsT, OutT]):
             output_validators=tuple(output_validators),
         )
         self._plugins: list[Uninstall] = []
+        self._looked: tuple[object, object] = (None, None)
+        self._warned: set[tuple[str, str]] = set()
         self._known = definitions(hooks, definitions(list(known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
             self.bus.enter(hook)
@@ -238,12 +246,17 @@ class Agent(Chats[DepsT, OutT]):
 
     @property
     def runtime(self) -> Runtime:
-        """How the loop reaches the world."""
+        """The runtime that runs the steps of a chat."""
         return self._config.runtime
 
     @property
+    def model(self) -> Model:
+        """The model that the agent calls, unless a hook or a chat chooses another."""
+        return self._config.model
+
+    @property
     def store(self) -> Store | None:
-        """Where conversations named by an id are kept."""
+        """The store for conversations that are named by an id."""
         return self._store
 
     async def __aenter__(self) -> Self:
@@ -253,9 +266,9 @@ class Agent(Chats[DepsT, OutT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Take back all plugins, wait until they have cleaned up, and close the agent's own store.
+        """Remove all plugins, wait until they have cleaned up, and close the agent's own store.
 
-        The store is its own if it was given as a URL.
+        The agent owns the store if it was passed as a URL.
         """
         try:
             await close_all(self._plugins)
@@ -268,7 +281,14 @@ class Agent(Chats[DepsT, OutT]):
 
     @property
     def add_hook(self) -> AddHook[DepsT]:
-        """Add a hook at a point; returns its disposer. docs/hooks.md lists the points."""
+        """`add_hook(point, hook, *, priority=0, name=None, tools=None, timeout=None,
+        on_error="raise", inherit=False)` adds a hook at a point and returns its disposer, which
+        removes only this registration.
+
+        `point` is a name such as "preToolCall" or the class of its context; the page "The hook
+        points" of the documentation lists all points and options. Raises UnknownHookError for an
+        unknown point, and HookOptionError for an option that does not fit or does not exist.
+        """
         return self.bus.add_hook
 
     @property
@@ -277,18 +297,39 @@ class Agent(Chats[DepsT, OutT]):
         return self.bus.hook
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
-        """All registrations in firing order, of one point or of all, global ones included."""
-        return listed(tuple(bus for bus, _ in self._sources), point)
+        """The registrations at one or all points, in firing order, including global hooks."""
+        return tuple(
+            each.replace(unmatched=unmatched(each.tools, self.scopes.tools)) if each.tools else each
+            for each in listed(tuple(bus for bus, _ in self._sources), point)
+        )
+
+    def _warn_of_guards(self) -> None:
+        """Log a warning for each name in a guard's `tools=` that matches no tool of this agent.
+
+        Each name is logged once. The check runs before a chat if guards or tools have changed.
+        """
+        tools, guards = now = self.scopes.tools, self._plain.preToolCall
+        if tools is self._looked[0] and guards is self._looked[1]:
+            return
+        self._looked = now
+        for hook in self.hooks("preToolCall") if tools else ():
+            for each in hook.unmatched if hook.required or hook.on_error == "deny" else ():
+                if hook.origin != "global" and (hook.name, each) not in self._warned:
+                    self._warned.add((hook.name, each))
+                    logger.warning(
+                        "agent %r: hook %r at preToolCall has tools=%r, but the agent has no such "
+                        "tool", self.name, hook.name, each,
+                    )  # fmt: skip
 
     async def use(
         self, plugin: SetUp[Agent[DepsT]] | PluginObject | HookLike, *, name: str | None = None
     ) -> Uninstall:
-        """Add a plugin; returns what takes back all that it has added.
+        """Add a plugin; returns a handle that removes everything that the plugin has added.
 
-        It is a function of the agent, sync or async, which may return one that cleans up; or
-        an object with hooks, tools or scopes, or with methods under `@define_hook`; or hooks as
-        `define_hook` and `hookline.hooks` make them. When it raises, nothing of it stays. Raises
-        UsageError for what is not a plugin.
+        A plugin can be a function, sync or async, that is called with the agent and may return a
+        cleanup function. It can also be an object that has hooks, tools or scopes, or methods
+        decorated with `@define_hook`; or hooks made by `define_hook` or `hookline.hooks`. If a
+        plugin raises, everything that it has added is removed. Raises UsageError for anything else.
         """
         undo = Uninstall(name or name_of(plugin))
         self._plugins = [*(each for each in self._plugins if not each.gone), undo]
@@ -307,13 +348,13 @@ class Agent(Chats[DepsT, OutT]):
                 await set_up(plugin, self, undo)
             else:
                 raise UsageError(
-                    f"{plugin!r} is not a plugin: pass a function of the agent, or an object with "
-                    "hooks, tools or scopes"
+                    f"{plugin!r} is not a plugin; pass a function that takes the agent, or an "
+                    "object with hooks, tools or scopes"
                 )
         return undo
 
     def _declare(self, hooks: HooksArgument, undo: Uninstall) -> None:
-        """Register a plugin's hooks; its ids are known for as long as it is there."""
+        """Register a plugin's hooks; their ids stay known until the plugin is removed."""
         known = definitions(hooks, dict(self._known))
         new = known.keys() - self._known.keys()
         for hook in expand(hooks, known, origin=undo.origin):
@@ -333,9 +374,9 @@ class Agent(Chats[DepsT, OutT]):
     def subscribe(
         self, *types: type[Any], size: int = 1024, overflow: Overflow = "close"
     ) -> Subscription[Any]:
-        """An iterator over the events of all chats of this agent, for any other task.
+        """Return an iterator over the events of all chats of this agent, for use in another task.
 
-        It holds at most `size`; what overflows closes it, or drops the oldest and counts them.
+        It buffers at most `size` events. On overflow it closes, or drops and counts the oldest.
         """
         subscription = self.bus.subscribe(*types, size=size, overflow=overflow)
         owner = OWNER.get()
@@ -344,7 +385,7 @@ class Agent(Chats[DepsT, OutT]):
         return subscription
 
     def _scope_hooks(self, point: str, scope: Scope) -> list[Callable[[], Awaitable[None]]]:
-        """Tell the scope observers: sync ones now, async ones before the next chat or step."""
+        """Notify the scope observers: sync ones now, async ones before the next chat or step."""
         ctx: Any = OnScopeRegister(scope=scope)
         owner = OWNER.get()
         if point == "onScopeUnregister":
@@ -369,7 +410,7 @@ class Agent(Chats[DepsT, OutT]):
                 late.append(partial(observe, view, hook, ctx, value))
             elif view.onHook:
                 spent = perf_counter() - start
-                late.append(partial(watcher(view, None), hook, outcome, spent))
+                late.append(partial(watcher(view, None), hook, outcome, spent, ctx, value))
         return late
 
     def _drop_scope(self, scope: Scope) -> None:
@@ -389,10 +430,11 @@ class Agent(Chats[DepsT, OutT]):
         hooks: HooksArgument | None = None,
         only_hooks: HooksArgument | None = None,
     ) -> Message:
-        """Change a message of a conversation, through its hooks, and give it as it is now.
+        """Change a message of a conversation, through the edit hooks; returns the new message.
 
-        The keywords are those of `chat`. Raises UsageError, with nothing changed, when there is no
-        such message or the changes do not fit it, and ConversationBusyError while a chat runs.
+        The keywords are the same as for `chat`. Raises UsageError, and changes nothing, if the
+        message does not exist or the changes do not fit it. Raises ConversationBusyError if a chat
+        is running.
         """
         given = Given(
             conversation=conversation, deps=deps, state=state, hooks=hooks, only_hooks=only_hooks
@@ -401,17 +443,21 @@ class Agent(Chats[DepsT, OutT]):
         return await update_message(new_chat(*asked, None), message_id, changes)
 
     def _begin(
-        self, input: Any, given: Given, answers: Mapping[str, Decision] | None = None
-    ) -> tuple[Config, Task]:
+        self, input: Any, given: Given, answers: Mapping[str, Answer] | None = None
+    ) -> tuple[Config, ChatInput]:
         if given.release not in ("live", "response"):
             raise UsageError(f"release={given.release!r} must be 'live' or 'response'")
         if given.chat_id is not None:
             check_chat_id(given.chat_id)
         model = None if given.model is None else _model_of(given.model)
-        task = Task(
+        self._warn_of_guards()
+        view = self._view(given.hooks, given.only_hooks)
+        chat_input = ChatInput(
             chat_id=given.chat_id or self._config.runtime.new_id(),
             named=given.chat_id is not None,
-            view=self._view(given.hooks, given.only_hooks),
+            view=view,
+            guards=view.guards,
+            only_hooks=given.only_hooks is not None,
             message=None if input is None else as_message(input),
             conversation=self._conversation(given.conversation),
             deps=given.deps,
@@ -423,15 +469,15 @@ class Agent(Chats[DepsT, OutT]):
             own_system=given.system is not None,
             own_tools=given.tools is not None,
         )
-        return for_chat(self._config, given, model), task
+        return for_chat(self._config, given, model), chat_input
 
     def _conversation(self, given: Any) -> Conversation | None:
-        """The conversation that was passed, or the one that an id names in the store."""
+        """Return the conversation that was passed, or the stored one with the given id."""
         if isinstance(given, str):
             if self._store is None:
                 raise UsageError(
-                    f"conversation={given!r} names a stored conversation and the agent has no "
-                    "store: pass a Conversation, or give the agent store=MemoryStore()"
+                    f"conversation={given!r} is the id of a stored conversation, but the agent has "
+                    "no store; pass a Conversation, or give the agent store=MemoryStore()"
                 )
             return Conversation.at(self._store, given)
         if given is None or isinstance(given, Conversation):
@@ -439,18 +485,18 @@ class Agent(Chats[DepsT, OutT]):
         raise UsageError(f"conversation={given!r} must be a Conversation or its id")
 
     def _tracing(self, beside: Iterable[object] = ()) -> HookBus[Any] | None:
-        """The hooks that telemetry brings into a chat; it has others at these points too."""
+        """The telemetry hooks of a chat; they depend on which points have other hooks."""
         if self._telemetry is None:
             return None
         used = (key for bus, _ in self._sources for key in bus.used())
         return self._telemetry.bus_for_chat((*used, *beside))
 
     def _view(self, hooks: HooksArgument | None, only: HooksArgument | None) -> View:
-        """What runs in a chat: the agent's hooks, and those that the chat was given."""
+        """The hooks that run in a chat: the agent's, and those passed to the chat."""
         if hooks is not None and only is not None:
             raise UsageError(
                 "hooks= adds to the agent's hooks and only_hooks= replaces the declared ones; "
-                "pass one of the two"
+                "pass only one of them"
             )
         given = hooks if only is None else only
         if given is None:
@@ -462,13 +508,17 @@ class Agent(Chats[DepsT, OutT]):
             return self._traced[1]
         known = definitions(given, dict(self._known))
         own = self.bus.sibling()
-        for hook in expand(given, known, origin="chat"):
+        brought = expand(given, known, origin="chat")
+        for hook in brought:
             own.enter(hook)
         sources = self._sources if only is None else only_required(self._sources)
-        return self._view_of((*sources, (own, None)), own.used())
+        view = self._view_of((*sources, (own, None)), own.used())
+        required = [each.options for each in brought if each.options.required]
+        view.guards = tuple(dict.fromkeys(each.id or each.name for each in required))
+        return view
 
     def _view_of(self, sources: Sources, beside: Iterable[object]) -> View:
-        """A view of these sources and of what telemetry brings."""
+        """A view of these sources and of the telemetry hooks."""
         tracing = self._tracing(beside)
         return View(*sources) if tracing is None else View(*sources, (tracing, None))
 
@@ -477,12 +527,12 @@ class Agent(Chats[DepsT, OutT]):
     def as_tool(
         self, *, name: str | None = None, description: str | None = None, max_depth: int = 3
     ) -> AnyTool:
-        """This agent as a tool: its own chat, with no conversation, for each call.
+        """Return this agent as a tool: each call runs a separate chat, without a conversation.
 
-        It gives the answer's text, or where the agent has `output=`, the output as JSON. Deps and
-        approver are passed on; of the parent's hooks those with `inherit=True` follow. A call more
-        than `max_depth` agents below the first one is a tool error. Raises UsageError
-        where `max_depth` is below 1.
+        The tool's result is the answer's text, or the output as JSON if the agent has `output=`.
+        The chat gets the parent's deps and approver, and those hooks of the parent that have
+        `inherit=True`. If a call is nested more than `max_depth` agents below the first agent, it
+        fails with a tool error. Raises UsageError if `max_depth` is below 1.
         """
         if max_depth < 1:
             raise UsageError(f"max_depth={max_depth!r} must be at least 1")
@@ -495,7 +545,7 @@ class Agent(Chats[DepsT, OutT]):
                     f"agent {self.name!r} may be asked at most {max_depth} agents below the first; "
                     "answer without it"
                 )
-            task = Task(
+            chat_input = ChatInput(
                 chat_id=self._config.runtime.new_id(),
                 view=self._view_of(
                     for_sub_agent(parent.view, self._sources), inherited_points(parent.view)
@@ -503,30 +553,30 @@ class Agent(Chats[DepsT, OutT]):
                 message=as_message(input),
                 conversation=None,
                 deps=parent.deps,
-                approver=parent.task.approver or self._approver,
-                release=parent.task.release,
+                approver=parent.input.approver or self._approver,
+                release=parent.input.release,
                 parent=parent,
                 call_id=run.call_id,
             )
-            response = await self._collect((self._config, task))
+            response = await self._collect((self._config, chat_input))
             formed = self._config.output is not None and response.stop_reason is None
             return response.output if formed else response.text
 
-        about = description or f"Ask the agent {self.name!r}; `input` is what to ask."
+        about = description or f"Ask the agent {self.name!r}; `input` is the question or task."
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
 
     def handoffs(self, *agents: Agent[DepsT]) -> Callable[[], object]:
-        """Let the model hand the conversation over to these agents: a tool for each.
+        """Let the model hand the conversation over to these agents, with one tool for each.
 
-        From the next step on the chat has that agent's model, system text, tools, settings and
-        scopes, and its hooks run after those of this agent, which go on. A conversation remembers
-        who speaks. The disposer takes the tools back. Raises UsageError for an agent of the same
-        name, and ScopeError where this agent has handoffs already.
+        From the next step on, the chat uses that agent's model, system text, tools, settings and
+        scopes. This agent's hooks still run, and that agent's hooks run after them. The
+        conversation keeps track of the current agent. The disposer removes the tools. Raises
+        UsageError for an agent of the same name, and ScopeError if this agent already has handoffs.
         """
         for agent in agents:
             if agent.name == self.name:
                 raise UsageError(
-                    f"agent {self.name!r} cannot hand over to an agent of its own name; give one "
+                    f"agent {self.name!r} cannot hand over to an agent of the same name; give one "
                     "of them another name="
                 )
         tools = [
@@ -543,8 +593,8 @@ def _model_of(given: Any) -> Model:
     model = resolve_model(given) if isinstance(given, str) else given
     if not isinstance(model, Model):
         raise UsageError(
-            f"model={model!r} is not a Model: it needs a method stream(request) that gives an "
-            "async iterator of chunks; or pass a name such as 'openai:gpt-…'"
+            f"model={model!r} is not a Model: it has no method stream(request) that returns an "
+            "async iterator of chunks; pass a Model, or a name such as 'openai:gpt-…'"
         )
     return model
 
@@ -556,15 +606,15 @@ def _store_of(given: Any) -> Store | None:
         return given
     raise UsageError(
         f"store={given!r} is not a store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', "
-        "or what has the methods of hookline.storage.Store"
+        "or an object with the methods of hookline.storage.Store"
     )
 
 
 def _depth(parent: Chat) -> int:
-    """How many agents below the first one a chat asked by this one is."""
+    """The number of agents from the first agent down to a sub-agent of this chat."""
     depth = 1
-    while parent.task.parent is not None:
-        parent, depth = parent.task.parent, depth + 1
+    while parent.input.parent is not None:
+        parent, depth = parent.input.parent, depth + 1
     return depth
 
 

@@ -1,7 +1,7 @@
-"""The ways into a chat, which every agent has: `chat`, `chat_stream`, `resume`, `resume_stream`.
+"""The methods that start a chat: `chat`, `chat_stream`, `resume` and `resume_stream`.
 
-Each keyword is spelled out where an editor and `help()` show it, which makes the file long: each
-method has a signature for each way to say `output=`, and one for real.
+Every keyword is spelled out so that editors and `help()` show it. The file is long because each
+method has one overload for each form of `output=`, and the implementation.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Generic, TypeVar, overload
 from msgspec import UNSET, UnsetType
 
 from hookline._base.input import Input
-from hookline._base.returns import Decision, OutT, Response
+from hookline._base.returns import Answer, OutT, Response
 from hookline._base.run import DepsT
 from hookline._chat.config import (
     Approver,
+    ChatInput,
     Config,
     Given,
     Limits,
     OutputValidator,
     Release,
     SystemText,
-    Task,
 )
 from hookline._chat.state import new_chat
 from hookline._chat.stream import ChatStream
@@ -36,7 +36,7 @@ E = TypeVar("E")
 
 
 class Chats(Generic[DepsT, OutT]):
-    """What an agent can be asked for."""
+    """The methods that run an agent's chats."""
 
     @overload
     async def chat(
@@ -125,36 +125,38 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> Response[Any]:
-        """Run one chat and give its response: `chat_stream`, collected.
+        """Run one chat and return its response; equivalent to `chat_stream`, collected.
 
-        Raises what ended the chat: a hook's, tool wrapper's or model's own exception,
-        MaxStepsError, OutputError, ChatAbortedError. Raises ConversationBusyError, UsageError or
-        ScopeError before anything has happened.
+        Raises the exception that ended the chat: an exception of a hook, tool wrapper or model,
+        MaxStepsError, OutputError, or ChatAbortedError. Raises ConversationBusyError, UsageError or
+        ScopeError before the chat starts.
 
         Args:
-            input: What the user says: text, a UserMessage, or a list of parts; None to go on from
-                a conversation whose last message is a user's or a tool's.
-            conversation: A Conversation, or the id of one in the agent's store; without one nothing
-                is remembered.
-            deps: What hooks and tools get as `run.deps`.
+            input: The user's message: text, a UserMessage, or a list of parts. None continues a
+                conversation whose last message is from the user or a tool.
+            conversation: A Conversation, or the id of one in the agent's store; without a
+                conversation nothing is remembered.
+            deps: The value of `run.deps` in hooks and tools.
             state: The dict that becomes `run.state`.
             hooks: Hooks of this chat, added to the agent's.
-            only_hooks: Hooks of this chat in place of the agent's declared ones, except those that
-                are `required`.
-            model: Asked in place of the agent's: a Model, or the name of one.
-            system: The system text in place of the agent's, or a function of the run.
+            only_hooks: Hooks of this chat that replace the agent's declared hooks, except those
+                marked `required`.
+            model: The model for this chat: a Model, or the name of one.
+            system: The system text for this chat, or a function that takes the run and returns
+                the text.
             tools: Tools added for this chat, as the scope `chat`.
-            settings: How the model is to answer; changes the fields that it names.
-            limits: Bounds of this chat; changes the fields that it names.
-            approver: Who is asked where a hook returns Ask, in place of the agent's; None for
-                nobody, so that the question waits in the conversation.
-            output: The type of the answer, which is then `response.output`; `str` for plain text
-                where the agent has another one.
-            output_retries: How often the model may correct an answer that does not fit.
-            output_validators: Functions that are given the answer, and may raise ValueError to tell
-                the model what is wrong with it.
-            release: "live" shows text as it comes, "response" once its hooks have passed it.
-            chat_id: The chat's id, if you choose it: 1 to 64 letters, digits, "_" and "-".
+            settings: Settings of model calls; fields that are not set keep the agent's values.
+            limits: Limits of this chat; fields that are not set keep the agent's values.
+            approver: Answers when a hook returns Ask, in place of the agent's approver. With
+                None, the question waits in the conversation.
+            output: The type of the answer; the value is in `response.output`. Pass `str` for
+                plain text if the agent has another type.
+            output_retries: The number of times that the model may correct an invalid answer.
+            output_validators: Functions that check the answer; they may raise ValueError to
+                tell the model what is wrong with it.
+            release: "live" streams text as it arrives; "response" streams it after the response
+                hooks have run.
+            chat_id: An id of your own for the chat: 1 to 64 letters, digits, "_" and "-".
         """
         given = Given(
             conversation=conversation,
@@ -263,9 +265,9 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
-        """The events of one chat as they happen. Nothing runs before it is entered or read.
+        """Stream the events of one chat. Nothing runs until the stream is entered or read.
 
-        It takes what `chat` takes.
+        Takes the arguments of `chat`.
         """
         given = Given(
             conversation=conversation,
@@ -291,7 +293,7 @@ class Chats(Generic[DepsT, OutT]):
     async def resume(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -313,7 +315,7 @@ class Chats(Generic[DepsT, OutT]):
     async def resume(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -335,7 +337,7 @@ class Chats(Generic[DepsT, OutT]):
     async def resume(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -356,7 +358,7 @@ class Chats(Generic[DepsT, OutT]):
     async def resume(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -374,10 +376,13 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> Response[Any]:
-        """Go on with calls that waited: `{approval_id: Approve() | Deny("why")}`.
+        """Continue with calls that wait for an answer: `{approval_id: Approve() | Deny("why")}`.
 
-        It takes what `chat` takes; what the first chat was given is given again. Raises
-        ApprovalError, with nothing run, when an answer fits nothing that waits, and UsageError when
+        To answer a call of a client's tool, use the id of the call: `{call.id: ToolResult(value)}`,
+        or a ToolFailure.
+
+        Takes the arguments of `chat`; pass the same ones as for the first chat. Raises
+        ApprovalError, and runs nothing, if an answer matches nothing that waits, and UsageError if
         there is no tool for a call that an answer approves.
         """
         given = Given(
@@ -404,7 +409,7 @@ class Chats(Generic[DepsT, OutT]):
     def resume_stream(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -426,7 +431,7 @@ class Chats(Generic[DepsT, OutT]):
     def resume_stream(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -448,7 +453,7 @@ class Chats(Generic[DepsT, OutT]):
     def resume_stream(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -469,7 +474,7 @@ class Chats(Generic[DepsT, OutT]):
     def resume_stream(
         self,
         conversation: Conversation | str,
-        answers: Mapping[str, Decision],
+        answers: Mapping[str, Answer],
         *,
         deps: DepsT | None = None,
         state: dict[str, Any] | None = None,
@@ -487,7 +492,7 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
-        """`resume`, with its events as they happen: what `chat_stream` is to `chat`."""
+        """Like `resume`, but stream the events as they happen, as `chat_stream` does."""
         given = Given(
             conversation=conversation,
             deps=deps,
@@ -509,12 +514,12 @@ class Chats(Generic[DepsT, OutT]):
         return ChatStream(*self._begin(None, given, answers))
 
     def _begin(
-        self, input: Any, given: Given, answers: Mapping[str, Decision] | None = None
-    ) -> tuple[Config, Task]:
-        """What the chat is asked for, and the agent's configuration as this chat has it."""
+        self, input: Any, given: Given, answers: Mapping[str, Answer] | None = None
+    ) -> tuple[Config, ChatInput]:
+        """Return the agent's configuration for this chat, and the chat's input."""
         raise NotImplementedError
 
-    async def _collect(self, asked: tuple[Config, Task]) -> Response[Any]:
+    async def _collect(self, asked: tuple[Config, ChatInput]) -> Response[Any]:
         supervisor = Supervisor(new_chat(*asked, None), None)
         supervisor.start()
         return await supervisor.collect()

@@ -1,8 +1,8 @@
-"""The table of doors by name: "openai:gpt-…" becomes a model, "sqlite:///chats.db" a store.
+"""Providers and stores by name: "openai:gpt-…" becomes a model, "sqlite:///chats.db" a store.
 
-Doors are imported when they are named. A distribution of somebody else's adds a prefix for models
-by an entry point of the group `hookline.models`, whose name is the prefix and whose object is
-called with what follows it.
+A module is imported when its name is used. Another package can add a prefix for models with an
+entry point in the group `hookline.models`: the entry point's name is the prefix, and its object is
+called with the rest of the model's name.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hookline._model.model import Model
 from hookline._talk.store import Store
 
 MODEL_ENTRY_POINTS: Final = "hookline.models"
-"""The group of entry points by which an installed package adds a prefix for models."""
+"""The group of entry points with which an installed package adds a prefix for models."""
 MODELS: Final = {
     "openai": ("hookline.providers.openai", "OpenAIModel"),
     "openai-chat": ("hookline.providers.openai_chat", "OpenAIChatModel"),
     "anthropic": ("hookline.providers.anthropic", "AnthropicModel"),
     "google": ("hookline.providers.google", "GoogleModel"),
 }
-# Services with a format of these under an address of their own: rows of `providers/presets.py`.
+# Services that use one of these formats at their own address; see `providers/presets.py`.
 PRESETS: Final = (
     *("ollama", "openrouter", "groq", "mistral", "deepseek", "together", "azure", "bedrock"),
 )
 
 
 def resolve_model(name: str) -> Model:
-    """The model of that name; raises UsageError where there is no such prefix, or no package."""
+    """Return the model of this name; raises UsageError for an unknown prefix or missing package."""
     prefix, _, rest = name.partition(":")
     if not rest:
-        raise UsageError(f"model={name!r} must begin with its provider: {_known()}")
+        raise UsageError(f"model={name!r} must begin with a provider; use one of: {_known()}")
     if prefix in MODELS:
         module, attribute = MODELS[prefix]
         make: Any = getattr(import_module(module), attribute)
@@ -44,8 +44,8 @@ def resolve_model(name: str) -> Model:
     model: Any = make(rest)
     if not isinstance(model, Model):
         raise UsageError(
-            f"the entry point {prefix!r} of {MODEL_ENTRY_POINTS!r} gave {model!r}, which must "
-            "be a Model: it needs a method stream(request)"
+            f"the entry point {prefix!r} of {MODEL_ENTRY_POINTS!r} returned {model!r}, which is "
+            "not a Model: it has no method stream(request); fix or remove that package"
         )
     return model
 
@@ -59,7 +59,7 @@ def _registered(prefix: str, name: str) -> Any:
     if len({each.value for each in found}) > 1:
         values = ", ".join(sorted(each.value for each in found))
         raise UsageError(
-            f"model={name!r}: {prefix!r} is registered more than once: {values}; "
+            f"model={name!r}: {prefix!r} is registered more than once ({values}); "
             "remove all but one of these packages"
         )
     return found[0].load()
@@ -83,12 +83,12 @@ STORES: Final = {
 
 
 def resolve_store(url: str) -> Store:
-    """The store of that URL; raises UsageError where no store has it, or a package is missing."""
+    """Return the store for this URL; raises UsageError for an unknown scheme or missing package."""
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme not in STORES:
         known = ", ".join(f"{each}:…" for each in STORES)
         raise UsageError(
-            f"store={shown_url(url)!r}: there is no store of that name; use one of: {known}"
+            f"store={shown_url(url)!r}: there is no store for this URL; use one of: {known}"
         )
     extra, module, name = STORES[scheme]
     try:
@@ -104,7 +104,7 @@ def resolve_store(url: str) -> Store:
 
 
 def shown_url(url: str) -> str:
-    """A URL as an error may show it: without what could be a password, however it is written."""
+    """Return the URL in a form that is safe in errors, without any password."""
     scheme, sep, rest = url.partition("://")
     if not sep:
         return url if not any(sign in url for sign in ":@?") else "…"

@@ -1,13 +1,13 @@
-"""Two agents that talk to each other: `Dialogue(a, b)` gives the events of their turns.
+"""Let two agents talk to each other: `Dialogue(a, b)` streams the events of their turns.
 
     async with Dialogue(critic, author, conversation=talk, turns=6) as dialogue:
         dialogue.send("Write a poem about the sea.")
         async for event in dialogue:
             ...
 
-Each turn is a chat of one side, which keeps its own hooks. A side sees the other's words as the
-user's and its own as the assistant's. What is stored is a's view: b's words and those of `send` are
-messages of the user, and the conversation's meta says whose each of them is.
+Each turn is a chat of one side, with that side's own hooks. To each side, its own words are the
+assistant's and the other side's words are the user's. The stored conversation is a's view: b's
+words and the texts of `send` are user messages, and the conversation's meta records who said each.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ META: Final = "hookline.dialogue"
 
 
 class Dialogue(Generic[D]):
-    """A conversation of two agents, read like a stream: the events of one turn after the other.
+    """A conversation between two agents, read like a stream: the events of one turn after another.
 
-    `a` begins, with what `send` said; where the conversation ends with a's words, b goes on. It
-    ends after `turns` turns, after `stop()`, and where a side says nothing, waits for an approval
-    or was stopped. What a side raises ends it. Leaving it early stops the turn that runs. Raises
-    UsageError for `turns` below 1, for one agent on both sides, and where there is nothing to
-    answer.
+    `a` goes first and answers the text that you pass to `send`. If the stored conversation ends
+    with a's words, `b` begins. The dialogue ends after `turns` turns, after `stop()`, or when a
+    side says nothing, waits for an approval, is stopped or raises. Leaving the dialogue early stops
+    the current turn. Raises UsageError if `turns` is below 1, if both sides are the same agent, or
+    if there is nothing to answer.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Dialogue(Generic[D]):
         if turns < 1:
             raise UsageError(f"Dialogue(turns={turns!r}) must be at least 1")
         if a is b:
-            raise UsageError(f"Dialogue: {a!r} cannot be both sides; make a second agent")
+            raise UsageError(f"Dialogue: {a!r} cannot be both sides; pass two agents")
         self.conversation = conversation if conversation is not None else Conversation()
-        """What was said, from a's view."""
+        """The conversation so far, from a's view."""
         self._agents: dict[Side, Agent[D]] = {"a": a, "b": b}
         self._left = turns
         self._deps = deps
@@ -72,21 +72,21 @@ class Dialogue(Generic[D]):
     def send(self, text: str) -> None:
         """Say something to both sides, before the next turn."""
         if not text.strip():
-            raise UsageError(f"send({text!r}): say something")
+            raise UsageError(f"send({text!r}) has no text; pass some text")
         self._said.append(text)
 
     def say(self, side: Side) -> None:
         """Let this side speak in the next turn."""
         if side not in self._agents:
-            raise UsageError(f"say({side!r}): the sides are 'a' and 'b'; name one of them")
+            raise UsageError(f"say({side!r}): there is no such side; pass 'a' or 'b'")
         self._next = side
 
     def stop(self) -> None:
-        """End after the turn that runs."""
+        """End after the current turn."""
         self._stopped = True
 
     async def aclose(self) -> None:
-        """End now: a turn that runs is aborted."""
+        """End now and abort the current turn."""
         self._stopped = True
         turn, self._turn = self._turn, None
         if turn is not None:
@@ -125,7 +125,7 @@ class Dialogue(Generic[D]):
             await self._store(text, "user")
         talk = self.conversation if side == "a" else Conversation(_turned(self.conversation))
         if not talk.messages or talk.messages[-1].role != "user":
-            raise UsageError(f"side {side!r} has nothing to answer: send(text) first")
+            raise UsageError(f"side {side!r} has nothing to answer; call send(text) first")
         agent = self._agents[side]
         return side, agent.chat_stream(None, conversation=talk, deps=self._deps)
 
@@ -136,7 +136,7 @@ class Dialogue(Generic[D]):
             await self._store(response.text, "b")
 
     async def _store(self, text: str, side: str) -> None:
-        """Keep what `a` is told, and who told it."""
+        """Store a user message for `a`, and record who said it."""
         talk = self.conversation
         sides: dict[str, str] = dict(talk.meta.get(META, {}))
         id = f"{side}-{len(talk.messages)}"
@@ -147,9 +147,9 @@ class Dialogue(Generic[D]):
 
 
 def _turned(conversation: Conversation) -> list[Message]:
-    """The words of a conversation from b's view; one side's words in a row are one message."""
+    """The conversation's text from b's view; consecutive texts of one side become one message."""
     sides: dict[str, str] = conversation.meta.get(META, {})
-    words: list[tuple[bool, str]] = []  # whether they are b's own, and what was said
+    words: list[tuple[bool, str]] = []  # (whether the words are b's, the words)
     for message in conversation.messages:
         if message.role == "tool" or not message.text.strip():
             continue

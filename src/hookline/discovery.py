@@ -1,13 +1,12 @@
-"""Find declared hooks: in a folder that is named, and among the entry points of what is installed.
+"""Find declared hooks in a folder, and among the entry points of installed packages.
 
     found = from_folder("/srv/app/hooks", required=["guards.py"])
     agent = Agent(model, hooks=found.hooks)
 
-A file that cannot be loaded is reported and the others load; where it is required, DiscoveryError
-is raised instead, so that no agent starts without its guards. A file that cannot be read may be a
-guard, so it counts as required. Code from a folder runs with all that the program may do: the
-folder is named by its whole path, only its owner may write to it, and links that lead out of it are
-not followed.
+A file that fails to load is reported, and the others still load. If a required file fails,
+DiscoveryError is raised, so that no agent starts without its guards. An unreadable file counts as
+required. Code from a folder has all rights of the program: the folder must be an absolute path that
+only its owner may write to, and links that lead out of it are not followed.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeGuard, cast
 
-from hookline import HookDef
+from hookline import HookDef, HookSet
 from hookline.errors import DiscoveryError, UsageError
 
 __all__ = ["Found", "Problem", "from_entry_points", "from_folder"]
@@ -35,42 +35,42 @@ MARK: Final = re.compile(rb"\s*#\s*hookline:\s*required\s*", re.IGNORECASE)
 
 
 class Problem(NamedTuple):
-    """What could not be loaded, and why."""
+    """A source that could not be loaded, and the reason."""
 
     where: str
-    """The file or entry point."""
+    """The file or entry point that failed."""
     why: str
-    """What went wrong there."""
+    """The reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found: definitions for `Agent(hooks=)` or `agent.use()`, and what failed."""
+    """The result of a search: definitions for `Agent(hooks=)` or `agent.use()`, and problems."""
 
     hooks: tuple[HookDef, ...]
-    """What was loaded, in order."""
+    """The definitions that were loaded, in order."""
     problems: tuple[Problem, ...]
-    """What was not."""
+    """The files and entry points that could not be loaded."""
 
 
 class _Finds:
-    """What was found so far; ids are unique among all of it."""
+    """The hooks and problems found so far; hook ids are unique among them."""
 
     def __init__(self) -> None:
         self.hooks: list[HookDef] = []
         self.problems: list[Problem] = []
 
     def take(self, where: str, required: bool, load: Callable[[], Sequence[HookDef]]) -> None:
-        """Load one source: all of its hooks, or a problem; raises where it is required."""
+        """Load all hooks of one source, or note a problem; raises if the source is required."""
         try:
-            new = [hook for hook in load() if all(hook is not each for each in self.hooks)]
+            new = [hook for hook in load() if hook not in self.hooks]
             self._check_ids(new)
         except (Exception, SystemExit) as exc:
             why = str(exc) if isinstance(exc, UsageError) else f"{type(exc).__name__}: {exc}"
             if required:
                 raise DiscoveryError(
-                    f"required hooks cannot be loaded: {where}: {why}. Mend that, or do not "
-                    "require them"
+                    f"required hooks cannot be loaded: {where}: {why}. Fix the error, or do not "
+                    "require these hooks"
                 ) from exc
             self.problems.append(Problem(where, why))
             return
@@ -81,10 +81,10 @@ class _Finds:
     def _check_ids(self, new: Sequence[HookDef]) -> None:
         seen = {hook.id: hook for hook in self.hooks if hook.id is not None}
         for hook in new:
-            if hook.id is not None and seen.setdefault(hook.id, hook) is not hook:
+            if hook.id is not None and seen.setdefault(hook.id, hook) != hook:
                 other = seen[hook.id].origin or "the same file"
                 raise UsageError(
-                    f"the id {hook.id!r} is taken by a hook of {other}; give one of them another"
+                    f"the id {hook.id!r} is taken by a hook of {other}; choose another id"
                 )
 
     def done(self) -> Found:
@@ -100,20 +100,21 @@ def from_folder(
     root: str | os.PathLike[str] | None = None,
     required: Collection[str] = (),
 ) -> Found:
-    """The hooks of all `*.py` files in this folder, in the order of their names.
+    """Load the hooks of all `*.py` files in this folder, in the order of the file names.
 
-    Taken are definitions that stand by a name of the module, also in lists. Names that begin with
-    `_` are not loaded. `required`: files that must be there and load; a file may also say so itself
-    by a line `# hookline: required`, and one that cannot be read counts as required. `root`: the
-    folder must lie inside of it, symlinks resolved.
-    Raises DiscoveryError for a folder that is not safe, and where something required fails.
+    Loads the hooks that have a name in the module: definitions, objects with hooks, and lists of
+    these. A class of hooks is instantiated if the file has no instance or subclass of it. Files
+    whose names begin with `_` are skipped. `required` lists files that must load. A file can mark
+    itself as required with a line `# hookline: required`; an unreadable file counts as required.
+    `root` must contain this folder, after symlinks are resolved. Raises DiscoveryError if the
+    folder is not safe, or if a required file fails.
     """
     place = _safe_folder(Path(folder), None if root is None else Path(root))
     finds = _Finds()
     names = sorted(each.name for each in place.iterdir() if _is_ours(each.name))
     for name in sorted({*required} - {*names}):
         raise DiscoveryError(
-            f"required hooks are not there: put a file at {place / name}, or do not require it"
+            f"the required file {str(place / name)!r} is missing; create it or do not require it"
         )
     for name in names:
         path = place / name
@@ -132,16 +133,15 @@ def _is_ours(name: str) -> bool:
 def _safe_folder(folder: Path, root: Path | None) -> Path:
     if not folder.is_absolute() or (root is not None and not root.is_absolute()):
         raise DiscoveryError(
-            f"{str(folder)!r}: name the folder by its whole path, which does not depend on where "
-            "the program was started"
+            f"{str(folder)!r} depends on the working directory; pass an absolute path"
         )
     if not folder.is_dir():
-        raise DiscoveryError(f"{str(folder)!r} must be a folder")
+        raise DiscoveryError(f"{str(folder)!r} is not a folder; pass the path of a folder")
     place = folder.resolve()
     top = place if root is None else root.resolve()
     if not place.is_relative_to(top):
         raise DiscoveryError(
-            f"{str(folder)!r} is {str(place)!r}, which must be inside {str(top)!r}"
+            f"{str(folder)!r} resolves to {str(place)!r}, which must be inside {str(top)!r}"
         )
     for each in (place, *place.parents):
         if each.is_relative_to(top):
@@ -150,26 +150,25 @@ def _safe_folder(folder: Path, root: Path | None) -> Path:
 
 
 def _check_mode(path: Path, found: os.stat_result) -> None:
-    """Only its owner may write there, who is this process's user or the administrator."""
+    """Raise unless only the owner may write, and the owner is the process's user or root."""
     if os.name != "posix":
         return
     if found.st_mode & stat.S_IWOTH:
-        raise DiscoveryError(f"{str(path)!r} may be written by everybody: chmod go-w")
+        raise DiscoveryError(f"{str(path)!r} is writable by everyone; run chmod go-w on it")
     if found.st_mode & stat.S_IWGRP:
-        raise DiscoveryError(f"{str(path)!r} may be written by its group: chmod g-w")
+        raise DiscoveryError(f"{str(path)!r} is group-writable; run chmod g-w on it")
     if found.st_uid not in (0, os.geteuid()):
         raise DiscoveryError(
-            f"{str(path)!r} belongs to another user ({found.st_uid}): chown it, or use a folder "
-            "of your own"
+            f"{str(path)!r} belongs to another user ({found.st_uid}); chown it or use your own"
         )
 
 
 def _read(path: Path, folder: Path) -> bytes:
-    """The file's bytes, from the very file that was checked."""
+    """Read the bytes of the same file that was checked."""
     real = path.resolve(strict=True)
     if not real.is_relative_to(folder):
         raise DiscoveryError(
-            f"it leads out of the folder, to {str(real)!r}; put the file itself there"
+            f"the file is a link out of the folder, to {str(real)!r}; replace it with a plain file"
         )
     with open(real, "rb", opener=_no_link) as file:
         found = os.fstat(file.fileno())
@@ -184,7 +183,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _says_required(path: Path) -> bool:
-    """Whether the file is marked as required, or cannot be read, so that nobody knows."""
+    """Return whether the file is marked as required, or cannot be read to find out."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return False  # a folder or a pipe holds no hooks
@@ -198,29 +197,100 @@ def _run(path: Path, source: bytes) -> Sequence[HookDef]:
     name = f"hookline_hooks_{sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
     module = ModuleType(name)
     module.__file__ = str(path)
-    sys.modules[name] = module  # dataclasses and pickle look there
+    sys.modules[name] = module  # dataclasses and pickle look up the module there
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)
-        hooks = list(_definitions(list(vars(module).values())))
+        hooks = _named_in(module)
         if not hooks:
-            raise UsageError(f"there is no hook in {path.name}: use @define_hook(...)")
+            raise UsageError(f"there is no hook in {path.name}; use @define_hook(...)")
     except BaseException:
         del sys.modules[name]
         raise
     return hooks
 
 
-def _definitions(value: Any) -> Iterator[HookDef]:
-    """The definitions in lists of lists, each once."""
-    seen: set[int] = set()
-    todo = list(value)
-    while todo:
-        each = todo.pop(0)
-        if isinstance(each, HookDef) and id(each) not in seen:
-            seen.add(id(each))
-            yield each
-        elif isinstance(each, (list, tuple)):
-            todo = [*cast("list[Any]", each), *todo]
+def _named_in(module: ModuleType) -> Sequence[HookDef]:
+    """The hooks that the module names; a class counts if it has no instance or subclass there."""
+    values = list(vars(module).values())
+    objects: set[type] = set()
+    hooks = [hook for each in values if _offers(each) for hook in _definitions(each, objects)]
+    kinds = {each for each in values if _is_class(each)}
+    for kind in dict.fromkeys(each for each in values if _is_class(each)):
+        if not any(issubclass(other, kind) for other in objects | (kinds - {kind})):
+            hooks += _definitions(kind, set())
+    return list(dict.fromkeys(hooks))
+
+
+# ── what is offered ─────────────────────────────────────────────────────────────────────────
+
+
+def _definitions(offered: object, objects: set[type]) -> Iterator[HookDef]:
+    """Yield the definitions in this object, and add the classes of their objects to `objects`.
+
+    Raises UsageError for an object that is not a hook.
+    """
+    if isinstance(offered, HookDef):
+        objects.add(cast("type", type(getattr(offered.fn, "__self__", None))))
+        yield offered
+    elif isinstance(offered, (list, tuple)):
+        for each in cast("Sequence[object]", offered):
+            yield from _definitions(each, objects)
+    elif _is_class(offered):
+        yield from _definitions(_made(offered), objects)
+    elif held := _held(offered):
+        objects.add(type(offered))
+        yield from _definitions(held, objects)
+    else:
+        raise UsageError(
+            f"{offered!r} is not a hook; offer a hook made with define_hook, an object or a class "
+            "that has such hooks as methods, or a list of these"
+        )
+
+
+def _offers(value: object) -> bool:
+    """Return whether a value in a module has hooks; classes are checked later."""
+    if isinstance(value, (list, tuple)):
+        held = cast("Sequence[object]", value)
+        return any(_offers(each) or _is_class(each) for each in held)
+    return isinstance(value, (HookDef, HookSet)) or bool(_held(value))
+
+
+def _is_class(value: Any) -> TypeGuard[type[Any]]:
+    """Return whether this is a class whose instances have hooks."""
+    if not isinstance(value, type) or value is HookSet:
+        return False
+    attributes = _attributes(cast("type[object]", value))
+    return issubclass(value, HookSet) or any(map(_is_hook, attributes.values()))
+
+
+def _attributes(kind: type) -> dict[str, object]:
+    return {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()}
+
+
+def _is_hook(attribute: object) -> bool:
+    inner = attribute.__func__ if isinstance(attribute, staticmethod) else attribute
+    return isinstance(inner, HookDef)
+
+
+def _held(value: object) -> list[object]:
+    """The hooks of an object; an empty list for any other value."""
+    if isinstance(value, (type, ModuleType)):
+        return []
+    attributes = _attributes(type(value)) | getattr(value, "__dict__", {})
+    own = [getattr(value, name) for name, each in attributes.items() if _is_hook(each)]
+    given = getattr(value, "hooks", None) if own or isinstance(value, HookSet) else None
+    return own if given is None else [given, *own]
+
+
+def _made(kind: type) -> object:
+    try:
+        signature(kind).bind()
+    except TypeError as exc:
+        raise UsageError(
+            f"the class {kind.__qualname__} needs arguments ({exc}); offer an instance of it, or a "
+            "function that makes one"
+        ) from exc
+    return kind()
 
 
 # ── entry points ────────────────────────────────────────────────────────────────────────────
@@ -229,17 +299,19 @@ def _definitions(value: Any) -> Iterator[HookDef]:
 def from_entry_points(
     names: Collection[str] | None = None, *, group: str = GROUP, required: Collection[str] = ()
 ) -> Found:
-    """The hooks that installed packages offer in this group of entry points.
+    """Load the hooks that installed packages offer in this group of entry points.
 
-    An entry point names a definition, a list of them, or a function that makes these. `names`: only
-    those; `required`: those must be there and load, or DiscoveryError is raised.
+    An entry point names a definition, an object or a class whose methods are hooks, a list of
+    these, or a function that returns any of them. `names` restricts the search to these entry
+    points. `required` lists entry points that must exist and load; otherwise DiscoveryError is
+    raised.
     """
     finds = _Finds()
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
     for name in sorted({*required} - {point.name for point in points}):
         raise DiscoveryError(
-            f"required hooks are not installed: {name!r} in {group!r}; install the package that "
-            "has them"
+            f"the required entry point {name!r} of {group!r} is not installed; install its "
+            "package, or do not require it"
         )
     for point in points:
         if names is not None and point.name not in {*names, *required}:
@@ -247,14 +319,11 @@ def from_entry_points(
 
         def load(point: metadata.EntryPoint = point) -> Sequence[HookDef]:
             offered: Any = point.load()
-            if callable(offered) and not isinstance(offered, HookDef):
+            if callable(offered) and not _offers(offered) and not isinstance(offered, type):
                 offered = offered()
-            hooks = list(_definitions([offered]))
+            hooks = list(dict.fromkeys(_definitions(offered, set())))
             if not hooks:
-                raise UsageError(
-                    f"{point.value} gives a {type(offered).__name__}; it must give hooks made by "
-                    "define_hook"
-                )
+                raise UsageError(f"{point.value} returned an empty list; it must return hooks")
             return hooks
 
         finds.take(f"entry point {point.name}", point.name in required, load)

@@ -1,4 +1,4 @@
-"""Every exception that hookline raises; the tree stands in the head of `_base/errors.py`."""
+"""Every exception that hookline raises; the class tree is at the top of `_base/errors.py`."""
 
 from hookline._base.errors import (
     ApprovalError,

@@ -1,4 +1,4 @@
-"""The events of a chat: what a stream gives and subscribers receive."""
+"""The events of a chat, as streams and subscribers receive them."""
 
 from hookline._base.events import (
     ApprovalRequested,
@@ -8,10 +8,12 @@ from hookline._base.events import (
     ChatFailed,
     ChatStarted,
     Event,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     Status,
     StepFinished,
     StepStarted,
@@ -32,10 +34,12 @@ __all__ = [
     "ChatStarted",
     "ErrorInfo",
     "Event",
+    "FileAdded",
     "MessageAdded",
     "PartEnd",
     "ReasoningDelta",
     "ResponseReset",
+    "SourceAdded",
     "Status",
     "StepFinished",
     "StepStarted",

@@ -1,10 +1,11 @@
-"""The seam to language models, for those who write an adapter, and models by their names."""
+"""The interface to language models, for writing adapters, and models by name."""
 
-from hookline._base.messages import FinishReason
+from hookline._base.messages import FinishReason, Timing
 from hookline._model.model import (
     ChatRequest,
     Chunk,
     Delta,
+    FileChunk,
     Finish,
     Model,
     ModelRequest,
@@ -13,10 +14,17 @@ from hookline._model.model import (
     PartEndChunk,
     ReasoningChunk,
     Settings,
+    SourceChunk,
     TextChunk,
-    Timing,
     ToolCallChunk,
     model_name,
+)
+from hookline._model.prices import (
+    PriceFunction,
+    Prices,
+    Rates,
+    genai_prices,
+    price_function,
 )
 from hookline._model.tool import ProviderTool
 from hookline._resolve import MODEL_ENTRY_POINTS, resolve_model
@@ -26,6 +34,7 @@ __all__ = [
     "ChatRequest",
     "Chunk",
     "Delta",
+    "FileChunk",
     "Finish",
     "FinishReason",
     "Model",
@@ -33,12 +42,18 @@ __all__ = [
     "ModelResponse",
     "OutputSchema",
     "PartEndChunk",
+    "PriceFunction",
+    "Prices",
     "ProviderTool",
+    "Rates",
     "ReasoningChunk",
     "Settings",
+    "SourceChunk",
     "TextChunk",
     "Timing",
     "ToolCallChunk",
+    "genai_prices",
     "model_name",
+    "price_function",
     "resolve_model",
 ]

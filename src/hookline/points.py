@@ -1,5 +1,9 @@
-"""The contexts of the hook points: each class may stand for the name of its point."""
+"""The contexts of the hook points: `add_hook` takes a context class in place of a point's name.
 
+`matches` compares a tool's name with patterns, as the `tools=` option of a hook does.
+"""
+
+from hookline._base.patterns import matches
 from hookline._hooks.points import (
     TABLE,
     AroundChat,
@@ -62,4 +66,5 @@ __all__ = [
     "PreRequest",
     "PreStop",
     "PreToolCall",
+    "matches",
 ]

@@ -1,8 +1,8 @@
-"""The seam to durable engines, for those who write an adapter."""
+"""The interface to durable engines, for writing adapters."""
 
 from hookline._base.durable import Durable
 from hookline._base.journal import Journal
-from hookline._base.record import Batch, Line, Log
+from hookline._base.record import Batch, Line, Log, Witness
 from hookline._base.runtime import (
     KEYS,
     Effects,
@@ -29,5 +29,6 @@ __all__ = [
     "Log",
     "Returns",
     "Runtime",
+    "Witness",
     "key_name",
 ]

@@ -1,4 +1,4 @@
-"""For writers of stores: what a store keeps and is asked for; and stores by their URLs."""
+"""The interface to stores, for writing your own, and stores by URL."""
 
 from hookline._resolve import resolve_store, shown_url
 from hookline._talk.store import (
@@ -9,6 +9,7 @@ from hookline._talk.store import (
     Stored,
     chat_of,
     check_id,
+    inherits,
 )
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Stored",
     "chat_of",
     "check_id",
+    "inherits",
     "resolve_store",
     "shown_url",
 ]

@@ -1,16 +1,16 @@
 """aiostream operators for chat streams: `text`, `of_type`, `coalesce`, `sentences`.
 
-A chat stream is a source for aiostream as it is. The first operator is called on it, the others
-are piped; operators of aiostream mix with ours at every place:
+A chat stream is itself a valid source for aiostream. Call the first operator on the stream and pipe
+the others; operators of aiostream and of this module can be mixed freely:
 
     lines = text(agent.chat_stream("hi")) | sentences.pipe() | pipe.take(3)
     async with lines.stream() as spoken:
         async for sentence in spoken: ...
 
-Leaving that block ends the chat before the next line is reached, and its error comes out as itself:
-aiostream closes what it opened, so no adapter stands between. But a chat runs once: iterated again,
-the same aiostream stream is empty. And aiostream's `merge` over operators loses a cancellation that
-comes just while it closes them.
+Leaving that block ends the chat before the next statement runs, and an exception of the chat is
+raised unchanged: aiostream closes the sources that it opened, so no adapter is needed. A chat runs
+only once: a second iteration over the same aiostream stream is empty. aiostream's `merge` over
+operators also loses a cancellation that arrives while `merge` closes them.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ C = TypeVar("C")
 async def text(
     source: AsyncIterable[ChatEvent], *, subagents: bool = False, between: str = ""
 ) -> AsyncIterator[str]:
-    """The text of a chat's TextDelta events, without that of its sub-agents.
+    """The text of a chat's TextDelta events, by default without the text of its sub-agents.
 
-    `between` goes before the next text where one was complete, as before and after a tool call.
-    A ResponseReset cannot be told in strings: for models behind a retry or fallback read the
-    events, or stream with `release="response"`.
+    `between` is inserted between two complete texts, such as those before and after a tool call.
+    Strings cannot express a ResponseReset: for models behind a retry or fallback, read the events,
+    or stream with `release="response"`.
     """
     complete = False
     async with streamcontext(source) as streamer:
@@ -77,7 +77,7 @@ async def text(
 
 
 class _OfType(Protocol):
-    """An aiostream operator whose result has the types that were asked for."""
+    """An aiostream operator whose result has the requested types."""
 
     @overload
     def __call__(
@@ -110,9 +110,9 @@ def _of_type(operator: Callable[..., AsyncIterator[Any]]) -> _OfType:
 
 @_of_type
 def of_type(source: AsyncIterable[object], *types: type[Any]) -> AsyncIterator[Any]:
-    """The events of these types; raises UsageError where none is named."""
+    """Keep only the events of these types; raises UsageError if no type is given."""
     if not types:
-        raise UsageError("of_type() was given no type: name at least one, such as TextDelta")
+        raise UsageError("of_type() needs at least one type; pass one, such as TextDelta")
     return _filtered(source, types)
 
 
@@ -134,7 +134,7 @@ class _Limits(TypedDict, total=False):
 
 
 class _Coalesce(Protocol):
-    """An aiostream operator that gives what it takes."""
+    """An aiostream operator whose output has the same type as its input."""
 
     def __call__(self, source: AsyncIterable[T], /, **limits: Unpack[_Limits]) -> Stream[T]: ...
 
@@ -151,15 +151,16 @@ def _coalesce(operator: Callable[..., AsyncIterator[Any]]) -> _Coalesce:
 def coalesce(
     source: AsyncIterable[object], *, chars: int | None = None, seconds: float | None = None
 ) -> AsyncIterator[object]:
-    """Join strings, or the text and reasoning deltas of one step, until there is enough of them.
+    """Join small pieces: strings, or the text and reasoning deltas of one step.
 
-    Enough is at least `chars` characters, or `seconds` after the first of them came. What is held
-    goes out before any other event, at the end and before an error; a joined delta has the `seq`
-    of its last part. Coalesce before you merge: two chats in turn have nothing to join.
-    Raises UsageError where neither limit is given or one is not positive.
+    A joined piece is sent when it has at least `chars` characters, or `seconds` after its first
+    part arrived. It is also sent before any other event, at the end, and before an exception. A
+    joined delta has the `seq` of its last part. Coalesce before you merge, because deltas of
+    different chats are never joined. Raises UsageError if neither limit is given, or if a limit is
+    not positive.
     """
     if chars is None and seconds is None:
-        raise UsageError("coalesce() was given no limit: name chars=, seconds= or both")
+        raise UsageError("coalesce() needs a limit; pass chars=, seconds= or both")
     if chars is not None and chars < 1:
         raise UsageError(f"coalesce(chars={chars!r}) must be at least 1")
     if seconds is not None and not seconds > 0:
@@ -177,7 +178,7 @@ async def _coalesced(
                 yield held.take()
             try:
                 item = await ahead.next()
-            except Exception as exc:  # of the source alone: a consumer's is thrown at a yield
+            except Exception as exc:  # only from the source: a consumer's is raised at a yield
                 if held.pieces:
                     yield held.take()
                 if isinstance(exc, StopAsyncIteration):
@@ -195,7 +196,7 @@ _Piece: TypeAlias = str | TextDelta | ReasoningDelta
 
 
 class _Held:
-    """The pieces that wait to be joined: of one kind, chat and step."""
+    """The pieces that wait to be joined: all of the same kind, chat and step."""
 
     def __init__(self, chars: float, seconds: float) -> None:
         self.pieces: list[_Piece] = []
@@ -206,15 +207,15 @@ class _Held:
         self._due = inf
 
     def left(self) -> float:
-        """The seconds until what is held must go."""
+        """The number of seconds until the pieces must be sent."""
         return max(0.0, self._due - self._clock())
 
     def goes_on(self, item: object) -> bool:
-        """Whether the item continues what is held."""
+        """Return whether the item can be joined to the waiting pieces."""
         return _kind(item) == _kind(self.pieces[-1])
 
     def add(self, piece: _Piece) -> bool:
-        """Hold one more; whether that is enough."""
+        """Add a piece; returns whether a limit is reached."""
         if not self.pieces:
             self._size = 0
             self._due = self._clock() + self._seconds
@@ -223,7 +224,7 @@ class _Held:
         return self._size >= self._chars or self._clock() >= self._due
 
     def take(self) -> _Piece:
-        """All that is held, as one."""
+        """Remove all pieces and return them joined."""
         pieces, self.pieces = self.pieces, []
         last = pieces[-1]
         if len(pieces) == 1:
@@ -243,9 +244,9 @@ def _kind(item: object) -> tuple[object, ...]:
 
 
 class _Ahead(Generic[T]):
-    """Reads a source in a task where the wait must be given up and taken up again.
+    """Reads a source in a task, so that a wait can time out and be resumed later.
 
-    To cancel the wait instead would end the chat. The task is one item ahead at most.
+    Cancelling the wait itself would end the chat. The task reads at most one item ahead.
     """
 
     def __init__(self, source: AsyncIterator[T]) -> None:
@@ -253,18 +254,18 @@ class _Ahead(Generic[T]):
         self._task: asyncio.Future[T] | None = None
 
     async def ready(self, seconds: float) -> bool:
-        """Whether the next item, or the end, comes within so many seconds; then `next` is due."""
+        """Return whether the next item, or the end, arrives in time; call `next` afterwards."""
         self._task = asyncio.ensure_future(anext(self._source))
         done, _ = await asyncio.wait([self._task], timeout=seconds)
         return bool(done)
 
     async def next(self) -> T:
-        """The next item; raises what the source raises."""
+        """Return the next item; exceptions of the source are raised here."""
         task, self._task = self._task, None
         return await (anext(self._source) if task is None else task)
 
     async def aclose(self) -> None:
-        """End the task and wait for it, whoever cancels us meanwhile."""
+        """Cancel the task and wait for its end, even if the caller is cancelled meanwhile."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -276,7 +277,7 @@ class _Ahead(Generic[T]):
             except asyncio.CancelledError as exc:
                 cancelled = exc
         if not task.cancelled():
-            task.exception()  # it came too late for anybody
+            task.exception()  # mark it as retrieved: there is no longer a caller to raise it in
         if cancelled is not None:
             raise cancelled
 
@@ -286,19 +287,19 @@ class _Ahead(Generic[T]):
 
 @pipable_operator
 async def sentences(source: AsyncIterable[str]) -> AsyncIterator[str]:
-    """Whole sentences, each as soon as it is certain, without the white space around them.
+    """Whole sentences, each as soon as its end is certain, with surrounding white space removed.
 
-    One ends after `.` `!` `?` `…`, and what closes behind it such as a quote, where white space
-    follows; after `。` `！` `？`; and with its line. The rest comes at the end and before an error.
-    The number before an item of a list is no sentence. Abbreviations are not known: "Dr. Who" is
-    two.
+    A sentence ends after `.` `!` `?` `…` (and a closing quote or bracket) if white space follows;
+    after `。` `！` `？`; and at the end of a line. The remaining text follows at the end of the
+    source, and before an exception. The number of a list item is not a sentence. Abbreviations are
+    not recognized: "Dr. Who" counts as two sentences.
     """  # noqa: RUF002 – the full-width signs are meant
     splitter = _Splitter()
     async with streamcontext(source) as streamer:
         while True:
             try:
                 piece = await anext(streamer)
-            except Exception as exc:  # of the source alone: a consumer's is thrown at a yield
+            except Exception as exc:  # only from the source: a consumer's is raised at a yield
                 if rest := splitter.rest():
                     yield rest
                 if isinstance(exc, StopAsyncIteration):
@@ -314,14 +315,14 @@ _CLOSERS = frozenset("\"'”’»)]}*_`」』”’）】》")  # noqa: RUF001 �
 
 
 class _Splitter:
-    """Finds sentences in text that comes in pieces; looks at each character once."""
+    """Finds sentences in text that arrives in pieces; reads each character once."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []  # of the sentence that is not over
-        self._end: frozenset[str] | None = None  # which kind of end was just read, if any
+        self._parts: list[str] = []  # of the unfinished sentence
+        self._end: frozenset[str] | None = None  # the kind of the last end mark, if just read
 
     def feed(self, piece: str) -> Iterator[str]:
-        """The sentences that are certain now."""
+        """Return the sentences that are certain to be complete."""
         begin = 0
         for at, char in enumerate(piece):
             if char in _SPACED_ENDS:
@@ -339,16 +340,16 @@ class _Splitter:
         self._parts.append(piece[begin:])
 
     def _is_over(self, char: str) -> bool:
-        """Whether this character, after an end, begins something new."""
+        """Return whether this character, after an end mark, begins something new."""
         return char.isspace() or (self._end is _CJK_ENDS and char not in _CLOSERS)
 
     def _is_number(self) -> bool:
-        """Whether all there is is the number of an item in a list."""
+        """Return whether the text so far is only the number of a list item."""
         number = "".join(self._parts).strip()
         return number[-1:] == "." and number[:-1].isdigit()
 
     def rest(self) -> str:
-        """What is left, which is then forgotten."""
+        """Return the remaining text, and forget it."""
         sentence = "".join(self._parts).strip()
         self._parts.clear()
         return sentence

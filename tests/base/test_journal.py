@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from tests._recording import Model
 
 from hookline import (
@@ -23,11 +24,17 @@ from hookline import (
     Deny,
     MemoryStore,
     Run,
+    Text,
+    UserMessage,
     check_history,
+    define_hook,
     tool,
 )
-from hookline.errors import JournalError, UsageError
+from hookline.errors import ChatAbortedError, HistoryError, JournalError, UsageError
+from hookline.points import PreChat, PreMessage
 from hookline.runtimes import Batch, Durable, Halted, Journal, Line
+from hookline.storage import Change
+from hookline.testing import ScriptedModel, call
 
 TURNS = [
     ["Let me see, ", "now. ", ("a", "lookup", {"q": "a"}), ("b", "charge", {"q": "b"}),
@@ -142,7 +149,15 @@ class Life:
     response: Any = None
 
 
-async def live(world: World, limit: int | None = None, *, abort_at: int | None = None) -> Life:
+async def live(
+    world: World,
+    limit: int | None = None,
+    *,
+    abort_at: int | None = None,
+    abort_first: bool = False,
+    said: str | UserMessage = "Go.",
+    options: dict[str, Any] | None = None,
+) -> Life:
     """Live once, and no further than to this line."""
     world.log = log = MemoryLog(world.lines, limit)
     journal = await Journal.open("chat", log)
@@ -152,6 +167,8 @@ async def live(world: World, limit: int | None = None, *, abort_at: int | None =
     if world.store is not None:
         life.conversation = Conversation.at(world.store, "talk")
     aborts: list[asyncio.Task[None]] = []
+    if abort_first:
+        aborts.append(asyncio.create_task(journal.abort("enough")))
     if abort_at is not None:
 
         def look(line: Line) -> None:
@@ -162,7 +179,7 @@ async def live(world: World, limit: int | None = None, *, abort_at: int | None =
 
     async def chat() -> Any:
         stream: ChatStream = world.agent().chat_stream(
-            "Go.", conversation=life.conversation, chat_id="chat"
+            said, conversation=life.conversation, chat_id="chat", **(options or {})
         )
         async with stream:
             async for event in stream:
@@ -230,6 +247,101 @@ async def test_cut_after_each_line_the_next_life_brings_the_same_chat_to_its_end
             assert found.owner is None
 
 
+class SlowToAsk(Watched):
+    """A store that takes its time to write questions; other writes wait for their turn."""
+
+    async def append(self, conversation_id: str, change: Change) -> int:
+        if change.pending is not UNSET:
+            for _ in range(30):
+                await asyncio.sleep(0)
+        return await super().append(conversation_id, change)
+
+
+async def test_a_question_that_is_written_slowly_holds_up_no_message_for_good() -> None:
+    """A later life writes its question while results come that stand in the store already."""
+    first, reference = await whole(stored=True)
+    for limit in range(len(first.lines)):
+        world = World(stored=True)
+        world.store = SlowToAsk(world.note)
+        await live(world, limit)
+        same(await live(world), reference)
+        found = await MemoryStore.load(world.store, "talk")
+        assert found is not None
+        check_history(found.messages)
+
+
+OWN = UserMessage(id="own", parts=(Text("Go."),))
+
+
+def given_by_pre_chat() -> dict[str, Any]:
+    def give(ctx: PreChat) -> Any:
+        return ctx.request.replace(message=OWN)
+
+    return {"said": "Hello.", "options": {"hooks": [define_hook("preChat", id="give")(give)]}}
+
+
+def mended() -> dict[str, Any]:
+    def mend(ctx: PreMessage) -> Any:
+        return ctx.message.replace(text="Go on.") if ctx.message.role == "user" else None
+
+    return {"said": OWN, "options": {"hooks": [define_hook("preMessage", id="mend")(mend)]}}
+
+
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        (lambda: {"said": OWN}, ()),
+        (lambda: {"said": OWN}, (UserMessage(id="theirs", parts=(Text("Hi."),)),)),
+        (given_by_pre_chat, ()),
+        (mended, ()),
+    ],
+    ids=["input", "after another", "preChat", "preMessage"],
+)
+async def test_a_message_with_an_id_of_its_own_is_written_once_in_all_lives(
+    given: Callable[[], dict[str, Any]], before: tuple[UserMessage, ...]
+) -> None:
+    """What stands in the store under its id is its own, wherever an earlier life was cut."""
+
+    async def begun() -> World:
+        world = World(stored=True)
+        if before:
+            await Conversation(before, id="talk").save(world.store)
+            world.ran.clear()
+        return world
+
+    first = await begun()
+    reference = await live(first, **given())
+    said = [m for m in reference.conversation.messages if m.role == "user"]
+    assert [m.id for m in said] == [*[m.id for m in before], "own"]
+    for limit in range(len(first.lines)):
+        world = await begun()
+        died = await live(world, limit, **given())
+        assert isinstance(died.error, Halted), limit
+        assert not world.late, limit
+        life = await live(world, **given())
+        same(life, reference)
+        once(world)
+        found = await MemoryStore.load(world.store, "talk")  # type: ignore[arg-type]
+        assert found is not None
+        assert found.messages == life.conversation.messages
+        assert [m for m in found.messages if m.role == "user"] == said
+
+
+async def test_an_id_that_another_chat_has_used_is_refused_in_every_life() -> None:
+    """Also where nothing tells whether an earlier life of this chat has written it: it has not."""
+    for limit in (0, 1, None):
+        world = World(stored=True)
+        await Conversation([OWN], id="talk").save(world.store)
+        for at in (limit, None):
+            life = await live(world, at, said=OWN.replace(text="Something else."))
+            if at is not None:
+                assert isinstance(life.error, Halted)
+        assert isinstance(life.error, HistoryError), limit
+        found = await MemoryStore.load(world.store, "talk")  # type: ignore[arg-type]
+        assert found is not None
+        assert (found.messages, found.owner) == ((OWN,), None)
+
+
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "store"])
 async def test_a_life_that_is_halted_at_any_line_runs_and_shows_nothing_more(stored: bool) -> None:
     """No hook, no event, no call of the store, and its lease stays its own."""
@@ -262,7 +374,7 @@ async def test_aborted_at_each_line_and_cut_at_each_after_it_the_chat_is_aborted
     stored: bool,
 ) -> None:
     first, _ = await whole(stored=stored)
-    for place in range(1, len(first.lines) - 8, 3):
+    for place in range(1, len(first.lines) - 8):
         world = World(stored=stored)
         reference = await live(world, abort_at=place)
         assert type(reference.events[-1]).__name__ == "ChatAborted", place
@@ -277,6 +389,27 @@ async def test_aborted_at_each_line_and_cut_at_each_after_it_the_chat_is_aborted
             assert type(life.events[-1]).__name__ == "ChatAborted", where
             check_history(life.conversation.messages)
             assert life.events[-1].reason == "enough", where
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["while it replays", "before it begins"])
+async def test_an_abort_in_a_later_life_has_its_place_after_all_that_is_recorded(
+    given: bool,
+) -> None:
+    """However early it comes there: what is recorded has happened."""
+    first, _ = await whole(stored=False)
+    for place in range(1, len(first.lines) - 8):
+        world = World(stored=False)
+        world.lines[:] = first.lines[:place]
+        life = await live(world, **({"abort_at": place + 1} if given else {"abort_first": True}))
+        assert type(life.events[-1]).__name__ == "ChatAborted", place
+        check_history(life.conversation.messages)
+        ended = {line.key for line in first.lines[:place] if line.kind == "end"}
+        for id, turn in (("a", 0), ("b", 0), ("c", 0), ("d", 1)):
+            if f"step/{turn}/call/{id}/result" in ended:
+                assert "done" in results(life)[id], place
+        again = await live(world)
+        assert isinstance(again.error, ChatAbortedError), place
+        assert results(again) == results(life), place
 
 
 async def test_an_abort_that_comes_too_late_is_recorded_as_that() -> None:
@@ -355,7 +488,10 @@ async def test_an_end_that_no_code_asks_for_is_an_error_by_name_and_leaves_the_c
         (b'{"hookline":1,"lines":[{"kind":"beg', "batch 3 of its log cannot be read"),
         (b"", "batch 3 of its log cannot be read"),
         (b'{"hookline":1,"lines":[{"kind":"dance"}]}', "batch 3 of its log cannot be read"),
-        (b'{"hookline":2,"lines":"of another kind"}', "format 2, and this hookline knows 1"),
+        (
+            b'{"hookline":2,"lines":"of another kind"}',
+            "format 2, but this version of hookline reads only up to format 1",
+        ),
     ],
     ids=["cut in half", "empty", "of no kind", "newer"],
 )
@@ -376,7 +512,7 @@ async def test_a_job_runs_one_durable_chat() -> None:
 
     async def two() -> None:
         await agent.chat("Go.", conversation=Conversation(), chat_id="chat")
-        with pytest.raises(UsageError, match="begins in the job of durable chat 'chat'"):
+        with pytest.raises(UsageError, match="began in the job of durable chat 'chat'"):
             await agent.chat("Go.", chat_id="another")
 
     await journal.carry(two)
@@ -418,3 +554,42 @@ async def test_a_log_that_cannot_be_written_ends_the_life_and_not_the_chat() -> 
     assert world.late == []
     life = await live(world)
     assert life.response.text == "Done: end."
+
+
+async def test_a_sub_agent_inside_of_a_halted_tool_is_halted_too() -> None:
+    """No hook of it hears of an end that is none."""
+    heard: list[str] = []
+    asked = asyncio.Event()
+
+    class Thinking:
+        name = "thinking"
+
+        async def stream(self, request: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+            yield
+
+    sub: Agent[Any] = Agent(Thinking(), name="helper")
+    for point in ("onChatAbort", "onChatError", "onChatDone", "onChatEnd", "onMessage"):
+        sub.add_hook(point, lambda ctx, point=point: heard.append(point))  # type: ignore[call-overload]
+    inner: Agent[Any] = Agent(
+        ScriptedModel(call("helper", input="Help.")),
+        name="outer",
+        tools=[sub.as_tool(description="Helps.")],
+    )
+    inner.add_hook("onChatAbort", lambda ctx: heard.append("outer"))
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("outer", input="Go on.")),
+        tools=[inner.as_tool(description="Goes on.")],
+        runtime=Durable(),
+    )
+    log = MemoryLog([])
+    journal = await Journal.open("chat", log)
+    life = asyncio.create_task(journal.carry(lambda: agent.chat("Go.")))
+    await asked.wait()
+    before = list(heard)
+    journal.halt()
+    with pytest.raises(Halted):
+        await life
+    await asyncio.sleep(0)
+    assert heard == before == ["onMessage"]

@@ -129,7 +129,7 @@ def test_the_limit_counts_bytes() -> None:
     assert parse('{"a":"é"}', limit=10) == {"a": "é"}
     assert (
         issue_of('{"a":"é"}', limit=9)
-        == "the arguments are 10 bytes long, 9 are allowed; send less"
+        == "the arguments are 10 bytes long, but only 9 are allowed; send less"
     )
     assert parse('{"a":"x"}', limit=9) == {"a": "x"}
     assert "9 bytes" in issue_of('{"a":"x"}', limit=8)
@@ -147,11 +147,11 @@ def test_the_limit_counts_bytes() -> None:
         pytest.param("3", "not a number", id="integer"),
         pytest.param("3.5", "not a number", id="float"),
         pytest.param("true", "not a boolean", id="boolean"),
-        pytest.param('{"a": 1', "breaks off", id="cut-after-value"),
-        pytest.param('{"a": ', "breaks off", id="cut-before-value"),
-        pytest.param('{"a": "x', "breaks off", id="cut-in-string"),
-        pytest.param('{"a"', "breaks off", id="cut-after-key"),
-        pytest.param("{", "breaks off", id="cut-at-once"),
+        pytest.param('{"a": 1', "ends too early", id="cut-after-value"),
+        pytest.param('{"a": ', "ends too early", id="cut-before-value"),
+        pytest.param('{"a": "x', "ends too early", id="cut-in-string"),
+        pytest.param('{"a"', "ends too early", id="cut-after-key"),
+        pytest.param("{", "ends too early", id="cut-at-once"),
         pytest.param("{'a': 1}", "expecting property name", id="single-quotes"),
         pytest.param('{"a": 1,}', "not valid JSON", id="trailing-comma"),
         pytest.param('{"a": 1} {"a": 1}', "extra data at character 9", id="two-objects"),

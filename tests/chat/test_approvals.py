@@ -266,6 +266,14 @@ async def test_an_approver_may_edit_the_arguments():
     assert written(response) == {"a": {"path": "/x"}}
 
 
+async def test_a_call_with_edited_arguments_is_announced_once_as_it_was_asked_about():
+    agent = agent_of(
+        delete("/x"), "done", approver=lambda request, run: Approve(arguments={"path": "/tmp/x"})
+    )
+    events = await collect(agent.chat_stream("go"))
+    assert [event.call.arguments for event in only(events, ToolCallStarted)] == [{"path": "/x"}]
+
+
 async def test_edited_arguments_are_validated():
     out = []
     agent = agent_of(
@@ -326,6 +334,34 @@ async def test_an_approver_may_report_its_status():
     agent.add_hook("onStatus", lambda ctx: seen.append(ctx.data))
     await agent.chat("go")
     assert seen == ["delete"]
+
+
+class Waits(LocalRuntime):
+    """A runtime under which a chat waits by itself; `seen` is called while it does."""
+
+    answers = True
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    async def wait(self, key, request, ask):
+        assert await ask() is None
+        await self.seen(request)
+        return Approve()
+
+
+async def test_a_chat_that_waits_by_itself_holds_its_conversation_in_the_store():
+    store, seen = MemoryStore(), []
+
+    async def look(request):
+        seen.append(request)
+        assert await store.pending("c-1") == (request,)
+
+    out = []
+    agent = agent_of(delete("/x"), "done", out=out, store=store, runtime=Waits(look))
+    response = await agent.chat("go", conversation="c-1")
+    assert (response.text, out, len(seen)) == ("done", ["delete /x"], 1)
+    assert await store.pending("c-1") == ()
 
 
 # ── what is asked ───────────────────────────────────────────────────────────────────────────
@@ -1377,7 +1413,7 @@ async def test_an_approved_tool_that_is_gone_is_refused_before_the_answer_counts
 
     agent, conversation, response = await pend(call("delete", id="a"), "done", tools=[delete])
     agent.scopes.unregister("agent")
-    with pytest.raises(UsageError, match="there is no tool 'delete' any more"):
+    with pytest.raises(UsageError, match="tool 'delete' no longer exists"):
         await agent.resume(conversation, yes(response))
     assert len(conversation.pending) == 1
     agent.scopes.register(Scope("again", tools=[delete]))
@@ -1440,7 +1476,7 @@ async def test_a_tool_that_a_hook_had_offered_is_refused_where_it_is_gone():
     agent.add_hook("preRequest", lambda ctx: ctx.request.replace(tools=(delete,)))
     response = await agent.chat("go", conversation=conversation)
     assert len(response.pending) == 1
-    with pytest.raises(UsageError, match="there is no tool 'delete' any more"):
+    with pytest.raises(UsageError, match="tool 'delete' no longer exists"):
         await agent.resume(conversation, yes(response))
     assert out == []
 

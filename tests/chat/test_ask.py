@@ -54,7 +54,7 @@ async def test_a_tool_asks_and_goes_on_with_what_was_approved() -> None:
 @pytest.mark.parametrize(
     ("approver", "words"),
     [
-        pytest.param(None, "nobody is there", id="no-approver"),
+        pytest.param(None, "nobody can answer", id="no-approver"),
         pytest.param(lambda request, run: Deny("not today"), "not today", id="denied"),
     ],
 )

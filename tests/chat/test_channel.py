@@ -117,7 +117,7 @@ async def test_closing_frees_the_writers_and_drops_what_is_put() -> None:
     channel = filled()
     writers = [asyncio.create_task(write(channel, at)) for at in range(3)]
     await _turns()
-    channel.close()
+    channel.drop()
     await asyncio.gather(*writers)
     assert channel.items == []
     assert await take(channel) is None
@@ -128,4 +128,4 @@ async def test_a_channel_that_nobody_reads_is_never_full() -> None:
     for number in range(3 * SIZE):
         await write(channel, number)
     assert channel.items == []
-    assert not channel.open
+    assert channel.closed

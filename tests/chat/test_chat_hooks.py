@@ -78,7 +78,7 @@ POINTS = {
     "onDelta": (
         "interceptor",
         "iteration delta",
-        "TextChunk ReasoningChunk PartEndChunk ToolCallChunk",
+        "TextChunk ReasoningChunk PartEndChunk ToolCallChunk SourceChunk FileChunk",
     ),
     "onResponse": ("interceptor", "iteration request response", "ModelResponse"),
     "preMessage": ("interceptor", "message", "UserMessage AssistantMessage ToolMessage"),
@@ -101,7 +101,7 @@ POINTS = {
     "onApproval": ("observer", "request decision", ""),
     "onScopeRegister": ("observer", "scope", ""),
     "onScopeUnregister": ("observer", "scope", ""),
-    "onHook": ("observer", "point hook outcome duration", ""),
+    "onHook": ("observer", "point hook outcome duration context returned passed inner", ""),
 }
 
 
@@ -314,7 +314,9 @@ async def test_aroundChat_that_returns_no_Response_is_a_HookReturnError() -> Non
 
     agent = Agent(ScriptedModel("hello"))
     agent.add_hook("aroundChat", around)
-    with pytest.raises(HookReturnError, match=r"aroundChat returned a NoneType.*Response"):
+    with pytest.raises(
+        HookReturnError, match=r"aroundChat returned a value of type NoneType.*Response"
+    ):
         await agent.chat("hi")
 
 

@@ -299,7 +299,9 @@ class Hanging(MemoryStore):
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["", "and fails then"])
-async def test_a_write_that_outlives_its_chat_is_the_only_one(fails: bool) -> None:
+async def test_a_write_that_outlives_its_chat_is_the_only_one(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """The chat is aborted, and its store answers long after the grace period."""
 
     @tool
@@ -319,6 +321,7 @@ async def test_a_write_that_outlives_its_chat_is_the_only_one(fails: bool) -> No
     aborting = asyncio.create_task(abort())
     assert isinstance([event async for event in stream][-1], ChatAborted)
     await aborting
+    assert "its store did not answer within 0.02 s" in caplog.text
     store.free.set()
     await turns(lambda: not conversation.busy)
     stored = await store.load("c")
@@ -327,6 +330,42 @@ async def test_a_write_that_outlives_its_chat_is_the_only_one(fails: bool) -> No
         check_once(messages)
         check_history(messages)
         assert {each.call_id for each in messages if isinstance(each, ToolMessage)} == {"c0", "c1"}
+
+
+async def test_a_result_whose_write_fails_while_its_chat_ends_is_kept() -> None:
+    """The store answers when the grace period is over, and the last hooks still run."""
+
+    @tool
+    async def quick() -> str:
+        return "ok"
+
+    store = Hanging(True)
+    conversation = await Conversation.open(store, "c")
+    model = ScriptedModel([call("quick", id="c0"), call("quick", id="c1")])
+    agent: Agent[Any] = Agent(model, tools=[quick], limits=Limits(grace=0.02))
+    stream = agent.chat_stream("go", conversation=conversation)
+
+    @agent.hook("onChatAbort")
+    async def late(ctx: Any) -> None:
+        before = len(conversation.messages)
+        store.free.set()
+        await turns(lambda: len(conversation.messages) > before)
+
+    async def abort() -> None:
+        await store.hangs.wait()
+        stream.abort("enough")
+
+    aborting = asyncio.create_task(abort())
+    assert isinstance([event async for event in stream][-1], ChatAborted)
+    await aborting
+    await turns(lambda: not conversation.busy)
+    stored = await store.load("c")
+    assert stored is not None
+    for messages in (conversation.messages, stored.messages):
+        check_once(messages)
+        check_history(messages)
+        texts = {each.call_id: each.text for each in messages if isinstance(each, ToolMessage)}
+        assert texts["c0"] == "ok"
 
 
 async def turns(over: Callable[[], bool]) -> None:

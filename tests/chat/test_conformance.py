@@ -216,7 +216,7 @@ async def test_a_reader_that_leaves_closes_the_model(kind: str) -> None:
         async for event in stream:
             if isinstance(event, TextDelta):
                 break
-    assert [task for task in asyncio.all_tasks() if "Owner" in repr(task)] == []
+    assert [task for task in asyncio.all_tasks() if "Supervisor" in repr(task)] == []
 
 
 async def test_a_failing_model_is_a_model_error_and_the_user_message_stays(kind: str) -> None:

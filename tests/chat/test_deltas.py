@@ -328,6 +328,16 @@ async def test_the_meta_of_reasoning_is_kept_whatever_a_hook_does_to_its_text() 
     assert [p.meta for p in message.parts if isinstance(p, Reasoning)] == [{"signature": "s"}]
 
 
+async def test_signed_reasoning_that_a_hook_turns_into_text_is_stored_as_text() -> None:
+    turn = Turn(ReasoningChunk("hm"), PartEndChunk("reasoning", {"signature": "s"}), "yes")
+
+    def said(ctx: Any) -> Any:
+        return TextChunk(ctx.delta.text) if isinstance(ctx.delta, ReasoningChunk) else None
+
+    _, message = await run(turn, said)
+    assert [(type(part), part.text) for part in message.parts] == [(Text, "hm"), (Text, "yes")]
+
+
 async def test_blank_reasoning_with_meta_is_stored_without_its_text() -> None:
     """It is not shown, so it is not stored; the meta is."""
     turn = Turn(ReasoningChunk(" "), PartEndChunk("reasoning", {"signature": "s"}), "yes")

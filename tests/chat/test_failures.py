@@ -35,6 +35,7 @@ from hookline import (
     Ask,
     AssistantMessage,
     Conversation,
+    Deny,
     Limits,
     Run,
     Stop,
@@ -284,7 +285,7 @@ async def test_a_generator_that_yields_while_it_is_closed_breaks_the_ending(
     with pytest.raises(LookupError, match="the hook's own"):
         await agent.chat("hi")
     assert out == ["error"]
-    assert "while it was closed" in caplog.text
+    assert "raised while it was closed" in caplog.text
 
 
 async def test_the_producer_survives_an_early_break() -> None:
@@ -418,6 +419,55 @@ async def test_a_turn_is_written_and_paid_for_after_the_tab_was_closed() -> None
     await turns(200)
     assert (len(told), model.calls, len(conversation.messages)) == after
     assert len(told) == len(conversation.messages)
+
+
+@pytest.mark.parametrize("ticks", range(50, 64))
+async def test_a_written_message_is_told_although_the_reader_leaves_before_its_event(
+    ticks: int,
+) -> None:
+    """The buffer is full at another place each time: also between a write and its event."""
+
+    @tool
+    async def chatty(run: Run[Any]) -> str:
+        for tick in range(ticks):
+            await run.status("tick", tick)
+        return "ok"
+
+    conversation = Conversation()
+    agent = Agent(ScriptedModel([call("chatty")], "so"), tools=[chatty])
+    told: list[str] = []
+    agent.add_hook("onMessage", lambda ctx: told.append(ctx.message.id))
+    async with agent.chat_stream("hi", conversation=conversation) as stream:
+        await anext(stream)
+        await turns(300)
+    assert told == [message.id for message in conversation.messages]
+
+
+async def test_a_call_that_was_denied_is_not_said_to_have_run_when_the_chat_is_aborted() -> None:
+    """The abort comes between the denial and the message about it."""
+    ran: list[str] = []
+
+    @tool
+    async def pay(to: str) -> str:
+        ran.append(to)
+        return "paid"
+
+    def check(ctx: Any) -> Any:
+        return Deny("not him") if ctx.call.arguments["to"] == "bob" else Ask("Really?")
+
+    def stop(ctx: Any) -> None:
+        ctx.run.abort("enough")
+
+    conversation = Conversation()
+    agent = Agent(ScriptedModel([call("pay", to="bob"), call("pay", to="ann")]), tools=[pay])
+    agent.add_hook("preToolCall", check)
+    agent.add_hook("onApproval", stop)
+    with pytest.raises(ChatAbortedError, match="enough"):
+        await agent.chat("hi", conversation=conversation)
+    results = [each for each in conversation.messages if each.role == "tool"]
+    assert ran == []
+    assert [each.outcome for each in results] == ["aborted", "aborted"]
+    assert not any("ran" in each.text for each in results)
 
 
 async def test_every_cancelled_error_is_taken_for_a_disconnect() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from tests._recording import Crash, Model, Recording
 
-from hookline import Agent, Approve, Ask, MemoryStore, Run, tool
+from hookline import Agent, Approve, Ask, LocalRuntime, MemoryStore, Run, tool
+from hookline._chat.record import Recorder
+from hookline.errors import StreamStateError
 from hookline.points import TABLE
 from hookline.runtimes import Halted
-from hookline.testing import collect
+from hookline.testing import ScriptedModel, call, collect
 
 QUIET = {"onHook", "onDelta"}  # they only make the trace long
 
@@ -121,6 +123,20 @@ async def test_nothing_comes_after_the_halt(form: str, caplog: pytest.LogCapture
     assert complaints == []
 
 
+async def test_a_chat_that_is_halted_while_its_observers_are_told_has_no_response() -> None:
+    whole = Scene(Recording())
+    await whole.play("chat")
+    scene = Scene(Recording(limit=len(whole.runtime.journal) - 1))
+    stream = scene.agent.chat_stream(
+        "Go.", conversation="kept", approver=lambda request, run: Approve()
+    )
+    with pytest.raises(Halted):
+        await collect(stream)
+    assert "onChatDone" in scene.trace
+    with pytest.raises(StreamStateError):
+        _ = stream.response
+
+
 async def _halted_at(limit: int, form: str) -> None:
     scene = Scene(Recording(limit=limit))
     with pytest.raises(Halted) as caught:
@@ -135,3 +151,68 @@ async def _halted_at(limit: int, form: str) -> None:
     assert "store release" not in scene.trace
     assert asyncio.all_tasks() == {asyncio.current_task()}
     caught.value.__traceback__ = None
+
+
+class Held(Recording):
+    """It keeps the chat, which an engine may halt at any moment."""
+
+    chat: Any = None
+
+    def for_chat(self, chat: Any) -> Any:
+        self.chat = chat
+        return super().for_chat(chat)
+
+
+async def test_a_halt_from_outside_cancels_what_runs() -> None:
+    began, ended = asyncio.Event(), list[str]()
+
+    @tool
+    async def waits() -> None:
+        """Wait for ever."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("waits")
+
+    runtime = Held()
+    agent: Agent[Any] = Agent(ScriptedModel(call("waits")), tools=[waits], runtime=runtime)
+    chat = asyncio.create_task(agent.chat("Go."))
+    await began.wait()
+    runtime.chat.halt()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert ended == ["waits"]
+    assert chat.done()
+    assert isinstance(chat.exception(), Halted)
+
+
+class Once(LocalRuntime):
+    """It halts the chat when it is asked for the first time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def now(self) -> float:
+        self.asked += 1
+        if self.asked == 1:
+            raise Halted("the lease is lost")
+        return 1000.0
+
+
+class Noted:
+    def __init__(self) -> None:
+        self.halted: list[Halted] = []
+
+    def halt(self, exc: Halted) -> None:
+        self.halted.append(exc)
+
+
+def test_a_runtime_that_has_halted_a_chat_is_asked_for_nothing_more() -> None:
+    runtime, chat = Once(), Noted()
+    recorder = Recorder(chat, runtime)
+    for _ in range(2):
+        with pytest.raises(Halted):
+            recorder.now()
+    assert runtime.asked == 1
+    assert [str(each) for each in chat.halted] == ["the lease is lost"]

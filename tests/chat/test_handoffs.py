@@ -4,10 +4,11 @@ import logging
 
 import pytest
 from tests import _recording as recording
+from tests._tool_chats import settle
 
 from hookline import Agent, Approve, Conversation, Scope, Settings, tool
 from hookline.errors import MaxStepsError, ScopeError, UsageError
-from hookline.events import ChatStarted, Status
+from hookline.events import ChatStarted, Status, ToolCallFinished
 from hookline.hooks import approve
 from hookline.testing import ScriptedModel, call, collect
 
@@ -131,6 +132,43 @@ async def test_of_several_in_one_step_the_first_in_the_models_order_wins():
     assert "came first in this step" in response.messages[3].text
 
 
+async def test_calls_of_other_tools_in_the_same_step_do_not_come_in_its_way():
+    triage, _ = desk([[call("unknown"), call("look"), to_billing]])
+
+    @tool
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    triage.scopes.register(Scope("eyes", tools=[look]))
+    response = await triage.chat("My bill is wrong.")
+    assert response.text == "I am billing."
+    assert dict(outcomes(response)) == {
+        "unknown": "error",
+        "look": "ok",
+        "transfer_to_billing": "ok",
+    }
+
+
+async def test_a_handoff_waits_for_the_calls_before_it():
+    triage, _ = desk([[call("look"), to_billing]])
+
+    @tool
+    async def look() -> str:
+        """Look around."""
+        await settle()
+        return "seen"
+
+    triage.scopes.register(Scope("eyes", tools=[look]))
+    events = await collect(triage.chat_stream("My bill is wrong."))
+    told = [event for event in events if isinstance(event, (Status, ToolCallFinished))]
+    assert [getattr(event, "name", "handoff") for event in told] == [
+        "look",
+        "handoff",
+        "transfer_to_billing",
+    ]
+
+
 async def test_a_circle_is_bounded_by_the_steps_of_the_chat():
     triage, billing = desk([to_billing] * 20, [to_triage] * 20)
     billing.handoffs(triage)
@@ -140,9 +178,9 @@ async def test_a_circle_is_bounded_by_the_steps_of_the_chat():
 
 def test_a_handoff_to_itself_or_to_a_namesake_is_refused():
     triage, billing = desk()
-    with pytest.raises(UsageError, match="own name"):
+    with pytest.raises(UsageError, match="same name"):
         triage.handoffs(triage)
-    with pytest.raises(UsageError, match="own name"):
+    with pytest.raises(UsageError, match="same name"):
         triage.handoffs(Agent(ScriptedModel(), name="triage"))
     with pytest.raises(ScopeError):
         triage.handoffs(billing)

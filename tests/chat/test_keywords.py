@@ -171,7 +171,7 @@ async def test_a_tool_that_a_scope_brings_later_is_hidden_from_a_chat_that_has_o
     response = await agent.chat("hi", tools=[extra])
     assert [each.text for each in response.tool_results] == ["seen ", "extra", "more"]
     assert sorted(each.name for each in model.last_request.tools) == ["extra", "look", "more"]
-    assert caplog.text.count("tool 'extra' was registered and is hidden") == 1
+    assert caplog.text.count("tool 'extra' was registered, but is hidden") == 1
     response = await agent.chat("hi")
     assert [each.text for each in response.tool_results] == ["later"]
 
@@ -247,7 +247,7 @@ async def test_a_resumed_chat_that_is_given_nothing_has_what_preChat_stored() ->
 async def test_a_tool_of_a_chat_must_be_given_again_to_resume_it() -> None:
     agent, model = asking(call("extra"), "ok", tools=[look])
     conversation, answers = await waiting(agent, tools=[extra])
-    with pytest.raises(UsageError, match="there is no tool 'extra' any more"):
+    with pytest.raises(UsageError, match="tool 'extra' no longer exists"):
         await agent.resume(conversation, answers)
     assert [each.id for each in conversation.pending] == list(answers)
     response = await agent.resume(conversation, answers, tools=[extra])
@@ -301,7 +301,7 @@ async def test_an_id_that_is_running_is_refused_and_free_again_after_it() -> Non
     agent = Agent(ScriptedModel(Turn("one", delay=gate.wait), "two"))
     async with agent.chat_stream("hi", chat_id="a") as stream:
         await anext(stream)
-        with pytest.raises(UsageError, match="a chat of this id is running"):
+        with pytest.raises(UsageError, match="a chat with this id is running"):
             await agent.chat("hi", chat_id="a")
         gate.set()
         async for _ in stream:
@@ -313,10 +313,20 @@ async def test_an_id_that_has_written_to_the_conversation_is_refused() -> None:
     agent, conversation = Agent(ScriptedModel("one", "two")), Conversation()
     await agent.chat("hi", chat_id="a", conversation=conversation)
     before = conversation.messages
-    with pytest.raises(UsageError, match="a chat of this id has written"):
+    with pytest.raises(UsageError, match="a chat with this id has written"):
         await agent.chat("hi", chat_id="a", conversation=conversation)
     assert conversation.messages == before
     assert (await agent.chat("hi", chat_id="a", conversation=Conversation())).text == "two"
+
+
+async def test_nor_is_one_taken_that_wrote_before_another_chat() -> None:
+    agent, conversation = Agent(ScriptedModel("one", "two", "three")), Conversation()
+    await agent.chat("hi", chat_id="a", conversation=conversation)
+    await agent.chat("hi", chat_id="b", conversation=conversation)
+    before = conversation.messages
+    with pytest.raises(UsageError, match="a chat with this id has written"):
+        await agent.chat("hi", chat_id="a", conversation=conversation)
+    assert conversation.messages == before
 
 
 # ── input=None, and blank input ─────────────────────────────────────────────────────────────
@@ -355,9 +365,9 @@ async def test_a_chat_goes_on_from_the_results_of_tools() -> None:
 async def test_without_input_a_history_that_ends_with_an_answer_is_refused() -> None:
     agent, conversation = Agent(ScriptedModel("one")), Conversation()
     await agent.chat("hi", conversation=conversation)
-    with pytest.raises(UsageError, match="its last message is of role 'assistant'"):
+    with pytest.raises(UsageError, match="must have the role 'user' or 'tool', not 'assistant'"):
         await agent.chat(None, conversation=conversation)
-    with pytest.raises(UsageError, match="its last message is of role None"):
+    with pytest.raises(UsageError, match="must have the role 'user' or 'tool', not None"):
         await agent.chat(None)
     assert len(conversation.messages) == 2
 
@@ -365,7 +375,7 @@ async def test_without_input_a_history_that_ends_with_an_answer_is_refused() -> 
 async def test_without_input_what_waits_for_an_approval_must_be_resumed() -> None:
     agent, _ = asking(call("look"), tools=[look])
     conversation, _ = await waiting(agent)
-    with pytest.raises(UsageError, match=r"answer them with resume\("):
+    with pytest.raises(UsageError, match=r"wait for an answer; use resume\("):
         await agent.chat(None, conversation=conversation)
     assert conversation.pending
 

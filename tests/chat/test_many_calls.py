@@ -120,6 +120,18 @@ async def test_a_call_with_an_odd_name_is_an_unknown_tool_like_any_other(
     assert response.text == "done"
 
 
+@pytest.mark.parametrize("letter", ["x", "ü", "漢", "🌍"])
+async def test_the_bound_of_an_answer_counts_bytes(letter: str) -> None:
+    """Exactly the bytes of its text: one more is too many, wherever it comes."""
+    size = len(letter.encode())
+    fits = [TextChunk(letter)] * 10
+    agent: Agent[Any] = Agent(Chunks(*fits), limits=Limits(answer_bytes=10 * size))
+    assert (await agent.chat("go")).text == 10 * letter
+    agent = Agent(Chunks(*fits, TextChunk("x")), limits=Limits(answer_bytes=10 * size))
+    with pytest.raises(ModelError, match=rf"answer_bytes={10 * size}"):
+        await agent.chat("go")
+
+
 @pytest.mark.parametrize(
     "chunks",
     [

@@ -23,7 +23,7 @@ from hookline import (
     check_history,
     tool,
 )
-from hookline.errors import ChatAbortedError, HookReturnError
+from hookline.errors import ChatAbortedError, HistoryError, HookReturnError
 from hookline.events import MessageAdded
 from hookline.testing import ScriptedModel, Turn, call, collect
 
@@ -376,6 +376,18 @@ async def test_the_id_of_a_message_is_known_to_preMessage() -> None:
 async def test_an_id_that_the_user_gave_is_kept() -> None:
     response = await agent_of("a").chat(UserMessage(id="mine", parts=(Text("hi"),)))
     assert response.messages[0].id == "mine"
+
+
+async def test_an_id_that_the_conversation_has_is_refused_before_the_chat_begins() -> None:
+    began: list[str] = []
+    agent, talk = agent_of("a", "b"), Conversation()
+    message = UserMessage(id="mine", parts=(Text("hi"),))
+    await agent.chat(message, conversation=talk)
+    before = talk.messages
+    agent.add_hook("onChatStart", lambda ctx: began.append(ctx.run.chat_id))
+    with pytest.raises(HistoryError, match="already has a message with the id 'mine'"):
+        await agent.chat(message, conversation=talk)
+    assert (began, talk.messages) == ([], before)
 
 
 async def test_the_roles_of_a_chat_alternate_as_they_should() -> None:

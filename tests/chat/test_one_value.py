@@ -136,7 +136,7 @@ async def test_a_wrapper_cannot_put_other_arguments_in_place_of_the_approved(
     async def other(ctx: Any, proceed: Any) -> Any:
         return await proceed(ctx.call.replace(arguments={"lines": [{"amount": 1000}]}))
 
-    with pytest.raises(HookError, match="was approved as it stands"):
+    with pytest.raises(HookError, match="was approved and can no longer be changed"):
         await chat.play()
     assert chat.ran == []
 

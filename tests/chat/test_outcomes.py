@@ -21,6 +21,7 @@ from hookline import (
     AssistantMessage,
     Conversation,
     Limits,
+    MemoryStore,
     ModelResponse,
     Reasoning,
     Run,
@@ -42,6 +43,7 @@ from hookline.errors import (
 from hookline.events import (
     ChatAborted,
     ChatFailed,
+    MessageAdded,
     ResponseReset,
     Status,
     TextDelta,
@@ -49,6 +51,7 @@ from hookline.events import (
 )
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.points import TABLE
+from hookline.storage import Change
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 OUTSIDE = {"onScopeRegister", "onScopeUnregister", "preMessageUpdate", "onMessageUpdate"}
@@ -296,6 +299,7 @@ async def test_one_outcome_when_a_hook_cancels_its_own_task(point: str) -> None:
     else:
         assert isinstance(error, StreamInterruptedError)
         assert full.trace == ["start", "abort cancelled", "end aborted"]
+    assert tasks[0].cancelled()  # who has cancelled it sees that it obeyed
     check_history(full.conversation.messages)
     assert not full.conversation.busy
 
@@ -1467,6 +1471,70 @@ async def test_a_pre_message_hook_that_hangs_on_what_is_kept_is_cut_off(loud: No
     assert trace == ["start", "abort consumer left", "end aborted"]
 
 
+async def test_an_abort_beside_a_call_that_waits_leaves_nothing_waiting() -> None:
+    """The chat is over: there is nothing that an answer could go on with."""
+    conversation = Conversation()
+    model = ScriptedModel([call("hang"), call("add", a=1, b=2)])
+    agent = Agent(model, tools=[hang, add])
+    agent.add_hook("preToolCall", lambda ctx: Ask("sure?"), tools=["hang"])
+    agent.add_hook("onToolCallResult", lambda ctx: ctx.run.abort("enough") and None)
+    with pytest.raises(ChatAbortedError):
+        await agent.chat("hi", conversation=conversation)
+    assert conversation.pending == ()
+    assert [message.role for message in conversation.messages[2:]] == ["tool", "tool"]
+    check_history(conversation.messages)
+
+
+async def test_an_abort_during_the_last_write_of_a_step_leaves_nothing_waiting() -> None:
+    """Nothing was waited for after it: the step looks before it writes down what waits."""
+
+    class Store(MemoryStore):
+        async def append(self, conversation_id: str, change: Change) -> int:
+            version = await super().append(conversation_id, change)
+            if any(message.role == "tool" for message in change.messages):
+                stream.abort()
+            return version
+
+    store = Store()
+    model = ScriptedModel([call("hang"), call("add", a=1, b=2)])
+    agent = Agent(model, tools=[hang, add], store=store)
+    agent.add_hook("preToolCall", lambda ctx: Ask("sure?"), tools=["hang"])
+    stream = agent.chat_stream("hi", conversation="talk")
+    events = await collect(stream)
+    assert isinstance(events[-1], ChatAborted)
+    found = await Conversation.open(store, "talk")
+    assert found.pending == ()
+    check_history(found.messages)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+async def test_results_that_a_hanging_hook_has_left_undone_are_published(
+    calls: int, loud: None
+) -> None:
+    """A reader that follows the events has the history that is stored."""
+    conversation = Conversation()
+    model = ScriptedModel([call("hang") for _ in range(calls)])
+    agent = Agent(model, tools=[hang], limits=Limits(grace=0.05))
+
+    async def hanging(ctx: Any) -> None:
+        if ctx.message.role == "tool":
+            await asyncio.Event().wait()
+
+    agent.add_hook("preMessage", hanging)
+    stream = agent.chat_stream("hi", conversation=conversation)
+    told: list[Any] = []
+    began = 0
+    async for event in stream:
+        if isinstance(event, ToolCallStarted):
+            began += 1
+            if began == calls:
+                stream.abort()
+        elif isinstance(event, MessageAdded):
+            told.append(event.message)
+    assert tuple(told) == conversation.messages
+    assert [message.role for message in told] == ["user", "assistant", *["tool"] * calls]
+
+
 async def test_a_pre_message_hook_that_throws_on_what_is_kept_changes_no_outcome(
     loud: None,
 ) -> None:
@@ -2099,3 +2167,20 @@ async def test_chat_failed_and_the_raised_error_agree() -> None:
     assert isinstance(events[-1], ChatFailed)
     assert events[-1].error.message == "mine"
     assert not isinstance(caught.value, BaseExceptionGroup)
+
+
+async def test_the_error_of_a_chat_outlasts_a_cancellation_while_its_lease_is_given_back():
+    owners = []
+
+    class Cancelling(MemoryStore):
+        async def release(self, conversation_id, owner):
+            owners[0].cancel()  # a third party
+            await asyncio.sleep(0)
+            await super().release(conversation_id, owner)
+
+    agent = Agent(ScriptedModel(ValueError("broken")), store=Cancelling())
+    agent.add_hook("onChatStart", lambda ctx: owners.append(asyncio.current_task()))
+    with pytest.raises(ValueError, match="broken"):
+        await agent.chat("go", conversation="talk")
+    await asyncio.wait(owners)
+    assert owners[0].cancelled()

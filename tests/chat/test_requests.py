@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests._tool_chats import Clock
 
 from hookline import (
     Agent,
@@ -424,6 +425,17 @@ async def test_a_wrapper_that_changes_only_usage_or_meta_takes_nothing_back() ->
     assert events[-1].response.messages[-1].meta == {"seen": True}
 
 
+async def test_what_a_wrapper_writes_into_meta_is_kept_without_lone_surrogates() -> None:
+    agent = Agent(ScriptedModel("hello"))
+
+    async def mark(ctx: Any, proceed: Any) -> Any:
+        return (await proceed()).replace(meta={"seen": "by \ud800"})
+
+    agent.add_hook("aroundRequest", mark)
+    response = await agent.chat("hi")
+    assert response.messages[-1].meta == {"seen": "by \ufffd"}
+
+
 async def test_the_models_exception_reaches_the_wrapper_and_the_caller_as_it_is() -> None:
     error = Boom()
     seen: list[BaseException] = []
@@ -773,7 +785,9 @@ async def test_a_system_function_s_own_CancelledError_is_its_failure(preChat: bo
     assert out == ["error"]
 
 
-async def test_a_system_function_that_hangs_is_cancelled_with_the_chat() -> None:
+async def test_a_system_function_that_hangs_is_cancelled_with_the_chat(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     began = asyncio.Event()
 
     async def system(run: Run[Any]) -> str:
@@ -790,11 +804,12 @@ async def test_a_system_function_that_hangs_is_cancelled_with_the_chat() -> None
     with pytest.raises(asyncio.CancelledError):
         await task
     assert out == ["cancelled"]
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("given", [5, b"be kind", ["be kind"]], ids=repr)
 async def test_a_system_function_that_gives_no_text_is_refused(given: Any) -> None:
-    with pytest.raises(UsageError, match=f"gave a {type(given).__name__}"):
+    with pytest.raises(UsageError, match=f"returned a {type(given).__name__}"):
         await Agent(ScriptedModel(), system=lambda run: given).chat("hi")
 
 
@@ -1021,3 +1036,42 @@ async def test_a_wrapper_that_removes_itself_and_proceeds_shows_the_answer_once(
 
     dispose = agent.add_hook("aroundRequest", lone)
     assert shown(await collect(agent.chat_stream("hi"))) == ["once", "="]
+
+
+async def test_after_a_wrapper_has_gone_answers_are_not_timed() -> None:
+    agent = Agent(ScriptedModel(call("look"), "done"), tools=[look])
+
+    async def once(ctx: Any, proceed: Any) -> Any:
+        dispose()
+        return await proceed()
+
+    dispose = agent.add_hook("aroundRequest", once)
+    timings: list[Any] = []
+    agent.add_hook("onResponse", lambda ctx: timings.append(ctx.response.timing))
+    await agent.chat("hi")
+    assert timings == [None, None]
+
+
+async def test_how_long_the_first_chunk_took_is_told_of_the_first() -> None:
+    clock = Clock()
+    told: list[Any] = []
+
+    class Slow:
+        name = "slow"
+
+        async def stream(self, request: ModelRequest) -> Any:
+            yield TextChunk("one ")
+            clock.skip(10)
+            yield TextChunk("two")
+            yield Finish()
+
+    async def timed(ctx: Any, proceed: Any) -> Any:
+        response = await proceed()
+        told.append(response.timing)
+        return response
+
+    agent = Agent(Slow())
+    agent.add_hook("aroundRequest", timed)
+    await agent.chat("hi")
+    (timing,) = told
+    assert timing.duration - timing.first_chunk >= 10

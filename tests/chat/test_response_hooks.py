@@ -20,7 +20,14 @@ from hookline import (
     tool,
 )
 from hookline.errors import ChatAbortedError, HookReturnError
-from hookline.events import MessageAdded, ResponseReset, TextDelta, ToolCallFinished
+from hookline.events import (
+    MessageAdded,
+    PartEnd,
+    ReasoningDelta,
+    ResponseReset,
+    TextDelta,
+    ToolCallFinished,
+)
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 
@@ -418,3 +425,12 @@ async def test_after_an_abort_in_onResponse_no_later_hook_of_it_runs() -> None:
     with pytest.raises(ChatAbortedError):
         await agent.chat("hi")
     assert out == ["aborted True"]
+
+
+async def test_blank_reasoning_that_a_hook_gives_is_not_shown() -> None:
+    agent = Agent(ScriptedModel("first"))
+    parts = (Reasoning(" \n"), Text("changed"))
+    agent.add_hook("onResponse", lambda ctx: ctx.response.replace(parts=parts))
+    events = await collect(agent.chat_stream("hi"))
+    assert [event.part for event in events if isinstance(event, PartEnd)] == ["text", "text"]
+    assert not [event for event in events if isinstance(event, ReasoningDelta)]

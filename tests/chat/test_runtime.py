@@ -179,6 +179,25 @@ def plain(runtime, note):
 
 
 @scene
+def results_of_a_step(runtime, note):
+    """What onStep is shown, although the results were written by an earlier life."""
+    calls = ["See.", ("c1", "add", {"a": 1, "b": 2}), ("c2", "add", {"a": 3, "b": 4})]
+    model = Model(note, calls, ["It is 3 and 7."])
+    agent = Agent(model, tools=tools_of(note), runtime=runtime)
+    agent.add_hook("onStep", lambda ctx: note(f"onStep {[each.text for each in ctx.results]}"))
+    return agent, ask("1 + 2, 3 + 4?")
+
+
+@scene
+def ids_of_their_own(runtime, note):
+    """The input has an id, and preChat gives a message with another."""
+    agent = Agent(Model(note, ["Done."]), runtime=runtime)
+    mine, other = (UserMessage(id=id, parts=(Text("Go."),)) for id in ("mine", "other"))
+    agent.add_hook("preChat", lambda ctx: ctx.request.replace(message=other))
+    return agent, ask(mine)
+
+
+@scene
 def checked(runtime, note):
     """An answer that a validator looks at."""
 
@@ -456,6 +475,25 @@ def denied_by_the_approver(runtime, note):
 
 
 @scene
+def handed_to_a_client(runtime, note):
+    """One call is approved and handed to the client, one is bad, one runs beside them."""
+
+    @tool(client=True)
+    def pick(kind: str) -> str:
+        raise AssertionError("a client runs it")
+
+    def asks(request, run):
+        note(f"approver {request.id}")
+        return Approve(arguments={"kind": "text"})
+
+    calls = [("c1", "pick", {"kind": "png"}), ("c2", "pick", {}), ("c3", "add", {"a": 2, "b": 2})]
+    agent = Agent(Model(note, calls), tools=[*tools_of(note), pick], runtime=runtime)
+    watch_all(agent, note)
+    agent.add_hook("preToolCall", lambda ctx: Ask("may I?") if ctx.call.id == "c1" else None)
+    return agent, ask(approver=asks)
+
+
+@scene
 def too_many_steps(runtime, note):
     """Limits.steps is reached: the chat fails of itself."""
     turns = [[(f"c{i}", "add", {"a": i, "b": i})] for i in range(2)]
@@ -517,7 +555,8 @@ def same_end(life, whole):
     assert repr(life.error) == repr(whole.error)
     assert life.response == whole.response
     assert life.history == whole.history
-    check_history(life.history, open_end=bool(life.conversation.pending))
+    waits = life.conversation.pending or life.conversation.client_calls
+    check_history(life.history, open_end=bool(waits))
 
 
 def inside(life):
@@ -696,6 +735,7 @@ async def test_the_scenes_together_use_the_whole_table():
 def test_the_table_of_keys_is_frozen():
     """Keys become stored data: a changed line here breaks every chat that is being recorded."""
     assert list(KEYS) == [
+        "id/{}",
         "start",
         "preChat",
         "message/{}",
@@ -1092,6 +1132,38 @@ async def test_a_recorded_call_does_not_undo_what_another_one_writes():
     whole = await live(counting)
     after = await live(counting, cut_after(whole, "step/0/call/c2/run"))
     assert after.ran("attempt ") == ["attempt 2"]
+
+
+async def test_changes_of_the_meta_are_in_the_record_and_are_made_again():
+    """They are there again before the store has seen them."""
+
+    def counts(runtime, note):
+        calls = [("c1", "add", {"a": 1, "b": 1})]
+        agent = Agent(Model(note, calls, ["Done."]), tools=tools_of(note), runtime=runtime)
+
+        def begin(ctx):
+            ctx.run.meta.update(n=1, old={"deep": [1]})
+
+        def request(ctx):
+            ctx.run.meta["n"] += 1
+            ctx.run.meta["old"]["deep"].append(ctx.iteration)
+            if ctx.iteration:
+                del ctx.run.meta["old"]
+
+        agent.add_hook("onChatStart", begin)
+        agent.add_hook("preRequest", request)
+        agent.add_hook("preStop", lambda ctx: note(f"meta {ctx.run.meta}"))
+        return agent, ask()
+
+    whole = await live(counts)
+    assert effects_of(whole, "step/0/request")["meta"] == {"n": 2, "old": {"deep": [1, 0]}}
+    assert effects_of(whole, "step/1/request")["meta"] == {"n": 3}
+    assert effects_of(whole, "step/1/request")["meta_gone"] == ["old"]
+    assert effects_of(whole, "step/0/call/c1/run")["meta"] is None
+    for step in ("start", "step/0/request", "step/0/call/c1/run", "step/1/request"):
+        after = await live(counts, cut_after(whole, step))
+        assert after.ran("meta ") == whole.ran("meta ") == ["meta {'n': 3}"]
+        assert after.conversation.meta == {"n": 3}
 
 
 async def test_a_step_knows_the_number_of_the_last_event():
@@ -1793,6 +1865,44 @@ async def test_a_model_that_a_hook_chose_is_not_replaced_by_the_agents():
     assert isinstance(after.error, ModelError)
     assert "'other'" in str(after.error)
     assert after.ran("model") == []
+
+
+async def test_the_messages_that_a_hook_chose_are_in_the_record():
+    """A model step that was interrupted asks with them again."""
+    asked = []
+
+    def chooses(runtime, note):
+        model = Model(note, ["Hm."])
+        agent = Agent(model, runtime=runtime)
+        own = (UserMessage(parts=(Text("Mine."),)),)
+        agent.add_hook("preRequest", lambda ctx: ctx.request.replace(messages=own))
+
+        async def look(ctx, proceed):
+            asked.append([message.text for message in ctx.request.messages])
+            return await proceed()
+
+        agent.add_hook("aroundRequest", look)
+        return agent, ask()
+
+    whole = await live(chooses)
+    same_end(await live(chooses, cut_inside(whole, "step/0/model")), whole)
+    assert asked == [["Mine."], ["Mine."]]
+
+
+async def test_a_StopChat_in_the_models_place_is_the_same_in_a_replay():
+    """There is no answer to take from the record."""
+
+    def stops(runtime, note):
+        async def closed(ctx, proceed):
+            raise StopChat("closed", "Bye.")
+
+        agent = Agent(Model(note), runtime=runtime)
+        agent.add_hook("aroundRequest", closed)
+        return agent, ask()
+
+    whole = await live(stops)
+    assert whole.response.text == "Bye."
+    same_end(await live(stops, whole.journal), whole)
 
 
 async def test_a_scope_that_a_tool_registered_is_not_needed_in_a_replay():

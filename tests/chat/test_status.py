@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import anyio.from_thread
 import pytest
-from tests._tool_chats import assert_json, goes_on, only, outcomes, results, settle
+from tests._tool_chats import Clock, assert_json, goes_on, only, outcomes, results, settle
 
 from hookline import Agent, Conversation, Run, ToolResult, tool
 from hookline.errors import HooklineError
@@ -325,6 +325,26 @@ async def test_a_tool_cannot_catch_a_throw_in_onStatus_and_is_cancelled(turn):
     await goes_on(agent, conversation)
 
 
+async def test_after_a_throw_in_onStatus_observers_have_the_time_they_need(caplog):
+    """The grace period is for what was cancelled, and that has ended."""
+    clock, out = Clock(), []
+    agent = working([call("work"), call("work")])
+
+    def broken(ctx):
+        raise ValueError("broken")
+
+    async def slow(ctx):
+        await clock.advance(6)
+        out.append("told")
+
+    agent.add_hook("onStatus", broken)
+    agent.add_hook("onChatError", slow)
+    with pytest.raises(ValueError, match="broken"):
+        await agent.chat("go")
+    assert out == ["told"]
+    assert "left behind" not in caplog.text
+
+
 async def test_a_wrapper_cannot_catch_a_throw_in_onStatus():
     agent = working()
     error, _ = breaking(agent)
@@ -394,3 +414,18 @@ async def test_a_status_after_the_chats_end_is_never_published():
     assert seen == []
     statuses.close()
     assert [event async for event in statuses] == []
+
+
+async def test_the_observers_of_an_error_in_onStatus_may_wait():
+    told = []
+    agent = working()
+
+    async def tell(ctx):
+        await asyncio.sleep(0)
+        told.append(type(ctx.error).__name__)
+
+    agent.add_hook("onStatus", lambda ctx: 1 / 0)
+    agent.add_hook("onChatError", tell)
+    with pytest.raises(ZeroDivisionError):
+        await agent.chat("go")
+    assert told == ["ZeroDivisionError"]

@@ -26,12 +26,14 @@ from hookline import (
     AssistantMessage,
     ChatStream,
     Conversation,
+    Image,
     Limits,
     MemoryStore,
     ModelResponse,
     Reasoning,
     Response,
     Run,
+    Source,
     Stop,
     Text,
     ToolCall,
@@ -56,10 +58,12 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     Status,
     StepFinished,
     StepStarted,
@@ -69,11 +73,14 @@ from hookline.events import (
     ToolCallStarted,
     read_event,
 )
+from hookline.models import Finish, ModelRequest, TextChunk
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 BOUND = 64
 TERMINAL = (ChatDone, ChatAborted, ChatFailed)
 EVENTS: tuple[type, ...] = get_args(ChatEvent)
+PAGE = Source(url="https://example.org", title="Example")
+PICTURE = Image(data=b"png")
 NOT_LAST = tuple(kind for kind in EVENTS if kind not in TERMINAL)  # the last one needs no room
 Where = ContextVar[str]
 where: Where = ContextVar("where", default="nowhere")
@@ -590,7 +597,9 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, p
     think, words = Reasoning("Let me see."), "some more words than one"
     turns_ = [
         Turn(think, words, *[call("work", id=f"a{i}") for i in range(6)], chunk=3),
-        Turn(words, call("nobody"), call("work", {"x": 1}), call("refused"), chunk=3),
+        Turn(
+            words, PAGE, PICTURE, call("nobody"), call("work", {"x": 1}), call("refused"), chunk=3
+        ),
         Turn(words, call("asked"), call("lonely"), call("kid", input="?"), chunk=3),
         *[Turn(think, call("work", id=f"b{i}"), chunk=2) for i in range(12)],
         *[Turn(words, raw_call("asked", '{"cut'), chunk=4) for _ in range(3)],
@@ -730,6 +739,26 @@ async def test_after_the_with_block_everything_is_closed() -> None:
     assert (model.open, model.cancelled, conversation.busy) == (0, 1, False)
     assert trace == ["start", "abort consumer left", "end"]
     assert others() == set()
+
+
+async def test_after_an_abort_no_chunk_is_shown_of_a_model_that_never_waits() -> None:
+    streams: list[Any] = []
+
+    class Eager:
+        name = "eager"
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+            yield TextChunk("shown")
+            streams[0].abort("enough")
+            yield TextChunk("too late")
+            yield Finish("stop")
+
+    streams.append(Agent(Eager()).chat_stream("hi"))
+    events = [event async for event in streams[0]]
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["shown"]
+    last = events[-1]
+    assert isinstance(last, ChatAborted)
+    assert [message.text for message in last.partial] == ["hi", "shown"]
 
 
 @pytest.mark.parametrize("body", ["pass", "abort", "raise"])
@@ -1554,6 +1583,8 @@ def sample(kind: type) -> list[Any]:
             )
         },
         ResponseReset: {"iteration": 1},
+        SourceAdded: {"iteration": 1, "source": PAGE},
+        FileAdded: {"iteration": 1, "file": PICTURE},
         StepFinished: {"iteration": 1, "finish_reason": "length", "usage": Usage(input_tokens=1)},
         ChatDone: {
             "response": Response(
@@ -1617,7 +1648,7 @@ def test_every_event_type_is_exported() -> None:
     import hookline.events
 
     assert {kind.__name__ for kind in EVENTS} <= set(hookline.events.__all__)
-    assert len(EVENTS) == 16
+    assert len(EVENTS) == 18
 
 
 def letter(event: ChatEvent) -> str:
@@ -1647,6 +1678,10 @@ def letter(event: ChatEvent) -> str:
             return "?"
         case MessageAdded():
             return "M"
+        case SourceAdded():
+            return "*"
+        case FileAdded():
+            return "#"
         case ResponseReset():
             return "~"
         case ChatDone():
@@ -1675,7 +1710,9 @@ async def test_one_chat_shows_every_kind_of_event() -> None:
     conversation = Conversation()
     agent = Agent(
         ScriptedModel(
-            [Reasoning("hm"), Text("no"), call("probe", id="p")], "fine", ValueError("x")
+            [Reasoning("hm"), Text("no"), PAGE, PICTURE, call("probe", id="p")],
+            "fine",
+            ValueError("x"),
         ),
         tools=[probe],
     )

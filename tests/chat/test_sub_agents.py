@@ -474,14 +474,15 @@ async def test_the_parents_abort_takes_a_child_along_that_never_suspends():
         return "left"
 
     model = ScriptedModel([call("leave")], "the child went on")
-    child = Agent(model, name="child", tools=[leave])
+    asked = []
+    child = Agent(model, name="child", tools=[leave], system=lambda run: asked.append(1) or "Go.")
     agent = Agent(ScriptedModel([call("child", input="go")]), tools=[child.as_tool()])
     ends = []
     child.add_hook("onChatEnd", lambda ctx: ends.append(ctx.outcome))
     streams.append(agent.chat_stream("hi"))
     await collect(streams[0])
     assert ends == ["aborted"]
-    assert len(model.requests) == 1
+    assert len(model.requests) == len(asked) == 1
 
 
 async def test_cancelling_the_parents_caller_takes_the_child_along():

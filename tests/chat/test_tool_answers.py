@@ -285,8 +285,8 @@ async def test_any_other_type_is_a_HookReturnError_that_names_all_of_it(point, v
     with pytest.raises(HookReturnError) as caught:
         await agent.chat("go")
     text = str(caught.value)
-    assert f"'the odd one' at {point} returned a {type(value).__name__}" in text
-    assert "Tool" in text.partition("takes")[2]
+    assert f"'the odd one' at {point} returned a value of type {type(value).__name__}" in text
+    assert "Tool" in text.partition("accepts")[2]
 
 
 # ── disabled, unoffered and unknown tools ───────────────────────────────────────────────────
@@ -470,7 +470,7 @@ async def test_converting_back_is_a_HookReturnError(value, convert, point, kind)
 async def test_converting_back_names_hook_point_and_type(value, convert, point, kind):
     agent = agent_of(call("a"), out=[], a=value)
     convert(agent)
-    with pytest.raises(HookReturnError, match=f"'back' at {point} returned a {kind}"):
+    with pytest.raises(HookReturnError, match=f"'back' at {point} returned a value of type {kind}"):
         await agent.chat("go")
 
 

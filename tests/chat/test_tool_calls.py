@@ -632,7 +632,9 @@ async def test_a_ToolCall_with_another_name_or_id_is_refused(changes):
     model = ScriptedModel(call("double", n=1, id="a"))
     agent = Agent(model, tools=[double, *noting([], "other")])
     agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(**changes), name="renamer")
-    with pytest.raises(HookReturnError, match=r"'renamer' at preToolCall returned a ToolCall"):
+    with pytest.raises(
+        HookReturnError, match=r"'renamer' at preToolCall returned a value of type ToolCall"
+    ):
         await agent.chat("go")
 
 

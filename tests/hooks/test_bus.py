@@ -17,12 +17,16 @@ from hookline import (
     ModelResponse,
     NullBus,
     Observer,
+    Scope,
     Stop,
+    Tool,
     ToolResult,
     Wrapper,
     define_hook,
+    global_bus,
     tool,
 )
+from hookline._base.patterns import NamePatterns
 from hookline.errors import (
     HookError,
     HookOptionError,
@@ -317,7 +321,7 @@ async def test_proceed_with_a_wrong_type_is_an_error_of_that_wrapper() -> None:
         return await proceed(42)
 
     bus.add_hook(Work, wrong, name="wrong")
-    with pytest.raises(HookReturnError, match=r"'wrong' at Work returned a int.*str"):
+    with pytest.raises(HookReturnError, match=r"'wrong' at Work returned a value of type int.*str"):
         await bus.wrap(Work("job"), _inner)
 
 
@@ -770,6 +774,9 @@ REFUSED: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "priority=1.5": ("onMessage", _sync, {"priority": 1.5}),
     "on_error='ignore'": ("onMessage", _sync, {"on_error": "ignore"}),
     "tools='add'": ("preToolCall", _sync, {"tools": "add"}),
+    "tools=[]": ("preToolCall", _sync, {"tools": []}),
+    "tools=['']": ("preToolCall", _sync, {"tools": ["add", ""]}),
+    "tools=[1]": ("preToolCall", _sync, {"tools": [1]}),
     "no callable": ("onMessage", "hook", {}),
 }
 
@@ -875,12 +882,60 @@ async def test_tools_limits_a_tool_hook_to_those_tools(point: str) -> None:
 
 
 @pytest.mark.parametrize("point", AT_TOOL)
-async def test_an_empty_tools_limits_it_to_none(point: str) -> None:
-    assert await _names(point, tools=[]) == []
+async def test_tools_takes_patterns(point: str) -> None:
+    reached = await _names(point)
+    assert await _names(point, tools=["*"]) == reached
+    fit = [name for name in reached if name in ("bad", "worse") or name.endswith("od")]
+    assert await _names(point, tools=["*od", "[bw]*"]) == fit
+    assert await _names(point, tools=["GOOD", "oo", "*x*"]) == []
+
+
+def test_names_are_remembered_and_not_without_a_bound() -> None:
+    patterns = NamePatterns(("fs_*",))
+    for number in range(5000):  # a model can make up any number of names
+        assert f"fs_{number}" in patterns
+        assert f"xs_{number}" not in patterns
+    assert 0 < len(patterns._known) <= 1024  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_tools_may_be_an_iterator() -> None:
     assert await _names("preToolCall", tools=iter(["good", "bad"])) == ["bad", "good"]
+
+
+def _warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name == "hookline"]
+
+
+async def test_a_guard_for_a_tool_that_is_not_there_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent: Any = Agent(ScriptedModel(*["Done."] * 4), tools=[good, bad])
+    agent.add_hook("preToolCall", _sync, tools=["ba*", "goood"], on_error="deny", name="typo")
+    agent.add_hook("preToolCall", _sync, tools=["neither"], name="no guard")
+    assert [hook.unmatched for hook in agent.hooks("preToolCall")] == [("goood",), ("neither",)]
+    await agent.chat("hi")
+    await agent.chat("hi")
+    text = "agent 'agent': hook 'typo' at preToolCall has tools='goood', but the agent has no such"
+    assert _warned(caplog) == [f"{text} tool"]
+    await agent.use([define_hook("preToolCall", _sync, tools=["wrose"], name="w", required=True)])
+    await agent.chat("hi")
+    assert len(_warned(caplog)) == 2
+    assert "'wrose'" in _warned(caplog)[1]
+    agent.scopes.register(Scope("later", tools=[Tool(good.fn, name="wrose")]))
+    assert agent.hooks("preToolCall")[-1].unmatched == ()
+    await agent.chat("hi")
+    assert len(_warned(caplog)) == 2
+
+
+async def test_guards_of_an_agent_without_tools_and_global_ones_are_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent: Any = Agent(ScriptedModel("Done."))
+    agent.add_hook("preToolCall", _sync, tools=["shell"], on_error="deny")
+    await agent.chat("hi")
+    with global_bus.add_hook("preToolCall", _sync, tools=["shell"], on_error="deny"):
+        await Agent(ScriptedModel("Done."), tools=[good]).chat("hi")
+    assert _warned(caplog) == []
 
 
 # ── decorator and table ─────────────────────────────────────────────────────────────────────
@@ -1287,3 +1342,28 @@ async def test_everything_a_wrapper_is_for_is_made_with_the_public_api() -> None
     assert (await agent.chat("hi")).text == "From the spare."
     assert out == ["begin", "again", "end", "begin", "end"]
     assert spare.calls == 1
+
+
+def test_the_signature_and_the_docs_of_add_hook_have_every_option() -> None:
+    import inspect
+
+    import msgspec
+
+    from hookline import Agent
+    from hookline._hooks.registration import _ADDED, HookOptions
+
+    parameters = inspect.signature(HookBus().add_hook).parameters
+    options = {
+        name: each.default
+        for name, each in parameters.items()
+        if each.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    known = {each.name: each for each in msgspec.structs.fields(HookOptions)}
+    defaults = {name: None if known[name].required else known[name].default for name in _ADDED}
+    assert options == defaults
+    words = inspect.getdoc(HookBus().add_hook) or ""
+    for name, default in defaults.items():
+        shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        assert f"`{name}`" in words
+        for holder in (Agent, HookBus):
+            assert f"{name}={shown}" in (inspect.getdoc(holder.add_hook) or "")

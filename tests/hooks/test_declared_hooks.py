@@ -341,7 +341,7 @@ def test_an_unknown_id_is_an_error_at_construction() -> None:
 
 async def test_an_unknown_id_is_told_with_all_ids_that_are_known() -> None:
     known = [say([], "a", id="greet"), say([], "b", id="bow")]
-    with pytest.raises(UnknownHookError, match="known \\(bow, greet\\)"):
+    with pytest.raises(UnknownHookError, match="known names \\(bow, greet\\)"):
         await agent_of(hooks=known).chat("hi", hooks=["zzz"])
 
 

@@ -1,4 +1,4 @@
-"""A process that is forked while another thread registers hooks can register hooks itself."""
+"""A process that is forked while another thread holds one of our locks can go on itself."""
 
 import os
 import signal
@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from hookline import HookBus
+from hookline import Conversation, HookBus, MemoryStore, Scope
+from hookline._model import scopes
+from hookline._model.scopes import Scopes
+from hookline._talk import conversation, memory
+from hookline.hooks import _rate
+from hookline.hooks._rate import _Windows
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
@@ -73,3 +78,88 @@ def test_the_parent_goes_on_after_a_fork() -> None:
     added.start()
     added.join(HANGS)
     assert len(bus.hooks()) == 1
+
+
+# ── what else is held for a moment ──────────────────────────────────────────────────────────
+
+
+def of_memory() -> Callable[[], object]:
+    store = MemoryStore()
+
+    def work() -> None:
+        owner = f"{threading.get_ident()}-{os.getpid()}"  # each has a conversation of its own
+        for step in (store.acquire(owner, owner), store.load(owner), store.release(owner, owner)):
+            with pytest.raises(StopIteration):
+                step.send(None)  # they never wait
+
+    return work
+
+
+def of_conversations() -> Callable[[], object]:
+    def work() -> None:
+        talk = Conversation()
+        talk.acquire("chat")
+        talk.release("chat")
+        talk.reset()
+
+    return work
+
+
+def of_scopes() -> Callable[[], object]:
+    ours = Scopes()
+
+    def work() -> None:
+        ours.register(Scope(f"s{threading.get_ident()}-{os.getpid()}"))()
+
+    return work
+
+
+def of_rates() -> Callable[[], object]:
+    windows = _Windows(1, 1.0, lambda: 0.0)
+    return lambda: windows.take("key")
+
+
+LOCKS = pytest.mark.parametrize(
+    ("work_of", "lock"),
+    [
+        (of_memory, memory._lock),
+        (of_conversations, conversation._lock),
+        (of_scopes, scopes.LOCK),
+        (of_rates, _rate._lock),
+    ],
+    ids=["MemoryStore", "Conversation", "Scopes", "rate_limit"],
+)
+
+
+@LOCKS
+def test_a_child_goes_on_although_a_thread_of_its_parent_was_just_at_it(
+    work_of: Callable[[], Callable[[], object]], lock: Any
+) -> None:
+    work = work_of()
+    with busy(work):
+        codes = [exit_code_of_child(work) for _ in range(CHILDREN)]
+    assert codes == [0] * CHILDREN
+
+
+@LOCKS
+def test_a_fork_waits_for_a_thread_that_holds_the_lock(
+    work_of: Callable[[], Callable[[], object]], lock: Any
+) -> None:
+    """So that a child never sees what that thread has half changed."""
+    work = work_of()
+    held, left = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            left.wait(0.2)  # nobody sets it: a fork that does not wait is done before
+            order.append("left")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    code = exit_code_of_child(lambda: (os._exit(2) if order != ["left"] else None, work()))
+    thread.join()
+    assert code == 0
+    assert order == ["left"]

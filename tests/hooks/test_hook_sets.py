@@ -98,7 +98,7 @@ async def test_a_method_without_its_object_is_refused_before_anything_runs(way: 
         "chat": lambda: agent.chat("hi", hooks=[Tenant.start]),
         "use": lambda: agent.use(Tenant.start),
     }
-    with pytest.raises(HookOptionError, match=r"is a method of Tenant; pass an object"):
+    with pytest.raises(HookOptionError, match=r"is a method of Tenant; pass an instance"):
         await _made(ways[way])
     assert model.calls == 0
 
@@ -218,7 +218,7 @@ async def test_a_guard_as_a_class_refuses_calls() -> None:
         (print, "is not a hook"),
         (object(), "is not a hook"),
         (3, "is not a hook"),
-        (Tenant, "the class Tenant; pass an object"),
+        (Tenant, "the class Tenant; pass an instance"),
         (Deny("x"), "is not a hook"),
     ],
     ids=["a function", "an object", "a number", "a class", "a decision"],

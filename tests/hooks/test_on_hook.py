@@ -15,6 +15,7 @@ from hookline import (
     Continue,
     HookBus,
     Interceptor,
+    ModelRequest,
     ModelResponse,
     Observer,
     Stop,
@@ -25,7 +26,7 @@ from hookline import (
 from hookline._hooks.points import HookOutcome
 from hookline.errors import ToolDenied
 from hookline.models import TextChunk
-from hookline.points import TABLE, OnHook
+from hookline.points import TABLE, AroundRequest, OnHook, PreRequest
 from hookline.testing import ScriptedModel, call
 
 OTHERS = [name for name in TABLE if name != "onHook"]
@@ -395,3 +396,27 @@ async def test_it_works_beside_parallel_tool_calls() -> None:
     agent.add_hook("onToolCallResult", lambda ctx: None, name="result")
     await agent.chat("hi")
     assert sorted(out) == ["around"] * 3 + ["result"] * 3
+
+
+async def test_it_is_told_what_a_hook_was_given_and_what_it_made_of_it() -> None:
+    out: list[OnHook] = []
+    agent: Any = Agent(ScriptedModel("Hello."), hooks={"onHook": out.append})
+
+    @agent.hook("preRequest")
+    def brief(ctx: PreRequest) -> ModelRequest:
+        return ctx.request.replace(system="Be brief.")
+
+    @agent.hook("aroundRequest")
+    async def warm(ctx: AroundRequest, proceed: Any) -> Any:
+        changed = ctx.request.replace(system="Be warm.")
+        return await proceed(changed)
+
+    await agent.chat("Hi.")
+    told = {each.hook.rpartition(".")[2]: each for each in out}
+    assert told["brief"].context.request.system is None
+    assert told["brief"].returned.system == "Be brief."
+    assert told["brief"].inner == 0
+    assert told["warm"].context.request.system == "Be brief."
+    assert told["warm"].passed.system == "Be warm."
+    assert told["warm"].returned.text == "Hello."
+    assert 0 < told["warm"].inner <= told["warm"].duration

@@ -376,7 +376,7 @@ async def test_what_a_cleanup_raises_is_logged_where_nobody_waits(caplog):
     remove()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
     assert remove.gone
-    assert "plugin Garden raised while it was closed: ValueError" in caplog.text
+    assert "plugin Garden raised during its cleanup: ValueError" in caplog.text
 
 
 async def test_a_cleanup_goes_on_when_the_one_that_waits_for_it_is_cancelled():
@@ -459,7 +459,7 @@ async def test_a_cleanup_that_raises_meanwhile_hides_nothing(caplog):
     with pytest.raises(KeyError, match="first"):
         await agent.use(broken)
     assert agent.hooks() == ()
-    assert "was taken back: ValueError" in caplog.text
+    assert "was removed: ValueError" in caplog.text
 
 
 async def test_an_object_whose_tool_is_taken_leaves_nothing():
@@ -479,7 +479,7 @@ async def test_what_is_returned_must_clean_up():
         agent.add_hook("onChatStart", lambda ctx: None)
         return 3
 
-    with pytest.raises(UsageError, match="function that cleans up"):
+    with pytest.raises(UsageError, match="cleanup function"):
         await agent.use(garden)
     assert agent.hooks() == ()
 

@@ -38,7 +38,10 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     ),
     "aroundRequest": ("wrapper", "iteration request", "ModelResponse", ""),
     "onDelta": (
-        "interceptor", "iteration delta", "TextChunk ReasoningChunk PartEndChunk ToolCallChunk", "",
+        "interceptor",
+        "iteration delta",
+        "TextChunk ReasoningChunk PartEndChunk ToolCallChunk SourceChunk FileChunk",
+        "",
     ),
     "onResponse": ("interceptor", "iteration request response", "ModelResponse", ""),
     "preMessage": ("interceptor", "message", "UserMessage AssistantMessage ToolMessage", ""),
@@ -66,7 +69,12 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "onMessageUpdate": ("observer", "message changes", "", ""),
     "onScopeRegister": ("observer", "scope", "", ""),
     "onScopeUnregister": ("observer", "scope", "", ""),
-    "onHook": ("observer", "point hook outcome duration", "", ""),
+    "onHook": (
+        "observer",
+        "point hook outcome duration inner context returned passed",
+        "",
+        "",
+    ),
 }  # fmt: skip
 
 
@@ -239,7 +247,7 @@ def test_every_row_has_a_section_that_names_its_context_and_fields(head: Any) ->
     assert head.note in section
     assert head.throws
     assert head.replay
-    assert f"A throw: {head.throws}. On replay: {head.replay}." in section
+    assert f"If a hook raises: {head.throws}. On replay: {head.replay}." in section
 
 
 @ROWS

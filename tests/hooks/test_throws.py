@@ -1138,6 +1138,52 @@ def test_exits_of_a_tool_leave_the_event_loop(
     _leaves_the_loop(main, raised)
 
 
+@EXITS
+@pytest.mark.parametrize("form", ["chat", "stream"])
+def test_who_waits_for_a_chat_gets_the_exit_itself(form: str, exit_: type[BaseException]) -> None:
+    raised = exit_()
+
+    async def leave() -> None:
+        raise raised
+
+    async def main() -> None:
+        made = Tool(leave, name="leave", description="Leave.")
+        agent = Agent(ScriptedModel(call("leave"), "done"), tools=[made])
+        if form == "chat":
+            await agent.chat("hi")
+        else:
+            await collect(agent.chat_stream("hi"))
+
+    loop = asyncio.new_event_loop()
+    try:
+        waiting = loop.create_task(main())
+        for _ in range(2):  # out of the chat's task, and out of the one that waits for it
+            with pytest.raises(exit_) as caught:
+                loop.run_until_complete(waiting)
+            assert caught.value is raised
+        assert waiting.exception() is raised
+    finally:
+        _drain(loop)
+
+
+@EXITS
+def test_an_exit_leaves_the_event_loop_though_nobody_reads_the_stream(
+    exit_: type[BaseException],
+) -> None:
+    raised = exit_()
+
+    async def leave() -> None:
+        raise raised
+
+    async def main() -> None:
+        made = Tool(leave, name="leave", description="Leave.")
+        async with Agent(ScriptedModel(call("leave"), "done"), tools=[made]).chat_stream("hi"):
+            for _ in range(100):
+                await asyncio.sleep(0)
+
+    _leaves_the_loop(main, raised)
+
+
 def _leaves_the_loop(main: Callable[[], Coroutine[Any, Any, None]], raised: BaseException) -> None:
     """The exit comes out of the event loop, and asyncio complains of no task."""
     complaints: list[Any] = []

@@ -158,7 +158,10 @@ UserId = NewType("UserId", int)
             id="length",
         ),
         pytest.param(
-            [[1]], set[Any], ["v: cannot be read as the type it needs (TypeError)"], id="unhashable"
+            [[1]],
+            set[Any],
+            ["v: cannot be converted to the required type (TypeError)"],
+            id="unhashable",
         ),
         pytest.param(
             {"a": "x", "b b": 1, "c": None},
@@ -172,7 +175,7 @@ UserId = NewType("UserId", int)
         pytest.param(
             {"x": 1, "2": "y"},
             dict[int, int],
-            ["v.x: not a key that is allowed here", 'v["2"]: expected int, got str'],
+            ["v.x: this key is not allowed here", 'v["2"]: expected int, got str'],
             id="keys",
         ),
         pytest.param(
@@ -200,7 +203,7 @@ UserId = NewType("UserId", int)
         pytest.param(
             {"items": [], "size": 14},
             Box,
-            ["v: cannot be read as the type it needs (LookupError)"],
+            ["v: cannot be converted to the required type (LookupError)"],
             id="crash",
         ),
         pytest.param(
@@ -215,7 +218,7 @@ UserId = NewType("UserId", int)
         pytest.param(
             {"a": 5},
             Crashing,
-            ["v: cannot be read as the type it needs (LookupError)"],
+            ["v: cannot be converted to the required type (LookupError)"],
             id="pydantic-crash",
         ),
         pytest.param(
@@ -294,7 +297,7 @@ UserId = NewType("UserId", int)
         pytest.param(
             1,
             complex,
-            ["v: <class 'complex'> is not a type that JSON can be converted to"],
+            ["v: <class 'complex'> cannot be converted from JSON"],
             id="no-json-type",
         ),
     ],

@@ -293,6 +293,32 @@ async def test_pre_stop_sees_the_value_and_what_it_prolongs_is_read_anew() -> No
     assert response.output == City("Rome")
 
 
+async def test_a_step_that_waits_has_no_output_of_the_answer_before() -> None:
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(ScriptedModel(GOOD, call("pay")), tools=[pay])
+    agent.add_hook("preStop", lambda ctx: Continue("Another one."))
+    agent.add_hook("preToolCall", lambda ctx: Ask("may I?"))
+    response = await agent.chat("Tell.", output=City, conversation=Conversation())
+    assert (response.stop_reason, response.output) == ("approval", None)
+
+
+async def test_after_an_answer_that_does_not_fit_there_is_no_output_of_one_before() -> None:
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(ScriptedModel(GOOD, "It is in Italy.", call("pay")), tools=[pay])
+    agent.add_hook("preStop", lambda ctx: Continue("Another one."))
+    agent.add_hook("preToolCall", lambda ctx: Ask("may I?"))
+    response = await agent.chat("Tell.", output=City, conversation=Conversation())
+    assert (response.stop_reason, response.output) == ("approval", None)
+
+
 async def test_there_is_one_correction_for_the_whole_chat() -> None:
     with ScriptedModel("a", GOOD, "b") as model:
         agent = Agent(model)

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests._recording import Crash, Model, ask, live
 
-from hookline import Agent, Conversation, Limits, ModelResponse, Run, Stop
+from hookline import Agent, Conversation, Limits, ModelRequest, ModelResponse, Run, Stop, tool
 from hookline._base.json import to_json_data
 from hookline._model.partial import NOTHING, partial_object
-from hookline.errors import MaxStepsError, OutputError, UsageError
+from hookline.errors import MaxStepsError, ModelError, OutputError, UsageError
+from hookline.hooks import fallback
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -60,6 +61,7 @@ class Two(msgspec.Struct, tag=True):
 
 
 GOOD = '{"name": "Oslo", "people": 7}'
+OSLO = City("Oslo", 7)
 
 
 async def read(kind: Any, *answers: str, **options: Any) -> Any:
@@ -208,9 +210,9 @@ def _same_name() -> Any:
     ("kind", "why"),
     [
         pytest.param(City | _same_name(), "two members are named 'City'", id="one name"),
-        pytest.param(City | Kinded, "Kinded has a field 'kind' of its own", id="a field"),
-        pytest.param(City | Note | dict[str, int], "may be an object too", id="a dict"),
-        pytest.param(City | Note | Any, "may be an object too", id="anything"),
+        pytest.param(City | Kinded, "Kinded has its own field 'kind'", id="a field"),
+        pytest.param(City | Note | dict[str, int], "may also be an object", id="a dict"),
+        pytest.param(City | Note | Any, "may also be an object", id="anything"),
     ],
 )
 def test_a_union_that_cannot_be_told_apart_is_refused(kind: Any, why: str) -> None:
@@ -218,18 +220,53 @@ def test_a_union_that_cannot_be_told_apart_is_refused(kind: Any, why: str) -> No
         Agent(ScriptedModel(), output=kind)
 
 
+class Worded:
+    """A model that knows nothing of schemas."""
+
+    def __init__(self, *answers: str) -> None:
+        self.scripted = ScriptedModel(*answers)
+
+    def stream(self, request: ModelRequest, /) -> Any:
+        return self.scripted.stream(request)
+
+
 async def test_a_model_without_a_mode_for_schemas_is_asked_in_words() -> None:
-    with ScriptedModel(GOOD) as model:
-        agent = Agent(model, system="Be brief.", output=City)
-        seen: list[Any] = []
-        agent.add_hook("preRequest", lambda ctx: seen.append(ctx.request))
-        await agent.chat("Tell.")
-    (request,) = seen
-    prompted = request.prompted()
-    assert prompted.output is None
-    assert prompted.system.startswith("Be brief.\n\nAnswer with one JSON object")
-    assert json.loads(prompted.system.rpartition("schema:\n")[2]) == request.output.schema
-    assert prompted.prompted() is prompted
+    model = Worded("Oslo.", GOOD)
+    agent = Agent(model, system="Be brief.", output=City)
+    seen: list[ModelRequest] = []
+    agent.add_hook("preRequest", lambda ctx: seen.append(ctx.request))
+    response = await agent.chat("Tell.")
+    assert (response.output, response.steps) == (OSLO, 2)
+    for request, sent in zip(seen, model.scripted.requests, strict=True):
+        assert request.system == "Be brief."
+        assert request.output is not None
+        assert sent.output is None
+        assert sent.system is not None
+        assert sent.system.startswith("Be brief.\n\nAnswer with one JSON object")
+        assert json.loads(sent.system.rpartition("schema:\n")[2]) == request.output.schema
+        assert sent.prompted() is sent
+
+
+async def test_a_model_is_asked_in_words_without_a_system_text_too() -> None:
+    model = Worded(GOOD)
+    assert (await Agent(model, output=City).chat("Tell.")).output == OSLO
+    assert model.scripted.last_request.system.startswith("Answer with one JSON object")
+
+
+async def test_how_the_form_is_asked_for_is_decided_by_the_model_that_is_called() -> None:
+    worded, knows = Worded(GOOD), ScriptedModel(ModelError("down"), GOOD)
+    agent = Agent(knows, output=City, hooks=[fallback(worded)])
+    assert (await agent.chat("Tell.")).output == OSLO
+    assert (await agent.chat("Tell.")).output == OSLO
+    assert [request.output is None for request in knows.requests] == [False, False]
+    assert [request.output is None for request in worded.scripted.requests] == [True]
+
+
+async def test_no_words_are_added_where_no_form_is_asked_for() -> None:
+    model = Worded("Hello.", "Hello.")
+    await Agent(model).chat("Hi.")
+    await Agent(model, output=str).chat("Hi.")
+    assert [request.system for request in model.scripted.requests] == [None, None]
 
 
 # ── fenced answers ──────────────────────────────────────────────────────────────────────────
@@ -422,6 +459,16 @@ async def test_the_last_item_is_the_output(kind: Any, value: Any, output: Any) -
 async def test_a_correction_begins_the_data_anew() -> None:
     parts = await partials(Agent(ScriptedModel('{"name": 1}', GOOD), output=City))
     assert parts == [{"name": 1}, {"name": "Oslo", "people": 7}]
+
+
+async def test_the_data_of_a_further_step_begin_anew_though_they_are_the_same() -> None:
+    @tool
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    agent = Agent(ScriptedModel([GOOD, call("look")], GOOD), tools=[look], output=City)
+    assert await partials(agent) == [{"name": "Oslo", "people": 7}] * 2
 
 
 async def test_what_is_taken_back_begins_the_data_anew() -> None:

@@ -356,7 +356,7 @@ def test_the_injected_parameter_is_no_part_of_the_schema() -> None:
 def test_two_injected_parameters_are_refused() -> None:
     def fn(a: Run, b: Run) -> None: ...
 
-    assert "the parameters a, b are all injected; keep one" in problem(fn)
+    assert "the parameters a, b are all injected; keep only one" in problem(fn)
 
 
 def test_what_a_partial_bound_is_no_part_of_the_schema() -> None:
@@ -372,10 +372,10 @@ def test_what_a_partial_bound_is_no_part_of_the_schema() -> None:
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
-        pytest.param(complex, "<class 'complex'> is not a type", id="complex"),
+        pytest.param(complex, "<class 'complex'> cannot be converted", id="complex"),
         pytest.param(SimpleNamespace, "use JSON types, dataclasses", id="class"),
-        pytest.param(list[Callable[[], int]], "is not a type", id="nested"),
-        pytest.param(Iterable[int], "is not a type", id="iterable"),
+        pytest.param(list[Callable[[], int]], "cannot be converted", id="nested"),
+        pytest.param(Iterable[int], "cannot be converted", id="iterable"),
         pytest.param(Item | Tag, "use a pydantic model with that union", id="two-models"),
         pytest.param(Item | str, "use a pydantic model with that union", id="model-or-text"),
         pytest.param(Item | Plain, "use a pydantic model with that union", id="model-or-dataclass"),

@@ -125,9 +125,9 @@ def test_what_is_said_of_bad_arguments_is_bounded() -> None:
         pytest.param({"type": "array"}, "must describe an object", id="no-object"),
         pytest.param({"properties": []}, "must describe an object", id="no-properties"),
         pytest.param(
-            {"properties": {"a": {"type": "text"}}}, "must be a JSON schema", id="bad-type"
+            {"properties": {"a": {"type": "text"}}}, "must be a valid JSON schema", id="bad-type"
         ),
-        pytest.param({"required": "q"}, "must be a JSON schema", id="bad-required"),
+        pytest.param({"required": "q"}, "must be a valid JSON schema", id="bad-required"),
         pytest.param({"x": object()}, "must be JSON data", id="no-json"),
         pytest.param(
             {"properties": {"a": {"$ref": "https://example.org/a"}}},

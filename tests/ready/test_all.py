@@ -208,7 +208,11 @@ def test_no_tool_runs_but_those_that_are_allowed(asked, patterns, hide):
 
 
 @settings(max_examples=100)
-@given(st.lists(WORDS, min_size=1, max_size=5), PATTERNS.filter(bool), st.booleans())
+@given(
+    st.lists(WORDS, min_size=1, max_size=5),
+    PATTERNS.filter(lambda them: bool(them) and all(them)),
+    st.booleans(),
+)
 def test_what_asks_never_runs_unapproved_and_runs_once_when_it_is(asked, patterns, later):
 
     tools, ran = recorded(asked)

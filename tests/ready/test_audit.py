@@ -12,7 +12,7 @@ import textwrap
 
 import pytest
 
-from hookline import Agent, Approve, Ask, Conversation, tool
+from hookline import Agent, Approve, Ask, Conversation, Deny, tool
 from hookline.errors import ChatAbortedError
 from hookline.hooks import audit, log
 from hookline.testing import ScriptedModel, call, collect
@@ -86,6 +86,23 @@ async def test_content_is_there_if_asked_for(tmp_path):
         "fine",
     ]
     assert [line["arguments"] for line in lines(path) if "arguments" in line] == [{"where": "home"}]
+
+
+@pytest.mark.parametrize("content", [True, False])
+async def test_a_refused_call_is_written_with_its_tool_arguments_and_caller(tmp_path, content):
+    path = tmp_path / "audit.jsonl"
+    agent = agent_of(
+        path, call("look", where="home"), "no", content=content, who=lambda run: {"user": run.deps}
+    )
+    agent.add_hook("preToolCall", lambda ctx: Deny("not you"), tools=["look"])
+    await agent.chat("hello", deps="ann")
+    assert {json.dumps(line["who"]) for line in lines(path)} == {'{"user": "ann"}'}
+    (refused,) = [line for line in lines(path) if line["what"] == "tool message"]
+    assert (refused["tool"], refused["outcome"]) == ("look", "denied")
+    assert refused.get("arguments") == ({"where": "home"} if content else None)
+    (asked,) = [each for line in lines(path) for each in line.get("calls", ())]
+    assert (asked["id"], asked["tool"]) == (refused["call"], "look")
+    assert ("arguments" in asked) == content
 
 
 async def test_aborts_and_failures_are_written_too(tmp_path):

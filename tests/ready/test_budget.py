@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests import _recording as recording
 
 from hookline import Agent, Approve, Conversation, Limits, Usage, check_history, tool
-from hookline.errors import UsageError
-from hookline.hooks import approve, budget
+from hookline.errors import OverloadedError, UsageError
+from hookline.hooks import approve, budget, fallback
+from hookline.models import Rates, genai_prices, price_function
 from hookline.testing import ScriptedModel, Turn, call, record
 
 USED = Usage(input_tokens=60, output_tokens=40)
@@ -98,7 +99,9 @@ async def test_time_counts_from_the_start_of_the_chat():
 
 
 async def test_cost_is_what_the_price_of_the_usage_comes_to():
-    response = await agent_of(cost=0.25, price=lambda usage: usage.total_tokens / 1000).chat("go")
+    response = await agent_of(cost=0.25, price=lambda model, usage: usage.total_tokens / 1000).chat(
+        "go"
+    )
     assert (response.stop_reason, response.text) == ("cost_limit", "cost limit reached: 0.3/0.25")
 
 
@@ -288,6 +291,44 @@ async def resumed(agent, conversation):
     return await agent.resume(conversation, {waits.id: Approve()})
 
 
+@pytest.mark.parametrize(
+    ("limit", "reason", "text"),
+    [
+        pytest.param({"steps": 3}, "steps_limit", "step limit reached: 3/3", id="steps"),
+        pytest.param({"tokens": 250}, "tokens_limit", "token limit reached: 300/250", id="tokens"),
+        pytest.param({"seconds": 100}, "time_limit", "time limit reached: 120/100 s", id="seconds"),
+        pytest.param(
+            {"cost": 2.5, "price": lambda model, usage: usage.total_tokens / 100},
+            "cost_limit",
+            "cost limit reached: 3/2.5",
+            id="cost",
+        ),
+    ],
+)
+async def test_a_new_agent_on_the_same_store_counts_on(tmp_path, limit, reason, text):
+    response = None
+    for process in range(4):
+        clock = Clock()  # a process has its own
+        clock.now = 10.0**process
+        async with Agent(
+            looking(),
+            tools=[look],
+            hooks=[budget(**limit, clock=clock), approve("look")],
+            store=f"sqlite:///{tmp_path}/chats.db",
+        ) as agent:
+            agent.add_hook(
+                "onResponse", lambda ctx, clock=clock: setattr(clock, "now", clock.now + 40)
+            )
+            if response is None:
+                response = await agent.chat("go", conversation="ada")
+            else:
+                (waits,) = response.pending
+                response = await agent.resume("ada", {waits.id: Approve()})
+        if response.stop_reason != "approval":
+            break
+    assert (process, response.stop_reason, response.text) == (3, reason, text)
+
+
 async def test_what_a_sub_agent_used_before_an_approval_counts_after_it():
     kid = Agent(ScriptedModel(*[Turn(text="hi", usage=USED)] * 3), name="kid")
     turns = [Turn(call("kid", input="a"), usage=None), call("look"), call("look"), "done"]
@@ -350,3 +391,66 @@ def test_no_model_call_begins_beyond_a_limit_and_none_within_it_is_refused(steps
         spent += cost
     assert len(model.requests) == expected
     assert (response.stop_reason is None) == (expected == len(costs) + 1)
+
+
+async def test_cost_by_a_table_of_rates_is_that_of_the_model_that_answered():
+    rates = {"small": Rates(input=0, output=0), "big": Rates(input=1_000_000, output=0)}
+    first = ScriptedModel(Turn(fail=OverloadedError("no")), name="small")
+    big = ScriptedModel([call("add", a=1, b=1)], name="big")
+    agent = Agent(
+        first,
+        tools=[add],
+        hooks=[budget(cost=5, price=rates), fallback(big)],
+    )
+    response = await agent.chat("go")
+    assert response.stop_reason == "cost_limit"
+    assert response.steps == 1
+
+
+async def test_a_model_that_the_table_does_not_know_is_an_error_before_it_is_asked():
+    model = ScriptedModel("hi", name="large-1")
+    agent = Agent(model, hooks=[budget(cost=5, price={"small": Rates(input=1, output=1)})])
+    with pytest.raises(UsageError, match=r"cost=5\) has no price for model 'large-1'"):
+        await agent.chat("go")
+    assert model.calls == 0
+
+
+async def test_a_model_that_a_function_has_no_price_for_ends_the_chat_before_its_tools():
+    ran = []
+
+    async def look() -> None:
+        ran.append("look")
+
+    model = ScriptedModel(call("look"), "done", name="large-1")
+    agent = Agent(model, tools=[look], hooks=[budget(cost=5, price=lambda model, usage: None)])
+    with pytest.raises(UsageError, match="no price for model 'large-1'"):
+        await agent.chat("go")
+    assert (ran, model.calls) == ([], 1)
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_a_table_has_prices_of_the_versions_of_a_model_and_none_of_others():
+    price = price_function(
+        {"gpt-5": Rates(input=1, output=10), "gpt-5-mini": Rates(input=0.5, output=2)}
+    )
+    used = Usage(input_tokens=1_000_000, output_tokens=100_000)
+    assert price("gpt-5-2026-01-01", used) == 2.0
+    assert price("gpt-5-mini-2026", used) == 0.7
+    assert price("other", used) is None
+    cached = Rates(input=10, output=0, cache_read=1, cache_write=20)
+    used = Usage(input_tokens=1_000_000, cache_read_tokens=500_000, cache_write_tokens=100_000)
+    assert cached.cost(used) == 4 + 0.5 + 2
+
+
+def test_the_prices_of_genai_prices():
+    pytest.importorskip("genai_prices")
+    price = genai_prices()
+    used = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    cost = price("gpt-4o", used)
+    assert cost is not None
+    assert cost > 0
+    assert price("no-such-model", used) is None

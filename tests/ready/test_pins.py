@@ -60,7 +60,7 @@ async def test_pins_may_stand_in_a_file(tmp_path: Path) -> None:
     assert await outcomes(made(), pin_tools(path)) == ("ok", ["read"])
     for text in ("[]", "{", ""):
         path.write_text(text)
-        with pytest.raises(UsageError, match="digests by the names"):
+        with pytest.raises(UsageError, match="the names of tools to digests"):
             pin_tools(path)
     with pytest.raises(UsageError, match="cannot be read"):
         pin_tools(tmp_path / "gone.json")

@@ -396,7 +396,7 @@ async def test_what_a_later_hook_makes_of_a_call_is_looked_at_too():
     agent, ran = agent_of(call("bash", command="ls"), hooks=deny_commands("rm -rf"))
     agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(arguments={"command": "rm -rf /"}))
     response = await agent.chat("go")
-    assert (ran, outcomes(response)) == ([], ["error"])
+    assert (ran, outcomes(response)) == ([], ["denied"])
     assert "not allowed" in told(response)[0]
 
 

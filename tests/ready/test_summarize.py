@@ -3,8 +3,22 @@
 import logging
 
 import pytest
+from tests._otlp import pipeline
+from tests._recording import USAGE, Model, ask, live
 
-from hookline import Agent, Conversation, MessageChanges, Usage, check_history, tool
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    AssistantMessage,
+    Conversation,
+    MessageChanges,
+    Text,
+    Usage,
+    UserMessage,
+    check_history,
+    tool,
+)
 from hookline.errors import ModelError, UsageError
 from hookline.events import Status
 from hookline.hooks import budget, summarize
@@ -134,3 +148,99 @@ async def test_without_another_the_model_of_the_chat_summarizes():
 def test_numbers_below_1_are_refused(wrong):
     with pytest.raises(UsageError, match="summarize"):
         summarize(wrong[0], keep=wrong[1])
+
+
+# ── under a durable runtime, beside a question, in a trace ──────────────────────────────────
+
+
+def durable(runtime, note):
+    """Two steps, each of which is begun with a longer history; the first one is summarized."""
+    writer = Model(lambda text: note(f"writer {text}"), ["They talked."])
+    agent = Agent(
+        Model(note, *[[("c1", "look", {})], ["Done."]][-2:]),
+        tools=[tool(look, idempotent=True)],
+        hooks=[summarize(2, by=writer, keep=1, count=lambda message: 1), budget(tokens=10**6)],
+        runtime=runtime,
+    )
+    agent.add_hook("preRequest", lambda ctx: note(f"sent {[m.text for m in ctx.request.messages]}"))
+    return agent, ask("Look.")
+
+
+async def look() -> str:
+    return "seen"
+
+
+def spoken():
+    """A conversation with more in it than is sent."""
+    said = [UserMessage(id="u", parts=(Text("0"),)), AssistantMessage(id="a", parts=(Text("A0"),))]
+    return Conversation(said, id="conv")
+
+
+async def test_its_model_call_is_a_part_of_a_recorded_step():
+    """Killed after each line of its record, a chat is summarized once, and counts it once."""
+    whole = await live(durable, conversation=spoken())
+    assert whole.ran("writer ") == ["writer model 0"]
+    assert whole.response.usage == USAGE + USAGE + USAGE
+    kept = whole.conversation.meta
+    request = [line.get("end") for line in whole.journal].index("step/0/request")
+    for cut in range(len(whole.journal)):
+        after = await live(durable, whole.journal[:cut], conversation=spoken())
+        assert after.ran("writer ") == ([] if cut > request else ["writer model 0"])
+        assert (after.response, after.conversation.meta) == (whole.response, kept)
+    assert kept["hookline.summary"]["upto"] == "a"
+
+
+async def test_a_step_that_waits_is_never_parted_from_its_calls():
+    writer = ScriptedModel(*["So far."] * 9)
+    model = ScriptedModel("A0", call("look", id="c1"), "A1", call("look", id="c2"), "A2")
+    agent = Agent(
+        model, tools=[tool(look)], hooks=[summarize(2, by=writer, keep=1, count=lambda m: 1)]
+    )
+    agent.add_hook("preToolCall", lambda ctx: Ask("?"))
+    talk = Conversation()
+    await agent.chat("0", conversation=talk)
+    for text in ("1", "2"):
+        asked = await agent.chat(text, conversation=talk)
+        assert asked.stop_reason == "approval"
+        summary = talk.meta["hookline.summary"]
+        waiting = next(m for m in talk.messages if m.id == summary["upto"])
+        assert not getattr(waiting, "tool_calls", ())
+        answers = {request.id: Approve() for request in asked.pending}
+        again = Conversation.from_json(talk.to_json())  # another process goes on with it
+        response = await agent.resume(again, answers)
+        check_history(model.requests[-1].messages)
+        texts = [message.text for message in model.requests[-1].messages]
+        assert texts[0].startswith(HEAD)
+        assert texts[-1] == "seen"
+        talk = again
+    assert response.text == "A2"
+
+
+async def test_a_budget_counts_what_a_summary_costs():
+    used = Usage(input_tokens=900, output_tokens=100)
+    model = ScriptedModel("A0", call("look"), "never")
+    writer = ScriptedModel(Turn(text="So far.", usage=used))
+    hooks = [budget(tokens=500), summarize(2, by=writer, count=lambda m: 1, keep=1)]
+    agent = Agent(model, tools=[tool(look)], hooks=hooks)
+    talk = Conversation()
+    await agent.chat("0", conversation=talk)
+    assert (await agent.chat("1", conversation=talk)).stop_reason == "tokens_limit"
+
+
+async def test_its_model_call_has_a_span_below_that_of_the_chat():
+    with pipeline() as otlp:
+        writer = ScriptedModel("So far.")
+        hooks = [summarize(2, by=writer, count=lambda m: 1, keep=1)]
+        agent = Agent(
+            ScriptedModel("A0", "A1"), name="talker", hooks=hooks, telemetry=otlp.telemetry()
+        )
+        talk = Conversation()
+        await agent.chat("0", conversation=talk)
+        await agent.chat("1", conversation=talk)
+        received = otlp.flush()
+    assert received.tree()[2:] == [
+        "invoke_agent talker",
+        "  invoke_agent summarize",
+        "    chat scripted",
+        "  chat scripted",
+    ]

@@ -40,7 +40,7 @@ from hookline.errors import (
 from hookline.events import MessageAdded, Status
 from hookline.storage import Change, Stored, shown_url
 from hookline.stores import SQLStore
-from hookline.stores._rows import BODY, PIECE, messages_of
+from hookline.stores._rows import PIECE, messages_of
 from hookline.testing import ScriptedModel, call
 
 
@@ -679,10 +679,8 @@ async def test_the_event_loop_gets_its_turns_while_a_long_conversation_is_opened
     many = 5_000
     async with SQLStore(database) as store:
         await write(store, "long", *[user(f"{n}", f"m{n}") for n in range(many)])
-        async with store._database.engine.connect() as connection:
-            rows = await connection.execute(BODY, {"id_": "long"})
-            async with Turns() as turns:
-                assert len(await messages_of("long", rows, 1 - many) or ()) == many
+        async with store._database.engine.connect() as connection, Turns() as turns:
+            assert len(await messages_of(connection, "long", 1 - many) or ()) == many
         assert turns.count >= many // PIECE
         stored = await store.load("long")
     assert stored is not None

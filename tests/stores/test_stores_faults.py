@@ -363,7 +363,7 @@ def letter(file: Path) -> None:
 
 @pytest.mark.usefixtures("letter")
 async def test_no_database_is_told_as_what_it_is(talk: str, sqlite: SQLStore) -> None:
-    with pytest.raises(StoreError, match="no SQLite database"):
+    with pytest.raises(StoreError, match="not a SQLite database"):
         await sqlite.open(talk)
 
 
@@ -760,7 +760,7 @@ async def test_a_call_that_was_changed_in_the_store_does_not_run(
         "UPDATE hookline_conversation SET pending = replace(pending, 'a.txt', 'b.txt') "
         f"WHERE id = '{talk}'",
     )
-    with pytest.raises(ApprovalError, match="not the one"):
+    with pytest.raises(ApprovalError, match="was changed after the request"):
         await agent.resume(talk, {request.id: Approve()})
     assert ran == []
 
@@ -994,7 +994,7 @@ async def test_a_server_that_stays_away_is_told_and_the_next_chat_goes_on(
     async with SQLStore(cluster.url, reconnect=0.3, lease=1) as store:
         agent = Agent(ScriptedModel(call("work"), "ok"), tools=[work], store=store)
         try:
-            with pytest.raises(StoreError, match="look whether it runs"):
+            with pytest.raises(StoreError, match="check that it runs"):
                 await agent.chat("go", conversation=talk)
         finally:
             await asyncio.to_thread(cluster.ctl, "start")
@@ -1012,6 +1012,42 @@ async def test_a_server_that_stays_away_is_told_and_the_next_chat_goes_on(
         assert [message.role for message in found.messages] == [
             "user", "assistant", "tool", "user", "assistant",
         ]  # fmt: skip
+
+
+async def test_a_chat_aborted_while_the_server_is_away_is_closed_when_it_is_back(
+    cluster: Cluster, talk: str
+) -> None:
+    """With the default limits: the grace period ends before the store gives up."""
+    away = asyncio.Event()
+
+    async def work() -> str:
+        """Stop the server and never end."""
+        await asyncio.to_thread(cluster.ctl, "-m", "fast", "stop")
+        away.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with SQLStore(cluster.url) as store:
+        agent = Agent(ScriptedModel(call("work"), "ok"), tools=[work], store=store)
+        conversation = Conversation.at(store, talk)
+        stream = agent.chat_stream("go", conversation=conversation)
+        reading = asyncio.create_task(collect(stream))
+        await away.wait()
+        try:
+            assert stream.abort("enough")
+            events = await reading  # the grace period is over, and the server is still away
+            assert isinstance(events[-1], ChatAborted)
+            with pytest.raises(ConversationBusyError):
+                await agent.chat("on", conversation=conversation)
+        finally:
+            await asyncio.to_thread(cluster.ctl, "start")
+        while conversation.busy:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.05)
+        found = await store.open(talk)
+        assert [(m.role, getattr(m, "outcome", "")) for m in found.messages] == [
+            ("user", ""), ("assistant", ""), ("tool", "aborted"),
+        ]  # fmt: skip
+        assert (await agent.chat("on", conversation=conversation)).text == "ok"
 
 
 async def test_no_server_is_told_with_where(talk: str) -> None:
@@ -1132,9 +1168,15 @@ async def test_a_later_life_takes_the_lease_at_once_and_the_zombie_is_refused(
     version = await store.append(talk, change("chat/2", version))
     with pytest.raises(ConversationConflictError):
         await store.update(talk, user("mine", "m0"), owner="chat/1", expected=version)
+    with pytest.raises(ConversationBusyError):
+        await store.acquire(talk, "chat/1", heir=True)  # it comes back too late
     assert (await store.load(talk)).owner == "chat/2"
     assert texts(await store.open(talk)) == ["hello"]
-    await store.release(talk, "chat/2")
+    assert await store.acquire(talk, "chat/10.a", heir=True) == version
+    with pytest.raises(ConversationBusyError):
+        await store.acquire(talk, "chat/9.b", heir=True)
+    assert await store.acquire(talk, "chat/10.c", heir=True) == version
+    await store.release(talk, "chat/10.c")
     assert (await store.load(talk)).owner is None
 
 

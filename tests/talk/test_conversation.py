@@ -908,9 +908,9 @@ async def test_an_export_from_the_middle_of_a_step_is_closed_on_import() -> None
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ("", "must be JSON that Conversation"),
-        ("{", "must be JSON that Conversation"),
-        ("[]", "must be JSON that Conversation"),
+        ("", "must be JSON from Conversation"),
+        ("{", "must be JSON from Conversation"),
+        ("[]", "must be JSON from Conversation"),
         ('{"id": "c", "messages": []}', "hookline"),
         ('{"hookline": 2, "id": "c", "messages": []}', "format 2"),
         ('{"hookline": 1, "id": "c", "messages": [{"role": "oracle"}]}', "oracle"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -146,13 +147,13 @@ async def test_parts_are_changed_where_they_fit() -> None:
 @pytest.mark.parametrize(
     ("place", "changes", "says"),
     [
-        (0, MessageChanges(parts=(Reasoning("hm"),)), "Reasoning does not belong"),
-        (1, MessageChanges(parts=(Image(url="u"),)), "Image does not belong"),
+        (0, MessageChanges(parts=(Reasoning("hm"),)), "Reasoning is not a part"),
+        (1, MessageChanges(parts=(Image(url="u"),)), "Image is not a part"),
         (1, MessageChanges(parts=(Text("no call"),)), "calls of message"),
         (1, MessageChanges(parts=(ToolCall(id="other", name="look"),)), "calls of message"),
-        (2, MessageChanges(parts=(Text("x"),)), "text alone"),
-        (3, MessageChanges(text=""), "leave nothing"),
-        (3, MessageChanges(parts=()), "leave nothing"),
+        (2, MessageChanges(parts=(Text("x"),)), "only text"),
+        (3, MessageChanges(text=""), "leave message"),
+        (3, MessageChanges(parts=()), "leave message"),
     ],
 )
 async def test_what_does_not_fit_the_message_is_refused(
@@ -190,6 +191,21 @@ async def test_no_message_is_changed_under_a_chat() -> None:
     await agent.chat("hello", conversation=talk)
     assert refused == [True, True]
     assert talk.messages[0].text == "hello"
+
+
+async def test_no_timer_of_its_hooks_is_left() -> None:
+    agent = agent_of("ok")
+    talk = Conversation()
+    await agent.chat("hello", conversation=talk)
+
+    async def hook(ctx: Any) -> None:
+        await asyncio.sleep(0)
+
+    agent.add_hook("onMessageUpdate", hook, timeout=60)
+    loop: Any = asyncio.get_running_loop()
+    before = {timer for timer in loop._scheduled if not timer.cancelled()}
+    await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="x"))
+    assert {timer for timer in loop._scheduled if not timer.cancelled()} <= before
 
 
 async def test_nothing_is_written_where_nothing_changes(store: Any) -> None:

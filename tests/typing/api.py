@@ -18,6 +18,7 @@ from hookline import (
     ChatStream,
     Continue,
     Conversation,
+    Deny,
     Disposer,
     HookBus,
     HookDef,
@@ -56,10 +57,12 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     Status,
     StepFinished,
     StepStarted,
@@ -1753,7 +1756,11 @@ async def chats(conversation: Conversation) -> None:
     await agent.chat("hi", dep=Deps())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await agent.chat(3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     agent.chat_stream("hi", deps=OtherDeps())  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-    await agent.resume(conversation, {"id": Approve()}, deps=Deps())
+    talked = await agent.resume(conversation, {"id": Approve()}, deps=Deps())
+    posted: dict[str, ToolResult | ToolFailure] = {"call": ToolResult({"file": "a.txt"})}
+    await agent.resume(conversation, posted)
+    agent.resume_stream(conversation, {"id": Deny("no"), "call": ToolFailure("closed")})
+    assert_type(talked.client_calls, tuple[ToolCall, ...])
     shaped = await agent.chat("hi", deps=Deps(), output=OtherDeps)
     assert_type(shaped, Response[OtherDeps])
     assert_type(shaped.output, OtherDeps | None)
@@ -2008,6 +2015,11 @@ async def fires() -> None:
 # ── stores ──────────────────────────────────────────────────────────────────────────────────
 
 
+async def opens(store: Store) -> None:
+    assert_type(await Conversation.open(store, "c"), Conversation)
+    await store.open("c")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
 async def keeps() -> None:
     async with SQLStore("sqlite:///chats.db", pool_size=5) as store:
         any_store: Store = store
@@ -2048,6 +2060,8 @@ def is_exhaustive(event: ChatEvent) -> None:
         case ChatStarted() | StepStarted() | StepFinished():
             pass
         case TextDelta() | ReasoningDelta() | PartEnd() | ResponseReset():
+            pass
+        case SourceAdded() | FileAdded():
             pass
         case ToolCallDelta() | ToolCallStarted() | ToolCallFinished():
             pass

@@ -1,5 +1,5 @@
-"""The ground: errors, JSON, messages, events, what hooks return, the run, the runtime seam, time.
+"""The lowest layer: errors, JSON, messages, events, return types of hooks, the run and the runtime.
 
-Imports nothing of the other packages. Payloads are frozen data; what a chat *does* with them is
-`_chat`.
+Imports nothing from the other packages. Payloads are frozen data; the code that acts on them in a
+chat is in `_chat`.
 """

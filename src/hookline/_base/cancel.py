@@ -1,17 +1,18 @@
-"""Time limits, and work that is finished whoever cancels.
+"""Time limits, and work that finishes even if the caller is cancelled.
 
-All time limits of one chat share one timer, which is paused while a slow consumer is waited for.
-A limit belongs to the task that runs inside it; when it runs out, that task is cancelled once and
-the limit turns the cancellation into `Expired`. Work that ignores the cancellation is waited for,
-and named in the log. One timer that is moved costs a fifth of a scope per call. Limits measure
-time that the chat could use: while events wait for room, none counts.
+All time limits of one chat share one timer, which is paused while the chat waits for a slow
+consumer. A limit belongs to the task that runs inside it. When the limit expires, the task is
+cancelled once and the limit turns the cancellation into `Expired`. Work that ignores the
+cancellation is awaited and logged. Moving one timer costs a fifth of one cancel scope per call.
+Limits count only the time that the chat could use, so no limit runs while events wait for room.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Generator
+from contextlib import contextmanager
 from contextvars import Context
 from math import inf
 from time import monotonic
@@ -23,23 +24,34 @@ from hookline._base.log import logger
 
 T = TypeVar("T")
 Cut: TypeAlias = CancelledError | None
-"""The cancellation that arrived while something was finished."""
+"""The cancellation that arrived while work was being finished."""
 
 
 def being_cancelled() -> bool:
-    """Whether somebody has cancelled the task that runs here: a CancelledError is theirs then."""
+    """Whether other code has cancelled the current task, and so caused a CancelledError."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+@contextmanager
+def no_cancellation_of_its_own(error: type[Exception], name: str, instead: str) -> Generator[None]:
+    """Turn a CancelledError of a user's function into `error` if nobody cancelled the task."""
+    try:
+        yield
+    except CancelledError as exc:
+        if being_cancelled():
+            raise
+        raise error(f"{name} raised CancelledError by itself; {instead} instead") from exc
 
 
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────
 
 
 def spawn(work: Coroutine[Any, Any, T], context: Context | None = None) -> asyncio.Task[T]:
-    """Start a task of ours.
+    """Start a task for hookline's own work.
 
-    SystemExit and KeyboardInterrupt leave the event loop at the moment a task raises them. Nobody
-    may be left to await that task, so the exception counts as retrieved.
+    SystemExit and KeyboardInterrupt leave the event loop as soon as a task raises them. By then
+    nothing may be left to await the task, so the exception is marked as retrieved.
     """
     task = asyncio.get_running_loop().create_task(work, context=context)
     task.add_done_callback(_retrieve_exit)
@@ -56,10 +68,10 @@ async def shielded(work: Awaitable[T]) -> tuple[T, Cut]: ...
 @overload
 async def shielded(work: Awaitable[T], until: float | None) -> tuple[T | None, Cut]: ...
 async def shielded(work: Awaitable[T], until: float | None = None) -> tuple[T | None, Cut]:
-    """Finish `work`, however often we are cancelled meanwhile.
+    """Finish `work`, even if the current task is cancelled meanwhile.
 
-    Gives its value and the last cancellation. At `until`, a time of the event loop, the wait ends
-    with None for a value: the work goes on alone.
+    Returns the value of `work` and the last cancellation. At `until`, a time of the event loop,
+    the wait ends with None as the value, and the work continues in the background.
     """
     task = asyncio.ensure_future(work)
     task.add_done_callback(_retrieve_exit)
@@ -74,8 +86,16 @@ async def shielded(work: Awaitable[T], until: float | None = None) -> tuple[T | 
         except CancelledError as exc:
             cut = exc
     if task.cancelled():
-        raise cut or CancelledError("the work was cancelled, and not by us")
+        raise cut or CancelledError("the work was cancelled by other code")
     return task.result(), cut
+
+
+async def finished(work: Awaitable[T]) -> T:
+    """Finish `work` even if the current task is cancelled, then raise the cancellation."""
+    value, cut = await shielded(work)
+    if cut is not None:
+        raise cut
+    return value
 
 
 # ── time limits ─────────────────────────────────────────────────────────────────────────────
@@ -86,14 +106,14 @@ class Limit(msgspec.Struct, eq=False):
 
     task: asyncio.Task[object]
     when: float
-    cancelling: int  # how often the task was cancelled before
+    cancelling: int  # the number of earlier cancellations of the task
     name: str  # of the tool or hook
     seconds: float
     fired: bool = False
     late: asyncio.TimerHandle | None = None  # reports work that ignores its cancellation
 
     def ran_out(self) -> bool:
-        """Whether a CancelledError is this limit's, and no one else's beside it."""
+        """Whether a CancelledError was caused by this limit and by nothing else."""
         return self.fired and self.task.uncancel() <= self.cancelling
 
 
@@ -102,7 +122,7 @@ class Expired(Exception):
 
 
 class Deadlines:
-    """The limits of one chat. `parent` is paused along: a sub-agent's wait is its parent's too."""
+    """The limits of one chat. A sub-agent's wait also pauses the limits of its `parent`."""
 
     __slots__ = (
         "_due",
@@ -123,9 +143,9 @@ class Deadlines:
         self.grace = grace
         self._loop: asyncio.AbstractEventLoop | None = None
         self.time = monotonic
-        """The clock of the event loop, once it is known: limits are counted by it."""
+        """The clock of the event loop, once the loop is known; limits are measured with it."""
         self.clock = monotonic
-        """Tells how long something took. uvloop's own stands still within a turn of the loop."""
+        """Measures durations. uvloop's clock does not advance within one iteration of the loop."""
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf  # when the timer fires
@@ -134,7 +154,7 @@ class Deadlines:
         self._pauses = 0
 
     async def run(self, work: Awaitable[T], seconds: float, name: str) -> T:
-        """Await `work`; raises Expired when it was cancelled because the time ran out."""
+        """Await `work`; raises Expired if it was cancelled because the time ran out."""
         limit = self.start(seconds, name)
         try:
             return await work
@@ -146,7 +166,7 @@ class Deadlines:
             self.stop(limit)
 
     def enter(self) -> asyncio.AbstractEventLoop:
-        """Use the clock of the event loop that runs here, and of a test that turns it by hand."""
+        """Use the clock of the running event loop, including one that a test controls."""
         loop = self._loop = asyncio.get_running_loop()
         if getattr(loop.time, "__func__", None) is not asyncio.BaseEventLoop.time:
             self.time = loop.time  # a clock of its own
@@ -155,7 +175,7 @@ class Deadlines:
         return loop
 
     def start(self, seconds: float, name: str) -> Limit:
-        """Begin a limit for the current task; the caller stops it, whatever happens."""
+        """Start a limit for the current task; the caller must always stop it."""
         loop = self._loop or self.enter()
         task = asyncio.current_task(loop)
         assert task is not None  # hooks and tools run in tasks
@@ -172,12 +192,12 @@ class Deadlines:
         return bool(self._limits) or (self.parent is not None and self.parent.running)
 
     def stop(self, limit: Limit) -> None:
-        """The work is over."""
+        """End a limit, because its work has ended."""
         del self._limits[limit]
         if limit.late is not None:
             limit.late.cancel()
         if limit.fired and limit.task.cancelling() > limit.cancelling:
-            # The work swallowed the cancellation or failed in it: it is not the caller's.
+            # The work swallowed the cancellation or failed in it, so the caller must not see it.
             limit.task.uncancel()
 
     def _arm(self, when: float) -> None:
@@ -204,12 +224,12 @@ class Deadlines:
 
     def _report(self, limit: Limit) -> None:
         logger.warning(
-            "%r has ignored for %g s that its time limit of %g s was over, and is still waited for",
+            "%r is still running %g s after its time limit of %g s; waiting for it",
             *(limit.name, self.grace, limit.seconds),
         )
 
     def pause(self) -> None:
-        """A writer waits for room: the clock stands still."""
+        """Pause the clock while a writer waits for room."""
         if self.parent is not None:
             self.parent.pause()
         self._pauses += 1
@@ -217,7 +237,7 @@ class Deadlines:
             self._paused_at = self._loop.time()
 
     def resume(self) -> None:
-        """The writer has room."""
+        """Continue the clock when the writer has room."""
         if self.parent is not None:
             self.parent.resume()
         self._pauses -= 1
@@ -228,16 +248,16 @@ class Deadlines:
         self._paused_at = 0.0
 
     def close(self) -> None:
-        """The chat is over."""
+        """Stop the timers at the end of the chat."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._due = inf
-        for limit in self._limits:  # of what was left behind
+        for limit in self._limits:  # of work that was left running
             if limit.late is not None:
                 limit.late.cancel()
 
 
 async def give_way() -> None:
-    """Let the others of this event loop have their turn."""
+    """Let other tasks of this event loop run."""
     await asyncio.sleep(0)

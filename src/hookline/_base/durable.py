@@ -1,7 +1,7 @@
 """The runtime of durable chats, over a journal: `Agent(runtime=Durable())`.
 
-The chat of a job is durable; a chat inside of one of its steps, such as a sub-agent's, is a part of
-that step, and every other chat of the agent is local.
+The chat of a job is durable. A chat inside one of its steps, such as a sub-agent's chat, is a part
+of that step. All other chats of the agent are local.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _OfChat(LocalRuntime):
         self.answers = True
 
     def for_chat(self, chat: Journaled) -> Runtime:
-        """The local one: a chat inside of a step is a part of it."""
+        """Return the local runtime, because a chat inside a step is a part of that step."""
         return LOCAL
 
     def step(
@@ -40,13 +40,13 @@ class _OfChat(LocalRuntime):
         /,
         *args: *Args,
     ) -> Awaitable[T]:
-        """Run it once in all lives, as far as it is recorded."""
+        """Run the step once across all lives, unless a life ends before it is recorded."""
         return self._journal.step(key, lambda: fn(*args), returns.encode, returns.decode)
 
     def wait(
         self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
     ) -> Awaitable[Decision]:
-        """The approver's answer, or, without one, that of the engine's client."""
+        """Return the approver's answer, or without an approver that of the engine's client."""
         journal = self._journal
 
         async def answer() -> Decision:
@@ -56,7 +56,7 @@ class _OfChat(LocalRuntime):
         return journal.step(key, answer, _DECISION.encode, _DECISION.decode)
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
-        """Run them side by side, and know how many of them there are."""
+        """Run the jobs in parallel, and tell the journal how many there are."""
         journal, left = self._journal, len(jobs)
 
         async def one(job: Callable[[], Awaitable[None]]) -> None:
@@ -68,33 +68,34 @@ class _OfChat(LocalRuntime):
                 if left:
                     journal.jobs -= 1
                     journal.look()
+                    journal.poke()
 
         journal.jobs += left - 1
         await super().gather([partial(one, job) for job in jobs])
 
     def now(self) -> float:
-        """Seconds since the epoch; outside of steps the same in all lives."""
+        """Seconds since the epoch; outside steps, the same value in every life."""
         return super().now() if IN_STEP.get() else self._journal.now()
 
 
 class Durable(LocalRuntime):
-    """`Agent(runtime=Durable())`: chats that an engine runs are durable, others are local."""
+    """`Agent(runtime=Durable())`: chats run by an engine are durable, all others are local."""
 
     def new_id(self) -> str:
-        """The id of the chat whose job we are in, where it has not begun."""
+        """The id of the current job's chat until that chat begins; then a new id."""
         journal = CURRENT.get()
         begins = journal is not None and journal.chat is None and not IN_STEP.get()
         return journal.chat_id if journal is not None and begins else super().new_id()
 
     def for_chat(self, chat: Journaled) -> Runtime:
-        """The journal's, for its chat; raises UsageError for a second chat in the same job."""
+        """The journal's runtime for its chat; raises UsageError for a second chat in one job."""
         journal = CURRENT.get()
         if journal is None or IN_STEP.get():
             return LOCAL
         if chat.chat_id != journal.chat_id or journal.chat is not None:
             raise UsageError(
-                f"chat {chat.chat_id!r} begins in the job of durable chat {journal.chat_id!r}: a "
-                "job runs one chat; begin others in a tool, or outside of the job"
+                f"chat {chat.chat_id!r} began in the job of durable chat {journal.chat_id!r}, but "
+                "a job runs only one chat; start other chats in a tool, or outside the job"
             )
         journal.begin(chat)
         return _OfChat(journal)

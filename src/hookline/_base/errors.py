@@ -1,45 +1,45 @@
-"""Every exception that hookline raises, in one tree, branched by whose fault it is.
+"""Every exception that hookline raises, in one tree, grouped by who is responsible.
 
     HooklineError
-    ├── UsageError               the caller: wrong arguments, wrong moment
+    ├── UsageError               the caller: invalid arguments, or a call at the wrong time
     │   ├── UnknownHookError         no hook point of that name
     │   ├── HookOptionError          add_hook() options that do not fit the point
-    │   ├── DiscoveryError           a folder of hooks that is not safe, required hooks that fail
+    │   ├── DiscoveryError           an unsafe hooks folder, or required hooks that fail to load
     │   ├── ToolDefinitionError      a tool whose name, signature or schema cannot work
-    │   ├── ScopeError               a scope or tool name that is taken, a scope that is gone
+    │   ├── ScopeError               a scope or tool name that is taken, or an unknown scope
     │   ├── HistoryError             a history that no provider would accept
-    │   ├── ConversationBusyError    a second chat on a conversation that runs one
+    │   ├── ConversationBusyError    a second chat on a conversation that is in use
     │   ├── ConversationConflictError  the stored conversation has moved on
-    │   ├── ApprovalError            an answer to nothing: unknown, late, replayed, foreign
-    │   └── StreamStateError         a second reader, another loop, a result asked too early
-    ├── HookError                a hook: it failed in a way that is not its own exception
+    │   ├── ApprovalError            an answer that fits no question: unknown, late, reused, foreign
+    │   └── StreamStateError         a second reader, another loop, a result read too early
+    ├── HookError                a hook: it broke a rule of its point
     │   ├── HookReturnError          a value of a type that the point does not take
-    │   └── HookTimeoutError         it took longer than its `timeout=`
-    ├── ToolCallError            a tool call; told to the model, never to the caller
+    │   └── HookTimeoutError         a hook that took longer than its `timeout=`
+    ├── ToolCallError            a tool call; reported to the model, never to the caller
     │   ├── UnknownToolError, DisabledToolError, ToolArgumentsError, ToolTimeoutError
     │   ├── ToolLimitError           more calls in one step than the agent allows
-    │   └── ToolDenied               raised by a tool or by preToolCall: "not allowed, because"
-    ├── StopChat                 raised by a tool or around an answer: end the chat gracefully
-    ├── ModelError               a model, or the service behind it: it failed, or broke its protocol
-    │   ├── AuthenticationError      the service does not take the key, or not for this model
-    │   ├── RateLimitError           too many requests or tokens; `retry_after` where it was told
+    │   └── ToolDenied               raised by a tool or by preToolCall to refuse a call
+    ├── StopChat                 raised by a tool or a response hook: end the chat gracefully
+    ├── ModelError               a model or its service: it failed, or broke the protocol
+    │   ├── AuthenticationError      the service rejects the key, or rejects it for this model
+    │   ├── RateLimitError           too many requests or tokens; `retry_after` if known
     │   ├── OverloadedError          the service cannot answer now (500, 503, 529)
     │   ├── ContextTooLongError      the messages do not fit into the model's context
-    │   ├── ContentRefusedError      the service refuses what it was sent, or what it would say
-    │   ├── BadRequestError          the service refuses the request as it stands
-    │   ├── ModelConnectionError     no connection, or one that broke off
-    │   ├── IdleTimeoutError         a connection on which nothing came for too long
-    │   └── MalformedStreamError     an answer that is cut off, or is not the service's format
-    ├── OutputError              the answer does not fit the `output=` type, also not the second one
-    ├── StoreError               where conversations are kept: it cannot be read or written
+    │   ├── ContentRefusedError      the service's filter refuses the request or the answer
+    │   ├── BadRequestError          the service refuses this request
+    │   ├── ModelConnectionError     a connection that failed or broke off
+    │   ├── IdleTimeoutError         a connection that was silent for too long
+    │   └── MalformedStreamError     an answer that is cut off, or not in the service's format
+    ├── OutputError              the answer does not fit the `output=` type, even after retries
+    ├── StoreError               a store: it cannot be read or written
     ├── JournalError             the record of a durable chat does not fit this code
     ├── RemoteChatError          a chat that ran in another process has failed
-    ├── MaxStepsError            the hard limit of model calls
+    ├── MaxStepsError            the chat reached its limit of model calls
     ├── ChatAbortedError         the chat was aborted; has `reason` and `partial`
-    ├── StreamInterruptedError   a third party cancelled the run: the answer is cut
-    └── SubscriptionOverflowError  a subscriber lagged behind its bound
+    ├── StreamInterruptedError   other code cancelled the run: the answer is cut off
+    └── SubscriptionOverflowError  a subscriber fell too far behind
 
-What a user's own tool, hook or model raises is never replaced by one of these.
+These never replace an exception that a user's own tool, hook or model raises.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from typing import Any
 
 
 class HooklineError(Exception):
-    """The root of all that hookline raises.
+    """The base class of all exceptions that hookline raises.
 
-    What to do: catch it where any failure of hookline's is the same to you; what your own hooks,
-    tools and models raise is not among it.
+    What to do: catch it to handle every failure of hookline in one place. Exceptions of your own
+    hooks, tools and models do not derive from it.
     """
 
 
@@ -60,14 +60,14 @@ class HooklineError(Exception):
 
 
 class UsageError(HooklineError):
-    """The call cannot be carried out as it stands; nothing has been changed.
+    """The call is not valid; nothing was changed.
 
     What to do: change the call as the text says; the same call will fail again.
     """
 
 
 def closest(name: object, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names that `name` was probably meant to be."""
+    """Return the known names that `name` was probably meant to be."""
     import difflib  # only here: it costs a millisecond of every import
 
     known = list(known)
@@ -77,16 +77,16 @@ def closest(name: object, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """A hint in brackets, empty without names."""
+    """Return a hint in parentheses, or an empty string if there are no names."""
     text = " or ".join(map(repr, names))
     return f" (did you mean {text}?)" if text else ""
 
 
 class UnknownHookError(UsageError):
-    """There is no hook point, or no declared hook, of that name.
+    """There is no hook point or declared hook with this name.
 
-    What to do: use one of the names in `closest`, if one was meant; docs/hooks.md lists the points.
-    `name` is what was asked for.
+    What to do: use one of the names in `closest`, if there are any; the page "The hook points" of
+    the documentation lists all points. `name` is the name that was used.
     """
 
     def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
@@ -95,19 +95,19 @@ class UnknownHookError(UsageError):
         self.closest = closest(name, known)
         hint = did_you_mean(self.closest)
         help_ = (
-            ". See docs/hooks.md, which lists them all; for a point of your own, pass its class, "
-            "derived from Observer, Interceptor or Wrapper"
+            '. See the page "The hook points" of the documentation for a list; for a '
+            "point of your own, pass its class, derived from Observer, Interceptor or Wrapper"
         )
         if what != "hook point":
             there = ", ".join(sorted(map(str, known))) or "none"
-            help_ = f". Use one that is known ({there}), or pass the definition itself"
+            help_ = f". Use one of the known names ({there}), or pass the definition itself"
         super().__init__(f"there is no {what} {name!r}{hint}{help_}")
 
 
 class HookOptionError(UsageError):
-    """A hook or an option of `add_hook` that does not fit the point.
+    """A hook, or an option of `add_hook`, does not fit the point.
 
-    What to do: change the option, or the hook, as the text says. `point` and `hook` name both.
+    What to do: change the option or the hook as the text says. `point` and `hook` are their names.
     """
 
     def __init__(self, point: str, hook: str, problem: str) -> None:
@@ -117,14 +117,14 @@ class HookOptionError(UsageError):
 
 
 class DiscoveryError(UsageError):
-    """Hooks cannot be looked for there, or some that are required cannot be loaded.
+    """The hooks folder cannot be used, or required hooks cannot be loaded.
 
-    What to do: fix the folder or the file that the text names; do not start without it.
+    What to do: fix the folder or the file that the text names; do not start without the hooks.
     """
 
 
 class ToolDefinitionError(UsageError):
-    """A tool that no model could call: its name, signature or schema is wrong.
+    """No model could call this tool, because its name, signature or schema is wrong.
 
     What to do: change the function, its type hints or the options as the text says. `tool` is the
     tool's name.
@@ -136,17 +136,17 @@ class ToolDefinitionError(UsageError):
 
 
 class ScopeError(UsageError):
-    """A scope cannot be registered or found; the registry is unchanged.
+    """A scope cannot be registered or found; no scope was changed.
 
-    What to do: choose another label or tool name, or remove the scope that has it.
+    What to do: choose another label or tool name, or remove the scope that uses it.
     """
 
 
 class HistoryError(UsageError):
-    """A history that breaks the pairing of calls and results, or repeats a message.
+    """The history breaks the pairing of calls and results, or repeats a message.
 
-    What to do: pass the messages through `repair_history`, which fixes them and says how; or fix
-    where they come from. `problems` has a sentence for each.
+    What to do: pass the messages through `repair_history`, which fixes them and reports each fix;
+    or fix the source of the messages. `problems` describes each problem in one sentence.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -154,15 +154,16 @@ class HistoryError(UsageError):
         listed = "\n  - ".join(self.problems)
         super().__init__(
             f"the history is not valid:\n  - {listed}\n"
-            "Pass it through repair_history(messages), which fixes it and reports what it did"
+            "Pass it through repair_history(messages), which fixes it and reports each fix"
         )
 
 
 class ConversationBusyError(UsageError):
-    """The conversation already runs a chat; this one changed nothing.
+    """The conversation is already running a chat; this chat changed nothing.
 
     What to do: wait for the other chat, abort it, or use another conversation. `conversation_id`
-    and `chat_id` name the two; after a crash the conversation is free when the lease has run out.
+    is the conversation and `chat_id` the other chat. After a crash, the conversation is free when
+    the lease has expired.
     """
 
     def __init__(self, conversation_id: str, chat_id: str | None, *, waits: bool = False) -> None:
@@ -179,38 +180,38 @@ class ConversationBusyError(UsageError):
 
 
 class ConversationConflictError(UsageError):
-    """Somebody else has written to the stored conversation, or has taken it over.
+    """Another writer has changed the stored conversation, or has taken it over.
 
-    What to do: open `conversation_id` again and go on from what stands there now. `expected` and
-    `found` are versions: each thing written to a conversation counts one up.
+    What to do: open `conversation_id` again and continue from its current state. `expected` and
+    `found` are version numbers; each write to a conversation increments the version.
     """
 
     def __init__(self, conversation_id: str, expected: int, found: int | None) -> None:
         self.conversation_id = conversation_id
         self.expected = expected
         self.found = found
-        now = "is gone" if found is None else f"is at version {found}"
+        now = "no longer exists" if found is None else f"is at version {found}"
         if found == expected:
             now = "has been taken over by another chat"
         super().__init__(
-            f"conversation {conversation_id!r} was expected at version {expected} and {now}: "
-            "somebody else wrote to it, and nothing of this was written; open it again"
+            f"conversation {conversation_id!r} was expected at version {expected}, but it {now}; "
+            "nothing was written; open the conversation again"
         )
 
 
 class ApprovalError(UsageError):
-    """An approval answer that fits nothing that is pending; nothing was run.
+    """An answer does not match anything that is pending; nothing was run.
 
-    What to do: look at what waits now (`conversation.pending`, `store.pending()`) and answer that;
-    begin a new chat where a question has expired.
+    What to do: look up what is waiting now (`conversation.pending`, `conversation.client_calls`,
+    `store.pending()`) and answer it; start a new chat if a question has expired.
     """
 
 
 class StreamStateError(UsageError):
-    """The stream cannot do that now: a second reader, another loop, too early.
+    """The stream already has a reader, belongs to another event loop, or has not ended yet.
 
-    What to do: read a stream once, in one task and event loop, and to its end before its
-    `response` is asked for; `agent.subscribe()` serves further readers.
+    What to do: read a stream once, in one task and one event loop, and read it to the end before
+    you use its `response`. For more readers, use `agent.subscribe()`.
     """
 
 
@@ -218,17 +219,17 @@ class StreamStateError(UsageError):
 
 
 class HookError(HooklineError):
-    """A hook failed in a way that is not an exception of its own.
+    """A hook broke a rule, such as by calling `proceed()` too late.
 
     What to do: fix the hook that the text names.
     """
 
 
 class HookReturnError(HookError):
-    """A hook returned a value of a type that its point does not take.
+    """A hook returned a value of a type that its point does not accept.
 
-    What to do: return one of the types that the text lists. `point`, `hook` and `value_type` tell
-    where and what.
+    What to do: return one of the types that the text lists. `point` and `hook` name the hook;
+    `value_type` is the type of the returned value.
     """
 
     def __init__(self, point: str, hook: str, value: object, allowed: str) -> None:
@@ -236,16 +237,16 @@ class HookReturnError(HookError):
         self.hook = hook
         self.value_type = type(value)
         super().__init__(
-            f"hook {hook!r} at {point} returned a {type(value).__qualname__}; "
-            f"return what this point takes: {allowed}"
+            f"hook {hook!r} at {point} returned a value of type {type(value).__qualname__}; "
+            f"return one of the types that this point accepts: {allowed}"
         )
 
 
 class HookTimeoutError(HookError, TimeoutError):
-    """A hook took longer than the `timeout=` it was added with.
+    """A hook took longer than its `timeout=`.
 
-    What to do: make it faster, give it more time, or add it with `on_error="log"` where the chat
-    may go on without it. `point`, `hook` and `seconds` tell which and how long.
+    What to do: make the hook faster, raise its `timeout=`, or add it with `on_error="log"` if the
+    chat may continue without it. `point` and `hook` name the hook; `seconds` is its limit.
     """
 
     def __init__(self, point: str, hook: str, seconds: float) -> None:
@@ -254,57 +255,60 @@ class HookTimeoutError(HookError, TimeoutError):
         self.seconds = seconds
         super().__init__(
             f"hook {hook!r} at {point} took longer than its timeout of {seconds:g} s; make it "
-            "faster, raise timeout=, or add it with on_error='log' to go on without it"
+            "faster, raise timeout=, or add it with on_error='log' to continue without it"
         )
 
 
-# ── tool calls: told to the model ───────────────────────────────────────────────────────────
+# ── tool calls: reported to the model ───────────────────────────────────────────────────────
 
 
 class ToolCallError(HooklineError):
-    """A tool call failed; the model is told and the chat goes on.
+    """A tool call failed; the model sees the error and the chat continues.
 
-    What to do: nothing, as a rule, since the model has its turn; a hook at `onToolCallError` sees
-    each and may answer otherwise.
+    What to do: usually nothing, since the model can react to the error. A hook at
+    `onToolCallError` sees each error and may change what the model sees.
     """
 
 
 def _short(name: str) -> str:
-    """A tool's name as it is told back: the model may have written a whole page there."""
+    """Shorten a tool's name for an error; a model may send a very long one."""
     return name if len(name) <= 64 else f"{name[:64]}…"
 
 
 class UnknownToolError(ToolCallError):
     """The model called a tool that does not exist.
 
-    What to do: nothing; where it happens often, say in the system text what tools are for. `tool`
-    is the name that it used.
+    What to do: usually nothing. If it happens often, describe in the system text what each tool is
+    for. `tool` is the name that the model used.
     """
 
     def __init__(self, tool: str, offered: Iterable[str]) -> None:
         self.tool = tool
         names = ", ".join(sorted(offered))
-        help_ = f"use one of these: {names}" if names else "go on without tools: none is offered"
+        help_ = f"use one of these: {names}" if names else "continue without tools: none is offered"
         super().__init__(f"there is no tool {_short(tool)!r}; {help_}")
 
 
 class DisabledToolError(ToolCallError):
-    """The tool exists but was not offered in this step, or is switched off.
+    """The tool exists but was not offered in this step, or is disabled.
 
-    What to do: nothing; or switch on `tool`, its scope or the hook that took it away.
+    What to do: usually nothing. Otherwise enable `tool` or its scope, or change the hook that
+    removed it.
     """
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
-        super().__init__(f"tool {_short(tool)!r} is not available in this step; go on without it")
+        super().__init__(
+            f"tool {_short(tool)!r} is not available in this step; continue without it"
+        )
 
 
 class ToolArgumentsError(ToolCallError):
-    """The arguments do not fit the tool's schema; `issues` names every one that does not.
+    """The arguments do not fit the tool's schema; `issues` describes each problem.
 
-    What to do: nothing, the model may try again; or describe the parameters of `tool` better, or
-    change the arguments in a hook at `preToolCall`. `raw` is the text where that was not a JSON
-    object.
+    What to do: usually nothing, since the model may try again. Otherwise describe the parameters
+    of `tool` better, or change the arguments in a hook at `preToolCall`. `raw` is the original text
+    if it was not a JSON object.
     """
 
     def __init__(self, tool: str, issues: Sequence[str], raw: str | None = None) -> None:
@@ -312,31 +316,31 @@ class ToolArgumentsError(ToolCallError):
         self.issues = tuple(issues)
         self.raw = raw
         super().__init__(
-            f"bad arguments for tool {_short(tool)!r}: {'; '.join(self.issues)}. "
-            "Mend them and call it again"
+            f"invalid arguments for tool {_short(tool)!r}: {'; '.join(self.issues)}. "
+            "Fix them and call the tool again"
         )
 
 
 class ToolTimeoutError(ToolCallError, TimeoutError):
     """The tool ran longer than its time limit and was cancelled.
 
-    What to do: raise its `timeout=` or `Limits.tool_timeout`, or make the tool do less at a time.
-    `tool` and `seconds` tell which and how long.
+    What to do: raise its `timeout=` or `Limits.tool_timeout`, or make the tool do less in one call.
+    `tool` is the tool's name; `seconds` is its limit.
     """
 
     def __init__(self, tool: str, seconds: float) -> None:
         self.tool = tool
         self.seconds = seconds
         super().__init__(
-            f"tool {tool!r} ran longer than {seconds:g} s and was cancelled; ask it for less"
+            f"tool {tool!r} ran longer than {seconds:g} s and was cancelled; ask it to do less"
         )
 
 
 class ToolLimitError(ToolCallError):
-    """The model asked for more calls in one step than the agent allows.
+    """The model made more calls in one step than the agent allows.
 
-    What to do: nothing, the model may ask again; or raise `Limits.tool_calls`. `tool` and `limit`
-    tell which and how many.
+    What to do: usually nothing, since the model may call again. Otherwise raise
+    `Limits.tool_calls`. `tool` is the tool of the refused call; `limit` is the number allowed.
     """
 
     def __init__(self, tool: str, limit: int) -> None:
@@ -344,23 +348,24 @@ class ToolLimitError(ToolCallError):
         self.limit = limit
         super().__init__(
             f"{_short(tool)!r} was not run: a step may have at most {limit} tool calls; "
-            "call it again in the next one"
+            "call it again in the next step"
         )
 
 
 class ToolDenied(ToolCallError):
-    """Raise it in a tool, at preToolCall or at aroundToolCall to refuse the call and say why.
+    """Raise this in a tool, at preToolCall or at aroundToolCall to refuse the call and say why.
 
-    What to do: say in its text what the model may do instead.
+    What to do: in the text, tell the model what it may do instead.
     """
 
 
 class StopChat(HooklineError):
-    """Raise it in a tool to end the chat gracefully after this step; `reason` is its result.
+    """Raise this in a tool to end the chat gracefully after the current step.
 
-    A hook at `aroundRequest` or `onResponse` may raise it too: the answer is not kept, what was
-    shown of it is taken back, and the chat ends at once. `text` is said to the user.
-    What to do: nothing; `response.stop_reason` has the reason.
+    A hook at `aroundRequest` or `onResponse` may also raise it: the answer is discarded, the text
+    that was already shown is retracted, and the chat ends at once. `text` is sent to the user as
+    an assistant message.
+    What to do: nothing; `response.stop_reason` is the `reason`.
     """
 
     def __init__(self, reason: str, text: str | None = None) -> None:
@@ -373,16 +378,16 @@ class StopChat(HooklineError):
 
 
 class ModelError(HooklineError):
-    """A model failed, or answered with something that is not its protocol.
+    """A model failed, or its answer broke the protocol.
 
-    What to do: try again where `retryable` says so, in `retry_after` seconds where the service has
-    said so (`hookline.hooks.retry` does both); otherwise change the request or the adapter.
-    `provider`, `status` (HTTP), `code` (the provider's own word) and `request_id` are None where
-    there are none. No text of these errors holds a key.
+    What to do: if `retryable` is true, try again, after `retry_after` seconds if that is set
+    (`hookline.hooks.retry` does both); otherwise change the request or the adapter. `provider`,
+    `status` (HTTP), `code` (the provider's own code) and `request_id` are None if unknown. The
+    texts of these errors never contain an API key.
     """
 
     retryable: bool = False
-    """True where the same request may go well later."""
+    """True if the same request may succeed later."""
 
     def __init__(
         self,
@@ -406,16 +411,16 @@ class ModelError(HooklineError):
 
 
 class AuthenticationError(ModelError):
-    """The service does not take the key, or the key may not use this model.
+    """The service rejects the key, or the key has no access to this model.
 
-    What to do: check the key, the account it belongs to, and the name of the model.
+    What to do: check the key, its account, and the name of the model.
     """
 
 
 class RateLimitError(ModelError):
-    """Too many requests or tokens. Not `retryable` where the account has nothing left.
+    """There were too many requests or tokens. Not `retryable` if the account has no quota left.
 
-    What to do: wait and try again, send less at a time, or look at the account's limits.
+    What to do: wait and try again, send less at a time, or check the account's limits.
     """
 
     retryable = True
@@ -424,46 +429,47 @@ class RateLimitError(ModelError):
 class OverloadedError(ModelError):
     """The service cannot answer now: it is overloaded, down, or failed.
 
-    What to do: try again later, or let `hookline.hooks.fallback` ask another model.
+    What to do: try again later, or let `hookline.hooks.fallback` call another model.
     """
 
     retryable = True
 
 
 class ContextTooLongError(ModelError):
-    """The messages do not fit into the model's context.
+    """The messages exceed the model's context.
 
-    What to do: send less (`hookline.hooks.window`, `truncate`), or use a model with more room.
+    What to do: send less (`hookline.hooks.window`, `truncate`), or use a model with a larger
+    context.
     """
 
 
 class ContentRefusedError(ModelError):
-    """The service refuses what it was sent, or withholds what it would have said.
+    """The service's content filter refused the request, or withheld the answer.
 
-    What to do: change what is asked; the same request will be refused again.
+    What to do: change the request; the same request will be refused again.
     """
 
 
 class BadRequestError(ModelError):
-    """The service refuses the request as it stands: a model, setting or part that it lacks.
+    """The service does not support the model, a setting or a part of this request.
 
-    What to do: change the model's name, the settings or the parts as the text says.
+    What to do: change the model's name, the setting or the part that the text names.
     """
 
 
 class ModelConnectionError(ModelError):
-    """The service could not be reached, or the connection broke off.
+    """The service could not be reached, or the connection was lost.
 
-    What to do: try again; check the address, the network and the proxy where it stays away.
+    What to do: try again; if that fails too, check the address, the network and the proxy.
     """
 
     retryable = True
 
 
 class IdleTimeoutError(ModelError, TimeoutError):
-    """Nothing came from the service for longer than the adapter's `idle_timeout`.
+    """The service sent nothing for longer than the adapter's `idle_timeout`.
 
-    What to do: try again, or raise `idle_timeout=` for models that think for long.
+    What to do: try again, or raise `idle_timeout=` for models that think for a long time.
     """
 
     retryable = True
@@ -472,18 +478,18 @@ class IdleTimeoutError(ModelError, TimeoutError):
 class MalformedStreamError(ModelError):
     """The answer is cut off, or is not in the service's format.
 
-    What to do: try again; where it happens each time, check the address and what stands between.
+    What to do: try again; if it happens every time, check the address and any proxy in between.
     """
 
     retryable = True
 
 
 class OutputError(HooklineError):
-    """The answer does not fit `output=`, and the model may not correct it once more.
+    """The answer does not fit `output=`, and the model has no tries left to correct it.
 
-    What to do: ask again, raise `output_retries=`, make the type simpler, or change the answer in a
-    hook at `onResponse`.
-    `type_name` is the type's, `issues` tells what is wrong, `text` is what the model wrote.
+    What to do: send the message again, raise `output_retries=`, simplify the type, or change the
+    answer in a hook at `onResponse`. `type_name` is the name of the type, `issues` lists the
+    problems, and `text` is the model's answer.
     """
 
     def __init__(self, type_name: str, issues: Sequence[str], text: str) -> None:
@@ -492,39 +498,40 @@ class OutputError(HooklineError):
         self.text = text
         super().__init__(
             f"the answer does not fit output={type_name}: {'; '.join(self.issues)}. Ask again, "
-            "raise output_retries=, make the type simpler, or change the answer in a hook at "
+            "raise output_retries=, use a simpler type, or change the answer in a hook at "
             "onResponse"
         )
 
 
 class StoreError(HooklineError):
-    """A store cannot be read or written; its text says why, and what can be done.
+    """A store cannot be read or written; the text says why, and what to do.
 
-    What to do: make the store work again as the text says, and begin again from what stands there.
-    What was to be written was not, unless the text says that this is uncertain.
+    What to do: fix the store as the text says, and continue from the stored state. The failed write
+    had no effect, unless the text says that this is uncertain.
     """
 
 
 class JournalError(HooklineError):
-    """The record of a durable chat does not fit this code; the chat was left as it is.
+    """The journal of a durable chat does not fit this code; the chat was not changed.
 
-    What to do: run the version of hookline, or of your agent, that has written it, or restore it
-    from a copy. `chat_id` names the chat; a later life goes on with it.
+    What to do: run the version of hookline, or of your agent, that wrote the journal, or restore
+    the journal from a backup. `chat_id` names the chat; it continues when a worker with the right
+    version runs it.
     """
 
     def __init__(self, chat_id: str, why: str) -> None:
         self.chat_id = chat_id
         super().__init__(
-            f"chat {chat_id!r} cannot go on: {why}. Run the code that has written its log, or "
-            "restore the log from a copy"
+            f"chat {chat_id!r} cannot continue: {why}. Run the version that wrote its log, or "
+            "restore the log from a backup"
         )
 
 
 class RemoteChatError(HooklineError):
     """A chat that ran in another process has failed.
 
-    What to do: what the error that it names asks for. `chat_id` is the chat, `type` the name of the
-    error's class, and `message` its text.
+    What to do: handle the original error. `chat_id` is the id of the chat, `type` the name of the
+    error's class, and `message` the error's text.
     """
 
     def __init__(self, chat_id: str, type: str, message: str) -> None:
@@ -532,63 +539,63 @@ class RemoteChatError(HooklineError):
         self.type = type
         self.message = message
         super().__init__(
-            f"chat {chat_id!r} failed elsewhere with {type}: {message}; look at the log of its "
-            "worker"
+            f"chat {chat_id!r} failed in another process with {type}: {message}; see the log of "
+            "its worker"
         )
 
 
 class MaxStepsError(HooklineError):
-    """The chat made its last allowed model call and still was not done.
+    """The chat made its last allowed model call and still had not ended.
 
     What to do: raise `Limits.steps`, or end the chat gracefully with a hook that returns Stop
-    (`hookline.hooks.budget`). `limit` is how many calls were allowed.
+    (`hookline.hooks.budget`). `limit` is the number of calls that were allowed.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(
-            f"the chat was not done after {limit} model calls (Limits.steps={limit}); "
-            "raise it, or end it gracefully with a hook that returns Stop"
+            f"the chat had not ended after {limit} model calls (Limits.steps={limit}); "
+            "raise the limit, or end the chat gracefully with a hook that returns Stop"
         )
 
 
 class ChatAbortedError(HooklineError):
-    """The chat was aborted. `partial` holds the messages that were kept.
+    """The chat was aborted. `partial` has the messages that were kept.
 
-    What to do: nothing, where the abort was yours; `reason` is what it was given.
+    What to do: nothing if you aborted it; `reason` is the reason that you gave.
     """
 
     def __init__(self, reason: str | None, partial: Sequence[Any] = ()) -> None:
         self.reason = reason
         self.partial = tuple(partial)
         super().__init__(
-            f"the chat was aborted: {reason or 'no reason given'}; see partial for what was kept"
+            f"the chat was aborted: {reason or 'no reason given'}; see partial for kept messages"
         )
 
 
 class StreamInterruptedError(HooklineError):
-    """A third party cancelled the run, so what was streamed is not the whole answer.
+    """Other code cancelled the run, so the streamed text is not the whole answer.
 
-    What to do: ask again; do not show what came as an answer.
+    What to do: send the message again; do not show the partial text as an answer.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            "the run behind this stream was cancelled from outside, and the answer is cut off; ask "
-            "again, and look for what cancelled the task"
+            "the run behind this stream was cancelled by other code, and the answer is cut off; "
+            "send the message again, and find out what cancelled the task"
         )
 
 
 class SubscriptionOverflowError(HooklineError):
-    """A subscriber lagged more events behind than its bound, so it was closed.
+    """A subscriber fell too far behind, so its subscription was closed.
 
     What to do: read faster, or subscribe with a larger `size=` or with `overflow="drop_oldest"`.
-    `limit` is the bound.
+    `limit` is the `size` of the subscription.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(
-            f"the subscription was closed: it lagged {limit} events behind. Read faster, "
+            f"the subscription was closed because it was {limit} events behind. Read faster, "
             "subscribe with a larger size=, or with overflow='drop_oldest'"
         )

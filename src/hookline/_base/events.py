@@ -1,8 +1,8 @@
-"""The closed union of what a chat publishes. A reader can `match` over it exhaustively.
+"""The closed union of a chat's events. A reader can `match` on it exhaustively.
 
-Events are numbered in order (`seq`) per root chat; `path` holds the ids of the tool calls under
-which a sub-agent's chat runs (empty for the chat itself). One of ChatDone, ChatAborted and
-ChatFailed comes last and closes whatever is open.
+Events are numbered in order (`seq`) within a root chat. `path` has the ids of the tool calls under
+which a sub-agent's chat runs, and is empty for the root chat. The last event is ChatDone,
+ChatAborted or ChatFailed; it closes everything that is still open.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from hookline._base.messages import (
     CallOutcome,
     Data,
     FinishReason,
+    MediaPart,
     Message,
+    Source,
     ToolCall,
     Usage,
     UserMessage,
@@ -24,91 +26,91 @@ from hookline._base.returns import ApprovalRequest, CallResult, ErrorInfo, Respo
 
 
 class Event(Data, frozen=True, kw_only=True, tag_field="event"):
-    """What every event has."""
+    """The fields that every event has."""
 
     chat_id: str
-    """The chat that it belongs to, a sub-agent's own."""
+    """The id of the chat; for an event of a sub-agent, the id of the sub-agent's chat."""
     seq: int = 0
-    """Counts from 1 within a root chat and its sub-agents."""
+    """The event's number, from 1, within a root chat and its sub-agents."""
     path: tuple[str, ...] = ()
-    """The calls under which a sub-agent runs; empty for the chat itself."""
+    """The ids of the tool calls under which a sub-agent runs; empty for the root chat."""
 
 
 class ChatStarted(Event, frozen=True, kw_only=True, tag="chat_started"):
-    """The chat began. `message` is None where it goes on with an answered approval."""
+    """The chat began."""
 
     agent: str
     """The agent's name."""
     message: UserMessage | None = None
-    """What the user said; None for a chat that is resumed or goes on from its history."""
+    """The user's message; None for a chat that is resumed or continues from its history."""
     conversation_id: str | None = None
-    """None where nothing is kept."""
+    """The conversation's id; None if the chat has no conversation."""
     parent_chat_id: str | None = None
-    """The chat that asked, for a sub-agent."""
+    """The id of the parent chat, for a sub-agent; None otherwise."""
     resumes: str | None = None
-    """The chat whose waiting calls this one goes on with."""
+    """The id of the chat whose waiting calls this chat continues with; None otherwise."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
-    """A model call is about to be made, or was answered by a hook."""
+    """A step began: a model call will follow, unless a hook answers in its place."""
 
     iteration: int
     """The step, counted from 0."""
 
 
 class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
-    """More text."""
+    """More text of the answer."""
 
     iteration: int
     """The step, counted from 0."""
     text: str
-    """What is to be added to the text shown."""
+    """The text to append."""
 
 
 class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
-    """More reasoning."""
+    """More of the model's reasoning."""
 
     iteration: int
     """The step, counted from 0."""
     text: str
-    """What is to be added to the reasoning shown."""
+    """The reasoning to append."""
 
 
 class PartEnd(Event, frozen=True, kw_only=True, tag="part_end"):
-    """The text or reasoning that was being streamed is complete."""
+    """The streamed text or reasoning is complete."""
 
     iteration: int
     """The step, counted from 0."""
     part: Literal["text", "reasoning"]
-    """Which of the two it was."""
+    """Whether the part is text or reasoning."""
 
 
 class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
-    """More of a call's arguments, as the model writes them; for display only."""
+    """A piece of a call's arguments, as the model writes them; for display only."""
 
     iteration: int
     """The step, counted from 0."""
     index: int
-    """The call's place in the answer."""
+    """The position of the call in the answer."""
     call_id: str
     """The call's id."""
     name: str
     """The tool's name."""
     arguments: str
-    """A piece of JSON text, not JSON by itself."""
+    """A fragment of JSON text, which cannot be parsed by itself."""
 
 
 class ToolCallStarted(Event, frozen=True, kw_only=True, tag="tool_call_started"):
-    """A call's fate is decided: `call` is as the hooks left it."""
+    """A call passed its hooks or was refused; `call` includes the changes of the hooks."""
 
     iteration: int
     """The step, counted from 0."""
     call: ToolCall
-    """The call as it runs, after its hooks."""
+    """The call as it runs, with the changes of its hooks."""
 
 
 class ToolCallFinished(Event, frozen=True, kw_only=True, tag="tool_call_finished"):
-    """A call has its result, or will never have one."""
+    """A call ended with a result or a failure."""
 
     iteration: int
     """The step, counted from 0."""
@@ -117,22 +119,22 @@ class ToolCallFinished(Event, frozen=True, kw_only=True, tag="tool_call_finished
     name: str
     """The tool's name."""
     outcome: CallOutcome
-    """How the call went."""
+    """How the call ended."""
     result: CallResult
     """A ToolResult or a ToolFailure."""
 
 
 class Status(Event, frozen=True, kw_only=True, tag="status"):
-    """What a hook or tool reports of its progress."""
+    """A hook or a tool reported progress."""
 
     iteration: int
     """The step, counted from 0."""
     type: str
-    """What is reported, in the reporter's words."""
+    """The kind of progress, as the hook or tool names it."""
     data: Any = None
     """JSON data."""
     call_id: str | None = None
-    """The call whose tool reports, None for a hook."""
+    """The id of the tool call that reports; None for a hook."""
 
     def __post_init__(self) -> None:
         own(self, "data")
@@ -142,55 +144,73 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     """A call waits for an answer."""
 
     request: ApprovalRequest
-    """What is asked; its `id` is what an answer names."""
+    """The question; an answer refers to its `id`."""
 
 
 class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):
     """A message was committed to history."""
 
     message: Message
-    """As it stands in history."""
+    """The committed message."""
+
+
+class SourceAdded(Event, frozen=True, kw_only=True, tag="source_added"):
+    """A provider's own tool found a page or document that the answer is based on."""
+
+    iteration: int
+    """The step, counted from 0."""
+    source: Source
+    """The source, which becomes a part of the answer."""
+
+
+class FileAdded(Event, frozen=True, kw_only=True, tag="file_added"):
+    """The model, or its provider's own tool, made a picture or a file."""
+
+    iteration: int
+    """The step, counted from 0."""
+    file: MediaPart
+    """The complete picture or file, which becomes a part of the answer."""
 
 
 class ResponseReset(Event, frozen=True, kw_only=True, tag="response_reset"):
-    """Forget what was shown of this step's answer since the last MessageAdded: more follows."""
+    """Discard what was shown of this step's answer since the last MessageAdded; more follows."""
 
     iteration: int
     """The step, counted from 0."""
 
 
 class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
-    """The step's calls have their results."""
+    """All calls of the step have results."""
 
     iteration: int
     """The step, counted from 0."""
     finish_reason: FinishReason | None = None
-    """Why the model ended."""
+    """Why the model ended its answer."""
     usage: Usage | None = None
-    """What this step cost."""
+    """The tokens of the step's model call, which an earlier chat made if the step had to wait."""
 
 
 class ChatDone(Event, frozen=True, kw_only=True, tag="chat_done"):
     """The chat is done."""
 
     response: Response
-    """What `chat()` would have returned."""
+    """The response that `chat()` would have returned."""
 
 
 class ChatAborted(Event, frozen=True, kw_only=True, tag="chat_aborted"):
     """The chat was aborted; `partial` holds the messages that were kept."""
 
     reason: str | None = None
-    """What was given to `abort()`."""
+    """The reason that was given to `abort()`."""
     partial: tuple[Message, ...] = ()
-    """The messages of the chat, as far as it came."""
+    """The messages of the chat up to the abort."""
 
 
 class ChatFailed(Event, frozen=True, kw_only=True, tag="chat_failed"):
     """The chat failed; the exception itself is raised after this event."""
 
     error: ErrorInfo
-    """Its type and text."""
+    """The type and text of the exception."""
 
 
 ChatEvent: TypeAlias = (
@@ -205,17 +225,19 @@ ChatEvent: TypeAlias = (
     | Status
     | ApprovalRequested
     | MessageAdded
+    | SourceAdded
+    | FileAdded
     | ResponseReset
     | StepFinished
     | ChatDone
     | ChatAborted
     | ChatFailed
 )
-"""Any event of a chat: a `match` over it can be checked to be exhaustive."""
+"""Any event of a chat; a type checker can verify that a `match` is exhaustive."""
 
 _event: Reader[ChatEvent] = Reader(ChatEvent)
 
 
 def read_event(data: bytes | str) -> ChatEvent:
-    """An event from its JSON text; raises msgspec.ValidationError when it is none."""
+    """Read an event from JSON text; raises msgspec.ValidationError if the text is not an event."""
     return _event.decode(data)

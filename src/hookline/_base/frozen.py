@@ -1,10 +1,10 @@
-"""Read-only JSON data: what messages, calls, results and settings hold, at every depth.
+"""Read-only JSON data: the content of messages, calls, results and settings, at every depth.
 
-Rules. A payload is seen by history, requests, events, hooks and approvers, so nobody may change it
-in place. Its objects and arrays are a dict and a list that refuse every write. They compare,
-encode, validate and pickle like plain ones; a deep copy is plain and may be changed. Data is copied
-once, where it enters a payload: `freeze` gives back what is frozen already. Leaves are left alone;
-that they are JSON is the concern of `_base/json.py`.
+Rules. History, requests, events, hooks and approvers all see the same payload, so nothing may
+change it in place. Its objects and arrays are a dict and a list that refuse every write. They
+compare, encode, validate and pickle like plain ones; a deep copy is plain and can be changed. Data
+is copied once, when it enters a payload: `freeze` returns frozen data unchanged. Other values are
+not touched; `_base/json.py` checks that they are valid JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def _refuse(self: object, *args: Any, **kwargs: Any) -> NoReturn:
     )
 
 
-# Construction is refused too: __init__ of a dict or a list fills one that is there. What freezes
-# makes an empty one and fills it with the methods of the plain type.
+# Construction is refused too, because __init__ of a dict or a list can fill an existing one.
+# `freeze` makes an empty object and fills it with the methods of the plain type.
 
 
 class FrozenDict(dict[str, Any]):
-    """A JSON object that nobody can change."""
+    """A read-only JSON object."""
 
     __slots__ = ()
     __init__ = __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = _refuse
@@ -42,7 +42,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A JSON array that nobody can change."""
+    """A read-only JSON array."""
 
     __slots__ = ()
     __init__ = __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -57,27 +57,27 @@ class FrozenList(list[Any]):
 
 
 _LEAVES: Final = frozenset([str, int, float, bool, type(None)])
-_FROZEN: Final = frozenset([FrozenDict, FrozenList])
+_READ_ONLY: Final = _LEAVES | {FrozenDict, FrozenList}
 
 
 def frozen_dict(data: dict[str, Any]) -> FrozenDict:
-    """A read-only object of these items, whose values are frozen already."""
+    """Make a read-only object of these items, whose values are already frozen."""
     made: FrozenDict = FrozenDict.__new__(FrozenDict)
     dict.update(made, data)  # pyright: ignore[reportUnknownMemberType]
     return made
 
 
 def frozen_list(items: Iterable[Any]) -> FrozenList:
-    """A read-only array of these items, which are frozen already."""
+    """Make a read-only array of these items, which are already frozen."""
     made: FrozenList = FrozenList.__new__(FrozenList)
     list.extend(made, items)  # pyright: ignore[reportUnknownMemberType]
     return made
 
 
 def freeze(data: Any) -> Any:
-    """The data with each dict and list in it read-only; raises ValueError when it has no end."""
+    """Make all dicts and lists in the data read-only; raises ValueError for endless nesting."""
     kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _LEAVES or kind in _FROZEN:
+    if kind in _READ_ONLY:
         return data
     try:
         return _frozen(data)
@@ -89,9 +89,9 @@ def freeze(data: Any) -> Any:
 
 def _frozen(data: Any) -> Any:
     kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _LEAVES or kind in _FROZEN:
+    if kind in _READ_ONLY:
         return data
-    # The methods of the plain types: a class of the user's could tell each reader something else.
+    # Use the methods of the plain types: a subclass could return something else at each read.
     if isinstance(data, dict):
         return frozen_dict({key: _frozen(value) for key, value in dict.items(data)})  # pyright: ignore
     if isinstance(data, list):
@@ -102,7 +102,7 @@ def _frozen(data: Any) -> Any:
 
 
 def thaw(data: Any) -> Any:
-    """A plain copy of JSON data, which belongs to whoever asked for it."""
+    """Return a plain copy of JSON data, which the caller may change."""
     if isinstance(data, dict):
         return {
             key: value if type(value) in _LEAVES else thaw(value)  # pyright: ignore
@@ -113,26 +113,22 @@ def thaw(data: Any) -> Any:
     return data
 
 
-def own(struct: Any, *names: str) -> None:
-    """Freeze the JSON data in these fields of a frozen Struct that is being made."""
-    for name in names:
-        value = getattr(struct, name)
-        frozen = freeze(value)
-        if frozen is not value:
-            force_setattr(struct, name, frozen)
+def own(struct: Any, name: str) -> None:
+    """Freeze the JSON data in this field of a frozen Struct that is being made."""
+    value = getattr(struct, name)
+    if type(value) not in _READ_ONLY:
+        force_setattr(struct, name, freeze(value))
 
 
-def own_tuples(struct: Any, *names: str) -> None:
-    """Make tuples of the sequences that a Struct was given in these fields."""
-    for name in names:
-        value = getattr(struct, name)
-        if type(value) is tuple or not isinstance(value, Sequence) or isinstance(value, str):
-            continue
+def own_tuple(struct: Any, name: str) -> None:
+    """Convert the sequence in this field of a Struct to a tuple."""
+    value = getattr(struct, name)
+    if type(value) is not tuple and isinstance(value, Sequence) and not isinstance(value, str):
         force_setattr(struct, name, tuple(value))  # pyright: ignore
 
 
 class ReadOnly:
-    """An object whose attributes are set once, while it is made."""
+    """An object whose attributes can be set only while it is created."""
 
     __slots__ = ()
 
@@ -145,7 +141,7 @@ class ReadOnly:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f"{self!r} is read-only, {name!r} too; make a changed copy with .replace()"
+            f"{self!r} is read-only, so {name!r} cannot be deleted; make a copy with .replace()"
         )
 
 

@@ -1,4 +1,4 @@
-"""What comes in from users and hooks: as messages, with text that any store takes. Pure."""
+"""Convert input of users and hooks to messages whose text every store accepts. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from hookline._base.json import clean_data, clean_text
 from hookline._base.messages import Data, File, Image, Text, UserMessage, UserPart
 
 Input: TypeAlias = str | UserMessage | Sequence[UserPart]
+"""The user's message: a text, a UserMessage, or a list of its parts."""
 T = TypeVar("T")
 
 
 def as_message(input: Any) -> UserMessage:
-    """What the user said, as a message without lone surrogates. Raises UsageError for nothing."""
+    """Convert the user's input to a message without lone surrogates; raises UsageError if empty."""
     if isinstance(input, str):
         message = UserMessage(parts=(Text(clean_text(input)),))
     elif isinstance(input, UserMessage):
@@ -23,8 +24,8 @@ def as_message(input: Any) -> UserMessage:
         message = cleaned(UserMessage(parts=_parts(input)))
     if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
         raise UsageError(
-            f"input={input!r} has neither text nor media: write what the user says, or pass "
-            "input=None to go on from the history"
+            f"input={input!r} has neither text nor media; pass the user's text, or pass "
+            "input=None to continue from the history"
         )
     return message
 
@@ -44,7 +45,7 @@ def _parts(input: Any) -> tuple[UserPart, ...]:
 
 
 def cleaned(value: T) -> T:
-    """The same data without lone surrogates, which no store and no wire would take."""
+    """Return the same data without lone surrogates, which stores and network formats reject."""
     made: Any = value
     if isinstance(value, Data):
         changes: dict[str, Any] = {}

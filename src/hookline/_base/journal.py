@@ -1,15 +1,15 @@
-"""One life of a durable chat: it replays what is recorded, runs what is new, and records that.
+"""One life of a durable chat: replays recorded steps, runs new ones, and records those.
 
-An engine is asked for one thing, an append-only log for each chat (`Log`). Tools that run side by
-side, failures, aborts and clocks are lines of it, so nothing has to be deterministic for the engine
-but "the next batch". One writer takes whatever lines are there, appends them as one batch, and lets
-those go on who wait for them.
+An engine provides one thing, an append-only log for each chat (`Log`). Parallel tools, failures,
+aborts and clock readings are lines of the log, so the engine needs nothing deterministic except
+"append the next batch". A single writer takes all lines that are ready, appends them as one batch,
+and wakes the jobs that wait for those lines.
 
-A later life reads the whole log first. A step that ended is not run again: it gives its value back,
-in the order in which the steps had ended. Nothing new begins before all that is recorded was given,
-but a step of newer code, which runs where it stands once nothing else can go on. What a life cannot
-go on with halts it and leaves the chat as it is: a batch that cannot be read, a newer format, an
-end that no code asks for.
+A later life reads the whole log first. A step that ended is not run again: its recorded value is
+returned, in the order in which the steps ended. Nothing new begins until all recorded values have
+been returned. The exception is a step of newer code, which runs in its place once nothing else can
+continue. A life halts, and leaves the chat unchanged, if it finds a batch that cannot be read, a
+newer format, or a recorded end that no code asks for.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ import msgspec
 
 from hookline._base.cancel import spawn
 from hookline._base.errors import JournalError
-from hookline._base.record import Line, Log, Past, Writer, rank_of, read_lines, refuse
+from hookline._base.messages import encoded
+from hookline._base.record import Line, Log, Past, Witness, Writer, rank_of, read_lines, refuse
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._base.runtime import LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
 
 T = TypeVar("T")
 CURRENT: ContextVar[Journal | None] = ContextVar("hookline_journal", default=None)
-"""The journal in whose job we are."""
+"""The journal of the job that the current code runs in."""
 IN_STEP: ContextVar[bool] = ContextVar("hookline_in_step", default=False)
-"""Whether we are inside of a step: what begins there is a part of it."""
+"""Whether the current code runs inside a step; a chat that begins there is a part of the step."""
 GUARDED: Final = frozenset({MODEL, RUN})
-"""Steps whose begin is durable before they run, so that a later life knows of each attempt."""
+"""Steps whose begin is recorded before they run, so that a later life can count the attempts."""
 PATIENCE: Final = 60.0
 """Seconds without progress after which a replay counts as stuck."""
 
@@ -43,53 +44,73 @@ class Journal:
     """One life of one chat, over its log."""
 
     def __init__(self, chat_id: str, log: Log, batches: list[bytes]) -> None:
-        """`batches` is what the log gave to be read. Raises JournalError."""
+        """`batches` are the batches of the log. Raises JournalError."""
         self.chat_id = chat_id
         """The chat's id."""
         self.log = log
-        """Where it is kept."""
+        """The log that records the chat."""
         self.past = Past(read_lines(chat_id, batches))
-        """What earlier lives have recorded."""
+        """The record of earlier lives."""
         self.number = self.past.lives + 1
-        """Which life of the chat this is, counted from 1."""
-        self.life = f"{self.number}.{LOCAL.new_id()}"  # two may count the same number
-        """Names this life in leases."""
+        """The number of this life of the chat, counted from 1."""
+        self.life = f"{self.number}.{LOCAL.new_id()}"  # two lives may get the same number
+        """The name of this life in leases."""
         self.chat: Journaled | None = None
         """The chat, once it has begun."""
         self.halted = False
-        """Whether this life is over before the chat is."""
+        """Whether this life ended before the chat did."""
+        self.replayed: int | None = None
+        """The number of the last event before anything new began; None until then."""
         self.jobs = 1
-        """How much of the chat goes on side by side."""
+        """The number of jobs of the chat that run in parallel."""
         self._resting = 0  # jobs that wait for an answer
-        # Jobs that wait for their place in the replay, with the name of a new step.
+        # Jobs that wait for their turn in the replay, with the name of each new step.
         self._turns: dict[asyncio.Future[None], str | None] = {}
-        self._newer: str | None = None  # the one that may run in the middle of it
+        self._newer: str | None = None  # the new step that may run in the middle of the replay
         self._steps: set[asyncio.Task[object]] = set()  # tasks that are inside of a new step
-        self._unordered = False  # an abort was given back
-        self._aborting: asyncio.Future[None] | None = None  # one is being written: nothing begins
-        self._writer = Writer(log, self.halt)
+        self._unordered = False  # an abort was replayed
+        self._aborting: asyncio.Future[None] | None = None  # an abort is being written
+        self.witness: Witness | None = None
+        """Shows this chat to readers elsewhere, if set."""
+        self._writer = Writer(log, self.halt, self._recording, self.poke)
         self._writer.note(Line("life", key=self.life))
         self._failure: BaseException | None = None
 
     @classmethod
     async def open(cls, chat_id: str, log: Log) -> Journal:
-        """Read the log and begin a life. Raises JournalError, and leaves the chat as it is."""
+        """Read the log and begin a life. Raises JournalError, and leaves the chat unchanged."""
         return cls(chat_id, log, await log.read())
 
     @property
     def resting(self) -> bool:
-        """Nothing is to be written, and all of the chat waits for answers."""
-        return self._resting >= self.jobs and self._writer.idle
+        """True if nothing is left to write and everything in the chat waits for answers."""
+        aborted = self._unordered or self._aborting is not None
+        return self._resting >= self.jobs and self._writer.idle and not aborted
 
-    def before_append(self, do: Callable[[], Awaitable[None]]) -> None:
-        """Await this before each batch: what is recorded was shown, where a relay shows it."""
-        self._writer.before = do
+    @property
+    def seq(self) -> int:
+        """The number of the last event of the chat."""
+        return 0 if self.chat is None else self.chat.effects(self.chat.mark()).seq
+
+    async def flush(self) -> None:
+        """Write all pending lines; after this, no other life has the same `number`."""
+        await self._writer.flush()
+
+    async def _recording(self, seq: int) -> None:
+        if self.witness is not None:
+            await self.witness.recording(seq)
+
+    def poke(self) -> None:
+        """Report a change to the engine, and tell the witness if the chat rests."""
+        self.log.poke()
+        if self.witness is not None and self.resting and not self.halted:
+            self.witness.rests()
 
     async def carry(self, chat: Callable[[], Awaitable[T]]) -> T:
-        """Run the chat that this function begins, and write its record until it ends.
+        """Run the chat that this function starts, and write its record until it ends.
 
-        Raises what the chat raises; Halted, or what has halted it, where this life is over and the
-        chat is not.
+        Raises the exceptions of the chat. Raises Halted, or the exception that halted this life, if
+        the life ends before the chat does.
         """
         writer = spawn(self._writer.run())
         token = CURRENT.set(self)
@@ -108,20 +129,23 @@ class Journal:
             await asyncio.wait([writer])
 
     async def abort(self, reason: str | None = None) -> None:
-        """Abort the chat from outside: recorded first, so that a later life aborts there too.
+        """Record an abort from outside, then abort the chat; later lives replay the abort.
 
-        No step begins meanwhile. One that comes too late is recorded as that.
+        No step begins meanwhile. An abort that comes too late is recorded as late.
         """
         if self._aborting is not None:
             return
         self._aborting = asyncio.get_running_loop().create_future()
-        await self._writer.write(Line("abort", reason=reason))
-        if self.chat is not None and not self.chat.abort(reason):
-            self._writer.note(Line("late"))
+        line = Line("abort", reason=reason)
+        await self._writer.write(line)
+        if self.past.abort is None:
+            # A replay reaches the abort after everything recorded so far, as in every later life.
+            self.past.abort, self.past.abort_at = line, self.past.total
+            self._abort_in_its_place()
         self._aborting.set_result(None)
 
     def halt(self, failure: BaseException | None = None) -> None:
-        """This life is over: whatever runs is cancelled, and everybody who waits gets Halted."""
+        """End this life: cancel whatever runs, and raise Halted in everything that waits."""
         if self.halted:
             return
         self.halted = True
@@ -144,9 +168,9 @@ class Journal:
         encode: Callable[[T], bytes],
         decode: Callable[[bytes], T],
     ) -> T:
-        """Give what the step gave before, or run it and record what it gives.
+        """Return the recorded result of the step, or run the step and record its result.
 
-        Raises Halted where this life is over, and CancelledError where an abort had cut the step.
+        Raises Halted if this life has ended, and CancelledError if an abort had cut off the step.
         """
         self.check()
         chat, name = self.chat, key_name(key)
@@ -199,18 +223,20 @@ class Journal:
             IN_STEP.reset(token)
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Wait for the engine's answer to a question."""
+        """Wait until the engine has the answer to a question."""
         if request.id not in self.past.asked:
-            await self._writer.write(Line("wait", request.id))
+            await self._writer.write(Line("wait", request.id, msgspec.Raw(encoded(request))))
         self._resting += 1
-        self.log.poke()
+        self.poke()
         try:
+            if self.witness is not None:
+                await self.witness.asking()
             return await self.log.answer(request)
         finally:
             self._resting -= 1
 
     def now(self) -> float:
-        """What the clock says, or said at this place in an earlier life."""
+        """Return the current time, or the time that an earlier life recorded here."""
         nows = self.past.nows
         if nows:
             return nows.popleft()
@@ -219,20 +245,20 @@ class Journal:
         return at
 
     def begin(self, chat: Journaled) -> None:
-        """The chat that this is the journal of."""
+        """Set the chat that this journal records."""
         self.chat = chat
         self._abort_in_its_place()
 
     def check(self) -> None:
-        """Raises Halted where this life is over."""
+        """Raise Halted if this life has ended."""
         if self.halted:
             raise Halted
 
     async def _turn(self, place: int, new: str | None = None) -> int | None:
-        """Wait until all that was recorded before this place was given back.
+        """Wait until all results that were recorded before this place have been returned.
 
-        A step that is `new` waits for all of it. One that stands in the middle of what is recorded,
-        since the code is newer, runs there when nothing else can go on: then its place is given.
+        A step that is `new` waits for all recorded results. If newer code has a step in the middle
+        of the record, the step runs once nothing else can continue; then its place is returned.
         """
         past = self.past
         while past.given < place and not self._unordered:
@@ -249,7 +275,7 @@ class Journal:
         return None
 
     def look(self) -> None:
-        """Where all that goes on waits for its turn, let a newer step run, or give up."""
+        """If every running job waits for its turn, let a new step run, or give up."""
         if len(self._turns) < self.jobs or self.halted or self._newer is not None:
             return
         ahead = self.past.next
@@ -273,11 +299,11 @@ class Journal:
         turn.result()
 
     def _stuck(self) -> None:
-        """Nobody asks for the end that is next: the code is not the one that recorded it."""
+        """Halt, because no code asks for the next recorded end: other code recorded it."""
         self.halt(
             JournalError(
                 self.chat_id,
-                f"its log has an end of step {self.past.next!r}, which this code does not ask for: "
+                f"its log has the end of step {self.past.next!r}, which this code never runs; "
                 "a hook or tool was removed",
             )
         )
@@ -289,10 +315,13 @@ class Journal:
 
     def _abort_in_its_place(self) -> None:
         past = self.past
-        if past.abort is not None and past.given == past.abort_at and self.chat is not None:
+        if past.abort is not None and past.given >= past.abort_at and self.chat is not None:
             abort, past.abort = past.abort, None
             self._unordered = True
-            self.chat.abort(abort.reason)
+            if not self.chat.abort(abort.reason):
+                self._writer.note(Line("late"))
+        if self.replayed is None and (past.given >= past.total or self._unordered):
+            self.replayed = self.seq
 
     def _wake_turns(self) -> None:
         turns, self._turns = self._turns, {}

@@ -1,14 +1,16 @@
-"""JSON at the border of a tool: the text that a model wrote, and the value that a tool returned.
+"""JSON at the boundary of a tool: the arguments from the model, and the value from the tool.
 
-Rules. What a model wrote is never repaired: it is a JSON object that every JSON reader reads the
-same way, or BadArguments. What a tool returned becomes JSON data (str, int, float, bool, None,
-list, dict with str keys) that any store and any wire can carry, or NotJson. Both errors are
-private to the core, so they stand here and not in the tree of `_base/errors.py`: the caller turns
-them into its own. No value is ever shown with repr, which may raise or leak.
+Rules. Arguments from a model are never repaired: they are a JSON object that every JSON reader
+reads in the same way, or BadArguments is raised. A tool's value becomes JSON data (str, int, float,
+bool, None, list, dict with str keys) that every store and every network format can carry, or
+NotJson is raised. Both errors are private to the core, so they are defined here and not in the tree
+of `_base/errors.py`; the caller converts them to its own errors. No value is ever shown with repr,
+which may raise or leak.
 
-msgspec does the work; it lets duplicate keys and huge integers through, ends in RecursionError on
-deep nesting and raises on lone surrogates, so a small flat object goes its way (below 1 µs) and
-everything else the strict way. Knows nothing of tools, types or signatures.
+msgspec does the work. But msgspec accepts duplicate keys and huge integers, fails with
+RecursionError on deep nesting and raises on lone surrogates. So small flat objects take the fast
+path (below 1 µs), and everything else is checked strictly. This module does not depend on tools,
+types or signatures.
 """
 
 from __future__ import annotations
@@ -33,20 +35,20 @@ __all__ = [
 T = TypeVar("T")
 
 MAX_ARGUMENT_DEPTH: Final = 64
-# A result may be deeper than arguments, but msgspec and the stores must get it back at any depth
-# of the stack, and Python's limit is 1,000.
+# A result may be deeper than arguments. But msgspec and the stores must be able to read it at any
+# depth of the stack, and Python's recursion limit is 1,000.
 MAX_RESULT_DEPTH: Final = 200
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**64 - 1
 
-# A string is eaten whole, closed or not and without backtracking, so this is linear on any text.
+# Consumes a whole string, closed or not, without backtracking: linear time on any text.
 _BRACKET_OR_STRING = re.compile(r'[\[{]|[\]}]|"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_LONG_NUMBER = re.compile(r"\d{19}")  # what fits into 64 bits may be that long
+_LONG_NUMBER = re.compile(r"\d{19}")  # a number that fits into 64 bits may have 19 digits
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class BadArguments(Exception):
-    """What a model wrote does not fit; `issues` says to the model what is wrong, one text each."""
+    """Arguments from a model are invalid; `issues` describes each problem."""
 
     def __init__(self, issues: tuple[str, ...]) -> None:
         super().__init__(issues)
@@ -57,7 +59,7 @@ class BadArguments(Exception):
 
 
 class NotJson(Exception):
-    """A tool's value that cannot become JSON data; `reason` says why and what to return instead."""
+    """A tool's value cannot be converted to JSON data; `reason` says why and what to return."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -79,7 +81,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_data(data: Any) -> Any:
-    """JSON data with every string in it cleaned; the same object where there is nothing to do."""
+    """Clean every string in JSON data; returns the same value if nothing changes."""
     if data is None or isinstance(data, (bool, int, float)):
         return data
     if isinstance(data, str):
@@ -92,33 +94,33 @@ def clean_data(data: Any) -> Any:
 
 
 def shown(name: object) -> str:
-    """A name as it may stand in a text for the model: quoted, short, valid; never its repr."""
+    """Quote a name for a text to the model: short and valid, and never the repr."""
     if not isinstance(name, str):
         return f"a key of type {type(name).__qualname__}"
     return json_text(clean_text(name if len(name) <= 60 else name[:59] + "…"))
 
 
 def json_text(data: Any) -> str:
-    """The compact JSON text of JSON data, as `to_json_data` returns it."""
+    """Encode JSON data, as returned by `to_json_data`, as compact text."""
     return _encode(data).decode()
 
 
-# ── in: the arguments that a model wrote ────────────────────────────────────────────────────
+# ── in: the model's arguments ───────────────────────────────────────────────────────────────
 
 
 def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
-    """The JSON object in `text`, `{}` for blank text; BadArguments for anything else.
+    """Parse the JSON object in `text`; blank text is `{}`. Raises BadArguments.
 
-    `limit` counts bytes. Refused too: duplicate keys, NaN and infinities, numbers out of range,
-    nesting deeper than 64, lone surrogates.
+    `limit` is in bytes. Also rejected are duplicate keys, NaN and infinities, numbers out of
+    range, nesting deeper than 64, and lone surrogates.
     """
     if len(text) > limit or not text.isascii():
         _check_text(text, limit)
     try:
         data = _OBJECT.decode(text)
     except Exception:
-        return _parse_strictly(text)  # it accepts, or finds the words for the model
-    # As many colons as keys: no colon belongs to a lost duplicate or to a nested object.
+        return _parse_strictly(text)  # accepts the text, or describes the problem for the model
+    # As many colons as keys: no duplicate key was lost, and no object is nested.
     if text.count(":") != len(data):
         return _parse_strictly(text)
     if "[" in text or (len(text) > 18 and _LONG_NUMBER.search(text)):
@@ -130,9 +132,9 @@ def _check_text(text: str, limit: int) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise _bad("the text has a lone surrogate in it; write valid Unicode") from None
+        raise _bad("the text contains a lone surrogate; write valid Unicode") from None
     if size > limit:
-        raise _bad(f"the arguments are {size} bytes long, {limit} are allowed; send less")
+        raise _bad(f"the arguments are {size} bytes long, but only {limit} are allowed; send less")
 
 
 def _parse_strictly(text: str) -> dict[str, Any]:
@@ -173,7 +175,7 @@ def _check_depth(text: str) -> None:
 
 def _syntax(error: Any, text: str) -> str:
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-        return "the JSON breaks off before its end; write the whole object"
+        return "the JSON ends too early; write the whole object"
     problem = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
     return f"not valid JSON: {problem} at character {error.pos}; write one JSON object"
 
@@ -192,7 +194,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    # 21 characters are more than the range needs; longer ones are not worth converting.
+    # 21 characters are longer than any valid integer, so the conversion can be skipped.
     if len(digits) > 20 or not MIN_INT <= (value := int(digits)) <= MAX_INT:
         raise _bad(f"the integer {digits[:24]} is out of the 64-bit range; write it as a string")
     return value
@@ -221,7 +223,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @cache
 def _strict() -> Any:
-    """Python's own decoder, with our rules; imported when it is needed, as `_text` does."""
+    """Make Python's own decoder with our rules; imported only when needed, like `_text`."""
     from json import JSONDecoder
 
     return JSONDecoder(
@@ -239,7 +241,7 @@ def _text(data: Any) -> str:
 
 
 class Reader(Generic[T]):
-    """Reads one type from JSON. Its decoder is made at the first read: few programs read many."""
+    """Reads one type from JSON. Its decoder is made at the first read, since few are ever used."""
 
     __slots__ = ("_decoder", "_type")
 
@@ -248,17 +250,17 @@ class Reader(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] | None = None
 
     def decode(self, data: bytes | str, /) -> T:
-        """The value; raises msgspec.DecodeError."""
+        """Decode the value; raises msgspec.DecodeError."""
         if self._decoder is None:
             self._decoder = msgspec.json.Decoder(self._type)
         return self._decoder.decode(data)
 
 
-# ── out: the value that a tool returned ─────────────────────────────────────────────────────
+# ── out: the tool's value ───────────────────────────────────────────────────────────────────
 
 
 def to_json_data(value: object) -> Any:
-    """The value as read-only JSON data of its own; NotJson for what cannot be."""
+    """Make a read-only copy of the value as JSON data; raises NotJson if JSON cannot hold it."""
     kind = type(value)
     if kind is str and value.isascii():  # type: ignore[attr-defined]  # pyright: ignore
         return value
@@ -276,14 +278,14 @@ def to_json_data(value: object) -> Any:
         raise NotJson("it is nested too deeply, or contains itself; return a flat copy") from error
     except Exception as error:
         raise NotJson(
-            f"a {kind.__qualname__} raised {type(error).__qualname__} while it was read; "
+            f"a {kind.__qualname__} raised {type(error).__qualname__} while it was converted; "
             "return plain data instead"
         ) from error
 
 
 def encode_foreign(value: object) -> object:
-    """What msgspec cannot encode by itself, one level nearer to JSON; NotJson if nothing can."""
-    kind = type(value)  # the type is asked, not the value, which could pretend or raise
+    """Convert a value that msgspec cannot encode one level closer to JSON; raises NotJson."""
+    kind = type(value)  # check the type, because the value itself could pretend or raise
     known: Any = value
     if issubclass(kind, str):
         return str.__str__(known)
@@ -297,7 +299,7 @@ def encode_foreign(value: object) -> object:
         return dict(known)
     if issubclass(kind, (deque, Set, ValuesView)):
         return list(known)
-    pathlib = sys.modules.get("pathlib")  # whoever has a path has imported it
+    pathlib = sys.modules.get("pathlib")  # a program that has a path has imported pathlib
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
         return str(known)
     raise NotJson(
@@ -307,25 +309,25 @@ def encode_foreign(value: object) -> object:
 
 
 def _checked(data: Any, depth: int) -> Any:
-    """What `to_builtins` lets through and JSON does not: refused, or put right."""
+    """Fix or reject values that `to_builtins` accepts but JSON does not."""
     kind = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return data if data.isascii() else clean_text(data)
     if kind is int:
         if MIN_INT <= data <= MAX_INT:
             return data
-        raise NotJson("it has an integer out of the 64-bit range; return it as a string")
+        raise NotJson("it contains an integer out of the 64-bit range; return it as a string")
     if data is None or kind is bool:
         return data
     if kind is float:
         if math.isfinite(data):
             return data
-        raise NotJson("it has NaN or Infinity, which JSON lacks; return None or a string")
+        raise NotJson("it contains NaN or Infinity, which JSON lacks; return None or a string")
     if depth >= MAX_RESULT_DEPTH:
         raise NotJson(f"it is nested deeper than {MAX_RESULT_DEPTH} levels; return a flatter value")
     if kind is list or kind is tuple:
         return frozen_list([_checked(item, depth + 1) for item in data])
-    if kind is not dict:  # an Enum's value, which msgspec hands on as it stands
+    if kind is not dict:  # an Enum's value, which msgspec returns unconverted
         return _checked(msgspec.to_builtins(data, enc_hook=encode_foreign), depth + 1)
     clean = {
         key if type(key) is str and key.isascii() else _key(key): _checked(item, depth + 1)
@@ -341,4 +343,4 @@ def _key(key: Any) -> str:
         return clean_text(key)
     if type(key) is int or (type(key) is float and math.isfinite(key)):
         return repr(key)
-    raise NotJson(f"it has a dict key of type {type(key).__qualname__}; return string keys")
+    raise NotJson(f"it contains a dict key of type {type(key).__qualname__}; return string keys")

@@ -1,7 +1,7 @@
-"""The one logger, and the rule of what it may say: names and places, never content.
+"""The only logger, and its rule: log names and places, never content.
 
-An exception's text can hold a prompt or a key, so a warning names its type and line; the full
-traceback is there at DEBUG.
+An exception's text can contain a prompt or a key, so a warning has only its type and line. The full
+traceback is logged at DEBUG.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ logger = logging.getLogger("hookline")
 
 
 def log_throw(what: str, exc: BaseException) -> None:
-    """Log that user code raised: what it was, the exception's type and where it came from."""
+    """Log that user code raised: the kind of code, the exception's type, and its origin."""
     frame = exc.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

@@ -1,8 +1,8 @@
-"""What a conversation is made of: messages, their parts, and the usage that they cost.
+"""The contents of a conversation: messages, their parts, and their token usage.
 
-All of it is frozen data with JSON both ways. A message is never half written: a text that was
-cut off by an abort or an error is a whole message that says so (`partial`). What the model wrote
-as arguments of a call and was no JSON object is not kept: the message then shows `{}`.
+All of it is frozen data that converts to and from JSON. There are no half-written messages: a text
+that was cut off by an abort or an error is a whole message, marked as `partial`. If the model's
+arguments for a call are not a JSON object, they are not kept: the message then shows `{}`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
-from hookline._base.frozen import EMPTY, own, own_tuples
+from hookline._base.frozen import EMPTY, own, own_tuple
 from hookline._base.json import Reader, clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
-"""Why a model ended its answer, in words that all providers share.
+"""Why a model ended its answer, in terms that all providers share.
 
-"pause": its provider runs tools, and wants to be asked again to go on."""
+"pause" means that the provider runs tools, and must be called again to continue."""
 CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped", "aborted"]
+"""How a tool call ended."""
 
 
 class Data(msgspec.Struct, frozen=True):
-    """The root of hookline's frozen data: `.replace(...)` makes a changed copy."""
+    """The base class of hookline's frozen data: `.replace(...)` makes a changed copy."""
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with these fields changed; an unknown field is a TypeError."""
+        """Return a copy with these fields changed; an unknown field raises TypeError."""
         return msgspec.structs.replace(self, **changes)
 
     def to_json(self) -> bytes:
-        """The JSON text of this object."""
+        """Encode this object as JSON text."""
         return encoded(self)
 
 
 def encoded(value: Any) -> bytes:
-    """The JSON text of a value; lone surrogates, which have none, become U+FFFD."""
+    """Encode a value as JSON text; lone surrogates, which are not valid Unicode, become U+FFFD."""
     try:
         return msgspec.json.encode(value, enc_hook=encode_foreign)
     except UnicodeEncodeError:
@@ -44,23 +45,36 @@ def encoded(value: Any) -> bytes:
         return msgspec.json.encode(clean_data(data))
 
 
+class Timing(Data, frozen=True, kw_only=True):
+    """The timing of one model call, in seconds since the request."""
+
+    first_chunk: float
+    """Seconds until the first chunk arrived."""
+    duration: float
+    """Seconds until the answer was complete, including waits for a slow reader."""
+    chunks: int
+    """The number of chunks."""
+    reader_wait: float = 0.0
+    """Seconds that the model waited because the stream's reader was slow."""
+
+
 class Usage(Data, frozen=True, kw_only=True):
-    """Tokens. `input` and `output` are totals: cached and reasoning tokens are inside them."""
+    """Token counts. `input` and `output` are totals that include cached and reasoning tokens."""
 
     input_tokens: int = 0
-    """What was sent, cached tokens included."""
+    """Tokens sent, including cached ones."""
     output_tokens: int = 0
-    """What was answered, reasoning included."""
+    """Tokens of the answer, including reasoning."""
     cache_read_tokens: int = 0
-    """Of the input: read from the provider's cache."""
+    """Input tokens read from the provider's cache."""
     cache_write_tokens: int = 0
-    """Of the input: written to the provider's cache."""
+    """Input tokens written to the provider's cache."""
     reasoning_tokens: int = 0
-    """Of the output: spent on reasoning."""
+    """Output tokens spent on reasoning."""
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
+        """The sum of input and output."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -80,74 +94,114 @@ NO_USAGE = Usage()
 
 
 class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
-    """A piece of text; `meta` is the provider's own, such as what it cites."""
+    """A piece of text; `meta` holds the provider's own data, such as citations."""
 
     text: str
-    """Never blank in a message of a history."""
+    """The text; never blank in a message of a history."""
     meta: dict[str, Any] | None = None
-    """The provider's own, such as what the text cites."""
+    """The provider's own data, such as what the text cites."""
 
 
 class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
-    """What the model thought aloud; `meta` is the provider's own (signatures it wants back)."""
+    """The model's reasoning; `meta` holds the provider's own data, such as signatures."""
 
     text: str
-    """Empty where the provider signed it and kept it to itself."""
+    """The reasoning text; empty if the provider sends only a signature."""
     meta: dict[str, Any] | None = None
-    """The provider's own, such as a signature, sent back to it."""
+    """The provider's own data, such as a signature, which is sent back to the provider."""
 
     def __post_init__(self) -> None:
-        own(self, "meta")
+        if self.meta is not None:
+            own(self, "meta")
 
 
 class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
     """A picture, as bytes or by URL."""
 
     media_type: str = "image/png"
-    """Such as "image/png"."""
+    """The media type, such as "image/png"."""
     data: bytes | None = None
-    """The bytes, or None where there is a `url`."""
+    """The bytes; None if there is a `url`."""
     url: str | None = None
     """An address that the provider fetches."""
+    meta: dict[str, Any] | None = None
+    """The provider's own data for a picture that its model made."""
+
+    def __post_init__(self) -> None:
+        own(self, "meta")
 
 
 class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
-    """A document, as bytes or by URL."""
+    """A document, a sound or a video, as bytes or by URL.
+
+    A file that a provider has made and stores has neither; its `meta` has the provider's file id.
+    """
 
     media_type: str
-    """Such as "application/pdf"."""
+    """The media type, such as "application/pdf" or "audio/wav"."""
     name: str | None = None
-    """What the model is told it is called."""
+    """The file name that the model sees."""
     data: bytes | None = None
-    """The bytes, or None where there is a `url`."""
+    """The bytes; None if there is a `url`."""
     url: str | None = None
     """An address that the provider fetches."""
+    meta: dict[str, Any] | None = None
+    """The provider's own data, such as the id of a file that its model made."""
+
+    def __post_init__(self) -> None:
+        own(self, "meta")
+
+
+class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
+    """A page or document that an answer is based on, found by a provider's own tool.
+
+    The `meta` of a Text says which source that text cites.
+    """
+
+    url: str | None = None
+    """The address of a page; None for a document that the provider stores."""
+    title: str | None = None
+    """The title, as reported by the provider."""
+    name: str | None = None
+    """The file name of a document."""
+    media_type: str | None = None
+    """The media type, such as "application/pdf", if the provider reports it."""
+    meta: dict[str, Any] | None = None
+    """The provider's own data, such as the id of a document."""
+
+    def __post_init__(self) -> None:
+        own(self, "meta")
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
-    """A call that the model asked for. `raw` is its text where that was no JSON object.
+    """A tool call by the model. `raw` is the text of its arguments if that is not a JSON object.
 
-    `meta` is the provider's own, such as a signature that it wants back with the call.
+    `meta` holds the provider's own data, such as a signature that must be sent back with the call.
     """
 
     id: str
-    """Unique within the conversation; its result bears the same."""
+    """The call's id, unique within the conversation; its result has the same id."""
     name: str
-    """The tool that is meant, whether or not there is one."""
+    """The name of the tool, even if there is no such tool."""
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: EMPTY)
-    """A JSON object; empty where the model wrote none."""
+    """The arguments as a JSON object; empty if the model wrote none."""
     raw: str | None = None
-    """What the model wrote, where that is not a JSON object."""
+    """The model's text for the arguments if it is not a JSON object; else None."""
     meta: dict[str, Any] | None = None
-    """The provider's own, sent back to it."""
+    """The provider's own data, which is sent back to the provider."""
 
     def __post_init__(self) -> None:
-        own(self, "arguments", "meta")
+        own(self, "arguments")
+        if self.meta is not None:
+            own(self, "meta")
 
 
 UserPart: TypeAlias = Text | Image | File
-ModelPart: TypeAlias = Text | Reasoning | ToolCall
+"""A part of a user's message."""
 MediaPart: TypeAlias = Image | File
+"""A picture or another file."""
+ModelPart: TypeAlias = Text | Reasoning | ToolCall | Source | MediaPart
+"""A part of a model's answer."""
 
 
 def text_of(parts: Iterable[object]) -> str:
@@ -169,8 +223,18 @@ def calls_of(parts: Iterable[object]) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
+def sources_of(parts: Iterable[object]) -> tuple[Source, ...]:
+    """The sources among these parts, in order."""
+    return tuple([part for part in parts if isinstance(part, Source)])
+
+
+def files_of(parts: Iterable[object]) -> tuple[MediaPart, ...]:
+    """The pictures and files among these parts, in order."""
+    return tuple([part for part in parts if isinstance(part, (Image, File))])
+
+
 def with_text(parts: Sequence[ModelPart], text: str) -> tuple[ModelPart, ...]:
-    """These parts with all their text replaced: it stands where the first text stood."""
+    """Replace all text of these parts; the new text takes the place of the first text."""
     out: list[ModelPart] = []
     placed = not text
     for part in parts:
@@ -191,17 +255,17 @@ def with_text(parts: Sequence[ModelPart], text: str) -> tuple[ModelPart, ...]:
 
 
 class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user"):
-    """What the user, or a hook in the user's place, said."""
+    """A message from the user, or from a hook in place of the user."""
 
     role: ClassVar[Literal["user"]] = "user"
     """Always "user"."""
     id: str = ""
-    """Given when the message is committed."""
+    """The message's id, given when the message is committed."""
     parts: tuple[UserPart, ...]
     """Text, images and files, in order."""
 
     def __post_init__(self) -> None:
-        own_tuples(self, "parts")
+        own_tuple(self, "parts")
 
     @property
     def text(self) -> str:
@@ -217,28 +281,29 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
 
 
 class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """What the model answered. `partial`: it was cut off, and its calls were left out."""
+    """An answer of the model. If `partial` is true, it was cut off and its calls were removed."""
 
     role: ClassVar[Literal["assistant"]] = "assistant"
     """Always "assistant"."""
     id: str = ""
-    """Given when the message is committed."""
+    """The message's id, given when the message is committed."""
     parts: tuple[ModelPart, ...]
-    """Text, reasoning and calls, in order."""
+    """Text, reasoning, calls, sources and files, in order."""
     finish_reason: FinishReason | None = None
-    """Why the model ended, as its provider said."""
+    """Why the model ended its answer, as reported by the provider."""
     usage: Usage | None = None
-    """What this answer cost, where the provider told."""
+    """The tokens that this answer used, if the provider reports them."""
     model: str | None = None
-    """The model that answered, by its own name."""
+    """The model's name, as reported in its answer."""
     partial: bool = False
-    """True for an answer that was cut off."""
+    """Whether the answer was cut off."""
     meta: dict[str, Any] | None = None
-    """The provider's own, which an adapter wants back."""
+    """The provider's own data, which its adapter needs in later requests."""
 
     def __post_init__(self) -> None:
-        own(self, "meta")
-        own_tuples(self, "parts")
+        if self.meta is not None:
+            own(self, "meta")
+        own_tuple(self, "parts")
 
     @property
     def text(self) -> str:
@@ -255,6 +320,16 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
         """The tool calls, in the order in which the model wrote them."""
         return calls_of(self.parts)
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the answer that the provider's own tools found."""
+        return sources_of(self.parts)
+
+    @property
+    def files(self) -> tuple[MediaPart, ...]:
+        """The pictures and files that the model or its provider's tools made."""
+        return files_of(self.parts)
+
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
         """A changed copy; `text=` replaces all the text at once."""
         if text is not None:
@@ -263,36 +338,36 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
 
 
 class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):
-    """The one result of a call: `text` is what the model reads."""
+    """The result of one call; `text` is sent to the model."""
 
     role: ClassVar[Literal["tool"]] = "tool"
     """Always "tool"."""
     id: str = ""
-    """Given when the message is committed."""
+    """The message's id, given when the message is committed."""
     call_id: str
-    """The `id` of the call that it answers."""
+    """The `id` of the call that has this result."""
     name: str
     """The tool's name."""
     text: str
-    """What the model reads."""
+    """The text that is sent to the model."""
     outcome: CallOutcome = "ok"
-    """How the call went."""
+    """How the call ended."""
     media: tuple[MediaPart, ...] = ()
-    """Pictures and files that go to the model beside the text."""
+    """Pictures and files that are sent to the model together with the text."""
 
     def __post_init__(self) -> None:
-        own_tuples(self, "media")
+        own_tuple(self, "media")
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
-"""What a history holds: tell them apart by `role` or by class."""
+"""A message of a history; use `role` or the class to tell the kinds apart."""
 
 
 class History(Sequence[Message]):
-    """A read-only view of the first `length` messages of a list that is only appended to.
+    """A read-only view of the first `length` messages of a list that only grows.
 
-    It costs the same for ten messages and for ten thousand; a slice of it is a tuple. An index that
-    is out of range raises IndexError.
+    The cost of a view does not depend on the number of messages. A slice is a tuple. An index out
+    of range raises IndexError.
     """
 
     __slots__ = ("_items", "_length")
@@ -338,5 +413,5 @@ _message: Reader[Message] = Reader(Message)
 
 
 def read_message(data: bytes | str) -> Message:
-    """A message from its JSON text; raises msgspec.ValidationError when it is none."""
+    """Read a message from JSON text; raises msgspec.ValidationError if it is not a message."""
     return _message.decode(data)

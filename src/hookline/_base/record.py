@@ -1,9 +1,10 @@
-"""What is recorded of a durable chat: the lines of its log, how they are read and written.
+"""The record of a durable chat: the lines of its log, and how to read and write them.
 
-A log is a list of batches, a batch a list of lines as JSON with the number of its format. A line is
-stored data: its fields are only ever added to. An abort has its place among the ends: after those
-that stand before it, and after those of the steps that it found running and that ended all the
-same. From there on order does not count, since what an abort cuts off never asks for its record.
+A log is a list of batches. A batch is a list of lines as JSON, with the number of its format. Lines
+are stored data, so fields are only ever added. An abort has its place among the ends of steps: it
+follows the ends that are recorded before it, and the ends of steps that were running at the abort
+and still ended. After the abort, order does not matter, because a step that the abort cut off never
+asks for its record.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from hookline._base.cancel import shielded
+from hookline._base.cancel import finished
 from hookline._base.errors import JournalError
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._base.runtime import Effects, Halted
@@ -25,25 +26,41 @@ FORMAT: Final = 1
 
 
 class Log(Protocol):
-    """What an engine keeps of one chat."""
+    """The log that an engine keeps of one chat."""
 
     async def read(self) -> list[bytes]:
-        """All batches, the oldest first."""
+        """Return all batches, the oldest first."""
         ...
 
     async def append(self, data: bytes) -> None:
-        """Add a batch: durable on return. Raises Halted when this life has lost the chat."""
+        """Append a batch, durably. Raises Halted if this life has lost the chat."""
         ...
 
     async def answer(self, request: ApprovalRequest) -> Decision:
-        """Wait for the answer to this question, or give Deny when its time has run out.
+        """Wait for the answer to this question; return Deny when the question expires.
 
-        One that was given before the wait began, or in an earlier life, counts too.
+        An answer also counts if it was given before the wait began, or in an earlier life.
         """
         ...
 
     def poke(self) -> None:
-        """Look again: `Journal.resting` may have changed, so the engine may put the chat aside."""
+        """Check `Journal.resting` again; if it is true, the engine may suspend the chat."""
+        ...
+
+
+class Witness(Protocol):
+    """Shows a durable chat elsewhere; the journal calls it during one life."""
+
+    async def recording(self, seq: int) -> None:
+        """Events up to this number are about to be recorded; return once they are kept."""
+        ...
+
+    def rests(self) -> None:
+        """Note that nothing in the chat can continue until an answer arrives."""
+        ...
+
+    async def asking(self) -> None:
+        """The chat is about to wait for an answer; return once an answer may be accepted."""
         ...
 
 
@@ -51,30 +68,30 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a log."""
 
     kind: Literal["life", "begin", "end", "now", "wait", "abort", "late"]
-    """Begin of a life or a step, end of a step, a time, a question, an abort, one in vain."""
+    """Begin of a life or step, end of a step, a time, a question, an abort, or a late abort."""
     key: str = ""
     """The step's name, or the id of the question."""
     value: msgspec.Raw = msgspec.Raw(b"null")
-    """What the step gave."""
+    """The result of the step, or the question."""
     effects: Effects | None = None
-    """The step's effects beside its value."""
+    """The step's effects in addition to its result."""
     cut: bool = False
-    """The step was cut off by an abort that it had asked for."""
+    """Whether the step was cut off by an abort that it had requested."""
     at: float = 0.0
-    """What the clock said."""
+    """The recorded time."""
     reason: str | None = None
-    """Of the abort."""
+    """The reason of the abort."""
     before: int | None = None
-    """The place of the end that it stands before, where it was not the last one."""
+    """The index at which this end is inserted into the recorded ends; None to append it."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What is appended at once."""
+    """Lines that are appended together."""
 
     hookline: int
-    """The number of its format."""
+    """The version number of the format."""
     lines: list[Line]
-    """In the order in which things happened."""
+    """The lines, in the order in which they happened."""
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -87,12 +104,12 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def encode_lines(lines: list[Line]) -> bytes:
-    """A batch of these lines."""
+    """Encode these lines as a batch."""
     return _encode(Batch(FORMAT, lines))
 
 
 def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
-    """The lines of a log. Raises JournalError for what cannot be read, or is of a newer format."""
+    """Read the lines of a log. Raises JournalError if a batch is broken or of a newer format."""
     lines: list[Line] = []
     for number, data in enumerate(batches):
         try:
@@ -104,14 +121,19 @@ def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
         if format > FORMAT:
             raise JournalError(
                 chat_id,
-                f"batch {number} of its log is in format {format}, and this hookline knows "
-                f"{FORMAT}: a newer one wrote it",
+                f"batch {number} of its log is in format {format}, but this version of hookline "
+                f"reads only up to format {FORMAT}",
             )
     return lines
 
 
+def last_event(lines: list[Line]) -> int:
+    """The number of the last event that these lines count as published; 0 if there is none."""
+    return max((line.effects.seq for line in lines if line.effects is not None), default=0)
+
+
 class Past:
-    """What earlier lives have recorded, and how much of it was given back."""
+    """The record of earlier lives, and how much of it has been replayed."""
 
     def __init__(self, lines: list[Line]) -> None:
         self.lives = sum(line.kind == "life" for line in lines)
@@ -119,11 +141,13 @@ class Past:
         self.begun = Counter(line.key for line in lines if line.kind == "begin")
         self.asked = {line.key for line in lines if line.kind == "wait"}
         self.abort: Line | None = None
-        self.abort_at = 0  # ends that stand before it, and of steps that it found running
+        self.abort_at = 0  # the number of ends before the abort, as defined at the top
         self.given = 0
+        self.seq = last_event(lines)
+        """The number of the last event that counts as published."""
         self._order: list[Line] = []
-        self._begun = False  # a step, since the abort
-        self._ignored = False  # a further abort, which changes nothing
+        self._begun = False  # whether a step began after the abort
+        self._ignored = False  # whether a further abort followed, which changes nothing
         for line in lines:
             self._read(line)
         self.total = len(self._order)
@@ -146,81 +170,86 @@ class Past:
     def _place(self, line: Line) -> None:
         if line.before is None:
             self._order.append(line)
-        else:  # of a step that is newer than what is recorded around it
+        else:  # the end of a step that is newer than the record around it
             self._order.insert(line.before, line)
             self.abort_at += self.abort is not None and line.before < self.abort_at
         if self.abort is not None and not self._begun:
             self.abort_at = len(self._order)
 
     def take(self, name: str) -> tuple[int, Line] | None:
-        """The next recorded end of this step, and its place."""
+        """Take the next recorded end of this step, with its place."""
         ends = self._ends.get(name)
         return ends.popleft() if ends else None
 
     @property
     def next(self) -> str | None:
-        """The step whose end is given back next."""
+        """The name of the step whose end is replayed next."""
         return self._order[self.given].key if self.given < self.total else None
 
 
+_FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
 _PHASES: Final = ("request", "model", "response", "call", "pending", "end", "say")
 
 
 def rank_of(name: str) -> tuple[int, int] | None:
-    """Where a step stands in the life of a chat; None where its name does not tell."""
+    """The rank of a step within a chat; None if its name does not determine one."""
     parts = name.split("/")
     if parts[0] == "step":
         return int(parts[1]), _PHASES.index(parts[2])
-    if parts[0] in ("start", "preChat"):
-        return -1, 0 if parts[0] == "start" else 1
-    return None if parts[0] in ("message", "stop") else (sys.maxsize, 0)  # else of the ending
+    if name in _FIRST:
+        return -1, _FIRST.index(name)
+    return None if parts[0] in ("message", "stop") else (sys.maxsize, 0)  # the end of the chat
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
 
 class Writer:
-    """The one writer of a log: it appends what is there as one batch, again and again."""
+    """The only writer of a log: repeatedly appends all waiting lines as one batch."""
 
-    def __init__(self, log: Log, halt: Callable[[BaseException | None], None]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        halt: Callable[[BaseException | None], None],
+        before: Callable[[int], Awaitable[None]],
+        after: Callable[[], None],
+    ) -> None:
         self._log = log
-        self._halt = halt  # nothing can be recorded any more
+        self._halt = halt  # called when nothing can be recorded any longer
+        self._before = before  # called before a batch, with the number of its last published event
+        self._after = after  # called after a batch
         self._stopped = False
         self._lines: list[Line] = []
-        self._waiting: list[asyncio.Future[None]] = []  # until these lines are durable
-        self._sent: list[asyncio.Future[None]] = []  # the same, of the batch that is on its way
+        self._waiting: list[asyncio.Future[None]] = []  # callers that wait for these lines
+        self._sent: list[asyncio.Future[None]] = []  # callers that wait for the batch being sent
         self._wake: asyncio.Future[None] | None = None
-        self.before: Callable[[], Awaitable[None]] | None = None
-        """Awaited before each batch."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be written."""
-        return not self._lines and not self._sent
+        """Whether no caller is waiting for a write."""
+        return not self._waiting and not self._sent
 
     def note(self, line: Line) -> None:
-        """Write this with the next line that somebody waits for."""
+        """Write this line together with the next line that a caller waits for."""
         self._lines.append(line)
 
     async def write(self, line: Line) -> None:
-        """Write this, and wait until it is durable. Raises Halted where it cannot be."""
+        """Write this line and wait until it is durable. Raises Halted if it cannot be written."""
         self.note(line)
         await self.flush()
 
     async def flush(self) -> None:
-        """Wait until all is durable."""
+        """Wait until all lines are durable."""
         if self._stopped:
             raise Halted
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
-        _, cut = await shielded(waiter)
-        if cut is not None:
-            raise cut
+        await finished(waiter)
 
     async def run(self) -> None:
-        """Write until it is cancelled, or nothing can be written any more."""
+        """Write until the task is cancelled, or writing is no longer possible."""
         try:
             while True:
                 if not self._waiting:
@@ -228,29 +257,28 @@ class Writer:
                     await self._wake
                 lines, self._lines = self._lines, []
                 self._sent, self._waiting = self._waiting, []
-                if self.before is not None:
-                    await self.before()
                 if lines:
+                    await self._before(last_event(lines))
                     await self._log.append(encode_lines(lines))
                 sent, self._sent = self._sent, []
                 for waiter in sent:
                     if not waiter.done():
                         waiter.set_result(None)
-                self._log.poke()
+                self._after()
         except Halted:
             self._halt(None)
-        except Exception as exc:  # a later life goes on
+        except Exception as exc:  # a later life continues the chat
             self._halt(exc)
 
     def stop(self) -> None:
-        """Nothing is written any more: whoever waits for it gets Halted."""
+        """Stop writing: callers that wait for a write get Halted."""
         self._stopped = True
         for waiter in (*self._sent, *self._waiting):
             refuse(waiter)
 
 
 def refuse(waiter: asyncio.Future[None]) -> None:
-    """Let whoever waits get Halted; it counts as retrieved where nobody does any more."""
+    """Raise Halted in the waiting caller; marked as retrieved in case no caller is left."""
     if not waiter.done():
         waiter.set_exception(Halted())
         waiter.exception()

@@ -1,7 +1,7 @@
-"""What hooks may return, what a tool call comes to, and what a chat answers.
+"""The return values of hooks, the results of tool calls, and the response of a chat.
 
-The *type* of a hook's return value says what happens; docs/hooks.md says which point takes
-which. Nothing here knows the loop.
+The *type* of a hook's return value decides what happens; docs/hooks.md lists the types that each
+point accepts. This module does not depend on the loop.
 """
 
 from __future__ import annotations
@@ -14,86 +14,92 @@ from msgspec.structs import force_setattr
 from typing_extensions import TypeVar
 
 from hookline._base.errors import ToolArgumentsError
-from hookline._base.frozen import own, own_tuples
+from hookline._base.frozen import own, own_tuple
 from hookline._base.messages import (
     NO_USAGE,
+    AssistantMessage,
     Data,
     FinishReason,
     MediaPart,
     Message,
     ModelPart,
+    Source,
     ToolCall,
     ToolMessage,
     Usage,
     UserPart,
 )
 
-# ── what hooks may say ──────────────────────────────────────────────────────────────────────
+# ── return values of hooks ──────────────────────────────────────────────────────────────────
 
 
 class Stop(Data, frozen=True, tag_field="kind", tag="stop"):
-    """End the chat gracefully; `text` is said to the user as an assistant message."""
+    """End the chat gracefully; `text` is sent to the user as an assistant message."""
 
     reason: str
     """Becomes `response.stop_reason`."""
     text: str | None = None
-    """Said to the user as an assistant message, if there is one."""
+    """The text that is sent to the user as an assistant message, if any."""
 
 
 class Continue(Data, frozen=True, tag_field="kind", tag="continue"):
-    """Go on at a natural end: `input` becomes the next user message."""
+    """Continue a chat that would have ended: `input` becomes the next user message."""
 
     input: str
     """The next user message."""
 
 
 class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
-    """This call needs somebody's approval; `expires` is in seconds from now."""
+    """Require an approval for this call; `expires` is in seconds from now."""
 
     prompt: str
-    """What whoever answers is shown."""
+    """The text that is shown to the person who answers."""
     expires: float | None = None
-    """Seconds from now until the question is denied; None for never."""
+    """Seconds from now until the question expires; None for never.
+
+    If the approver has not answered by then, the call is denied. A later answer to a stored
+    question raises ApprovalError.
+    """
 
 
 class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
-    """What a tool came to: `value` is JSON data, `media` goes to the model beside it."""
+    """The result of a tool: `value` is JSON data; `media` is sent to the model with it."""
 
     value: Any = None
     """JSON data."""
     media: tuple[MediaPart, ...] = ()
-    """Pictures and files that go to the model beside the value."""
+    """Pictures and files that are sent to the model with the value."""
     truncated: bool = False
-    """The value was cut to `Limits.output_bytes`."""
+    """True if the value was cut to `Limits.output_bytes`."""
 
     def __post_init__(self) -> None:
         own(self, "value")
-        own_tuples(self, "media")
+        own_tuple(self, "media")
 
 
 class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
-    """What a tool failed with, as the model reads it.
+    """The failure of a tool call, as sent to the model.
 
-    `exception` is the exception behind it, where there is one in this process: it is never
-    stored, sent or compared.
+    `exception` is the exception that caused the failure, if it was raised in this process. It is
+    never stored, sent or compared.
     """
 
     message: str
-    """What went wrong, in words for the model."""
+    """The description of the failure for the model."""
     type: str = "ToolFailure"
-    """The name of an error, such as "Denied"."""
+    """The name of the error, such as "Denied"."""
     issues: tuple[str, ...] = ()
-    """Each thing that is wrong with the arguments."""
+    """The problems with the arguments, one text each."""
 
     @property
     def exception(self) -> BaseException | None:
-        """What was raised, while the process that has seen it lives."""
+        """The exception that was raised; None in any other process."""
         found: BaseException | None = _attributes(self).get("exception")
         return found
 
     @classmethod
     def of(cls, exc: BaseException) -> ToolFailure:
-        """The error as the model is told it: the exception's type name and text."""
+        """Make the failure that the model sees: the exception's type name and text."""
         try:
             message = str(exc)
         except Exception:
@@ -107,11 +113,11 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         return error
 
     def told(self) -> ToolFailure:
-        """The error without its exception."""
+        """Return the failure without its exception."""
         return ToolFailure(self.message, type=self.type, issues=self.issues)
 
     def replace(self, **changes: Any) -> Self:
-        """A changed copy that still knows its exception."""
+        """Return a changed copy that keeps its exception."""
         copy = msgspec.structs.replace(self, **{**changes, "issues": _SEEN})
         force_setattr(copy, "issues", changes.get("issues", self.issues))
         _attributes(copy).update(_attributes(self))
@@ -120,15 +126,16 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
 
 _OURS = __file__.rpartition("_base")[0]
 
-# The collector looks at a Struct when what it looks at stood in a field as the Struct was made. An
-# error's exception stands in no field, and leads by its frames to much that may lead back.
+# The garbage collector tracks a Struct if one of its fields was trackable when the Struct was
+# created. The exception of a failure is not in a field, but its frames refer to many objects that
+# may refer back to it.
 _SEEN: Any = [()]
 
 
 def _forget_our_frames(exc: BaseException) -> None:
-    """Keep of the traceback what is the tool's.
+    """Keep only the tool's own frames in the traceback.
 
-    Our frames hold the chat, and the collector does not see the way back through a Struct.
+    Our frames refer to the chat, and the collector cannot follow a cycle through a Struct.
     """
     kept = tb = exc.__traceback__
     while tb is not None:
@@ -139,106 +146,110 @@ def _forget_our_frames(exc: BaseException) -> None:
 
 
 def forget_our_locals(exc: BaseException) -> None:
-    """Empty our frames below the tool's, of a chat that is over.
+    """Clear the locals of our frames below the tool's, once the chat has ended.
 
-    From Python 3.12 on the frame of a coroutine that raised knows for ever who awaited it, and so
-    an exception that is kept would keep the chat, and lead back to itself.
+    From Python 3.12 on, the frame of a coroutine that raised keeps a reference to its awaiter.
+    An exception that is kept would therefore keep the chat alive, in a reference cycle.
     """
     frame = exc.__traceback__.tb_frame.f_back if exc.__traceback__ is not None else None
     while frame is not None:
         if frame.f_code.co_filename.startswith(_OURS):
-            with suppress(RuntimeError):  # it still runs
+            with suppress(RuntimeError):  # the frame is still running
                 frame.clear()
         frame = frame.f_back
 
 
 def _attributes(error: ToolFailure) -> dict[str, Any]:
-    attributes: Any = error.__dict__  # frozen are the fields alone
+    attributes: Any = error.__dict__  # only the fields are frozen
     return attributes  # type: ignore[no-any-return]
 
 
 CallResult: TypeAlias = ToolResult | ToolFailure
+"""The result of a tool call, or its failure."""
 
 
 class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="changes"):
-    """What is changed in a message that stands in history: its text, or all its parts.
+    """A change to a message in history: its text, or all its parts.
 
-    Role, id and calls stay. A tool's message has text alone.
+    Role, id and calls cannot change. A tool message has only text.
     """
 
     text: str | None = None
-    """Stands in place of all its text."""
+    """The text that replaces all of the message's text."""
     parts: tuple[UserPart | ModelPart, ...] | None = None
-    """Stand in place of all its parts."""
+    """The parts that replace all of the message's parts."""
 
     def __post_init__(self) -> None:
-        own_tuples(self, "parts")
+        own_tuple(self, "parts")
 
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
 
 
 class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
-    """Run the call; `arguments` runs it with these instead (validated like the model's)."""
+    """Run the call; `arguments` replaces the model's arguments, and is validated like them."""
 
     arguments: dict[str, Any] | None = None
-    """Run the call with these in place of the ones that were asked about."""
+    """The arguments to run the call with; None for the call's own."""
 
     def __post_init__(self) -> None:
         own(self, "arguments")
 
 
 class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
-    """Do not run the call; the model is told why."""
+    """Do not run the call; the model sees the reason."""
 
     reason: str = "denied"
-    """What the model is told."""
+    """The reason that the model sees."""
 
 
 Decision: TypeAlias = Approve | Deny
+"""A person's decision on a request for approval."""
+Answer: TypeAlias = Decision | CallResult
+"""An answer to a waiting call: a decision, or the result of a client-side tool."""
 
 
 class ApprovalRequest(Data, frozen=True, kw_only=True):
-    """A call that waits: `call` is exactly what runs when it is approved.
+    """A call that waits for an approval; `call` is exactly the call that runs if it is approved.
 
-    `digest` seals name, arguments and call id; `expires` is a time in seconds since the epoch.
+    `digest` covers name, arguments and call id; `expires` is a time in seconds since the epoch.
     """
 
     id: str
-    """What `resume()` names; nobody can guess it."""
+    """The id that an answer in `resume()` names; it cannot be guessed."""
     call: ToolCall
-    """Exactly what runs when it is approved."""
+    """The call, exactly as it runs if it is approved."""
     prompts: tuple[str, ...]
-    """What the hooks that asked want to know."""
+    """The prompts of the hooks that asked."""
     chat_id: str
-    """The chat that asked."""
-    conversation_id: str | None
-    """Where it waits, None where an approver is asked at once."""
+    """The id of the chat that asked."""
+    conversation_id: str | None = None
+    """The conversation in which the call waits; None if an approver is asked at once."""
     iteration: int
     """The step, counted from 0."""
     digest: str
-    """The seal of name, arguments and call id."""
+    """A digest of name, arguments and call id."""
     expires: float | None = None
     """A time in seconds since the epoch; None for never."""
     schema: dict[str, Any] | None = None
-    """The JSON schema of what `Approve(arguments=…)` must hold, where a running tool asks."""
+    """The JSON schema of `Approve(arguments=…)` if a running tool asks; else None."""
 
     def __post_init__(self) -> None:
         own(self, "schema")
-        own_tuples(self, "prompts")
+        own_tuple(self, "prompts")
 
 
-# ── the answer of a chat ────────────────────────────────────────────────────────────────────
+# ── the response of a chat ──────────────────────────────────────────────────────────────────
 
 
 OutT = TypeVar("OutT", default=Any)
 
 
 class Response(Data, Generic[OutT], frozen=True, kw_only=True):
-    """What a chat came to. `stop_reason` is None exactly when it ended by itself.
+    """The response of a chat. `stop_reason` is None only if the chat ended normally.
 
-    `output` is the answer as a value of the type that the chat was given as `output=`; it is None
-    where the chat was stopped before there was one.
+    `output` is the answer as a value of the chat's `output=` type. It is None if the chat was
+    stopped before there was such an answer.
     """
 
     chat_id: str
@@ -248,40 +259,54 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     reasoning: str = ""
     """The last answer's reasoning."""
     messages: tuple[Message, ...] = ()
-    """The messages of this chat, the user's first."""
+    """The messages of this chat, starting with the user's."""
     usage: Usage = NO_USAGE
-    """What all its model calls cost."""
+    """The tokens used by all model calls of the chat."""
     finish_reason: FinishReason | None = None
-    """Why the model ended."""
+    """Why the model ended its last answer."""
     stop_reason: str | None = None
-    """None exactly when the chat ended by itself; else the reason of a Stop, or "approval"."""
+    """None if the chat ended normally; else a Stop's reason, "approval" or "client_tool"."""
     pending: tuple[ApprovalRequest, ...] = ()
     """The calls that wait for an approval."""
+    client_calls: tuple[ToolCall, ...] = ()
+    """The calls that a client must run: `resume()` takes `{call.id: ToolResult(…)}`."""
     output: OutT | None = None
-    """The answer as a value of `output=`; None without it, and where the chat was stopped."""
+    """The answer as a value of the `output=` type; None without one, or if stopped."""
     steps: int = 0
-    """How many model calls were made."""
+    """The number of model calls."""
 
     @property
     def tool_results(self) -> tuple[ToolMessage, ...]:
         """The results of this chat's tool calls, each with its tool's name and outcome."""
         return tuple([each for each in self.messages if isinstance(each, ToolMessage)])
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of this chat's answers that a provider's own tools found."""
+        answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
+        return tuple([source for each in answers for source in each.sources])
 
-_ERROR_TEXT = 8_192  # characters: an event stays small, whatever was raised
+    @property
+    def files(self) -> tuple[MediaPart, ...]:
+        """The pictures and files that the model or its provider's tools made in this chat."""
+        answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
+        return tuple([file for each in answers for file in each.files])
+
+
+_ERROR_TEXT = 8_192  # characters: keeps an event small, whatever the exception
 
 
 class ErrorInfo(Data, frozen=True, kw_only=True):
-    """An exception as data."""
+    """An exception as JSON data."""
 
     type: str
     """The name of the exception's class."""
     message: str
-    """Its text, cut and marked where it is longer than 8,192 characters."""
+    """The exception's text, truncated with a note if it is longer than 8,192 characters."""
 
     @classmethod
     def of(cls, exc: BaseException) -> ErrorInfo:
-        """The exception's type name and text; what it holds besides is left out."""
+        """Make an ErrorInfo of the exception's type name and text; other data is left out."""
         error = ToolFailure.of(exc)
         text, limit = error.message, _ERROR_TEXT
         if len(text) > limit:
@@ -290,3 +315,4 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
 
 
 Outcome: TypeAlias = Literal["done", "aborted", "error"]
+"""How a chat ended."""

@@ -1,7 +1,7 @@
-"""`Run`: what a hook or a tool may know and do of the chat it runs in.
+"""`Run`: the part of a chat that its hooks and tools can see and use.
 
-It is a thin, read-only face of the chat; never the agent, never the loop. A hook gets it as
-`ctx.run`, a tool by a parameter annotated `Run[Deps]`.
+A run is a thin, read-only view of the chat; it gives no access to the agent or the loop. A hook
+gets it as `ctx.run`, a tool as a parameter annotated `Run[Deps]`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Generic, Protocol, get_origin
 import msgspec
 from typing_extensions import TypeVar
 
-from hookline._base.messages import History, Usage
+from hookline._base.messages import History, Timing, Usage
 
 D = TypeVar("D", covariant=True, default=Any)
 DepsT = TypeVar("DepsT", default=Any)  # another name: pyright mixes up equal ones
 
 
 class ChatPort(Protocol):
-    """What `Run` needs of a chat."""
+    """The interface of a chat that `Run` needs."""
 
     chat_id: str
     iteration: int
@@ -30,6 +30,12 @@ class ChatPort(Protocol):
     def deps(self) -> Any: ...
     @property
     def agent_name(self) -> str: ...
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def provider(self) -> str | None: ...
+    @property
+    def timing(self) -> Timing | None: ...
     @property
     def attempt(self) -> int: ...
     @property
@@ -56,17 +62,17 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @classmethod
     def chat_of(cls, run: Run[Any]) -> ChatPort:
-        """The chat behind a run: for hookline itself."""
+        """Return the chat behind a run, for hookline's own use."""
         return run._chat
 
     @property
     def chat_id(self) -> str:
-        """The id of this chat, which no other one has."""
+        """The unique id of this chat."""
         return self._chat.chat_id
 
     @property
     def conversation_id(self) -> str | None:
-        """The id of the conversation, None for a chat that keeps nothing."""
+        """The id of the conversation; None if the chat has no conversation."""
         return self._chat.conversation_id
 
     @property
@@ -75,8 +81,23 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
         return self._chat.agent_name
 
     @property
+    def model(self) -> str:
+        """The name of the agent's model, unless a hook chooses another."""
+        return self._chat.model_name
+
+    @property
+    def provider(self) -> str | None:
+        """The provider of the model, as reported by the model."""
+        return self._chat.provider
+
+    @property
+    def timing(self) -> Timing | None:
+        """The timing of the latest model call; None before the first chunk."""
+        return self._chat.timing
+
+    @property
     def parent_chat_id(self) -> str | None:
-        """The chat whose tool call this chat is, for a sub-agent."""
+        """The id of the parent chat, if this chat is a sub-agent's; else None."""
         return self._chat.parent_chat_id
 
     @property
@@ -86,23 +107,23 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def attempt(self) -> int:
-        """1, or more where a durable runtime runs an interrupted step again."""
+        """How many times this step has begun; above 1 if a durable runtime repeats the step."""
         return self._chat.attempt
 
     @property
     def deps(self) -> D:
-        """What the caller passed to this chat as `deps=`."""
+        """The value that the caller passed as `deps=`."""
         deps: D = self._chat.deps
         return deps
 
     @property
     def state(self) -> dict[str, Any]:
-        """A dict of this chat for hooks and tools to share."""
+        """A dict for the hooks and tools of this chat to share."""
         return self._chat.state
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The conversation's JSON data, written with the next commit; else of this chat alone."""
+        """JSON data of the conversation, stored with the next commit; without one, of the chat."""
         return self._chat.meta
 
     @property
@@ -117,23 +138,24 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def call_id(self) -> str | None:
-        """The tool call this belongs to, in a tool and at the tool points."""
+        """The id of the current tool call, in a tool and at the tool points; else None."""
         return self._call_id
 
     def abort(self, reason: str | None = None) -> bool:
-        """Abort the chat: False when its outcome was decided before."""
+        """Abort the chat; returns False if its outcome was already decided."""
         return self._chat.abort(reason)
 
     async def status(self, type: str, data: Any = None) -> None:
-        """Report progress: to `onStatus`, the stream and the subscribers."""
+        """Report progress to `onStatus`, to the stream and to subscribers."""
         await self._chat.status(type, data, self._call_id)
 
     async def ask(self, prompt: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask the approver something from a running tool; returns the approved arguments.
+        """Ask the approver a question from a running tool; returns the approved arguments.
 
-        `schema` is a JSON schema of what `Approve(arguments=…)` must hold. Raises ToolDenied when
-        the answer is no, and at once where the chat has no approver: a tool is never suspended.
-        Raises UsageError outside of a tool call. The time limit of the tool stands still meanwhile.
+        `schema` is a JSON schema for `Approve(arguments=…)`. Raises ToolDenied if the answer is no.
+        Also raises ToolDenied, at once, if the chat has no approver, because a running tool is
+        never suspended. Raises UsageError outside a tool call. The tool's time limit is paused
+        meanwhile.
         """
         return await self._chat.ask(prompt, schema, self._call_id)
 
@@ -142,5 +164,5 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
 
 def is_run(annotation: object) -> bool:
-    """Whether a parameter annotated so is given the Run."""
+    """Return whether a parameter with this annotation gets the Run."""
     return annotation is Run or get_origin(annotation) is Run

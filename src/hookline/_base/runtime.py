@@ -1,9 +1,10 @@
-"""The seam to the outside world: the loop gets model, tools, hooks, commits, clock and ids here.
+"""The interface to the environment: model, tools, hooks, commits, clock and ids run through it.
 
-The local runtime just calls. A durable engine records what each `step` gave under its key and,
-when the chat is run again, gives it back instead of running it. What it must keep of a step is in
-`Effects`: beside the value, the changes to `run.state`, an abort that was asked for, and the number
-of the last event. Keys are stored data: the whole list stands in KEYS and is frozen.
+The local runtime simply calls each function. A durable engine records the result of each `step`
+under its key, and returns the record instead of running the step when the chat is run again. In
+addition to the result it records the step's `Effects`: changes to `run.state` and `run.meta`, a
+requested abort, and the number of the last event. Keys are stored data: KEYS is the complete list,
+and it is frozen.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 
-from hookline._base.cancel import shielded
+from hookline._base.cancel import finished
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
 from hookline._base.messages import Data, Usage, encoded
@@ -23,23 +24,24 @@ from hookline._base.returns import ApprovalRequest, Decision
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 Key: TypeAlias = tuple[Any, ...]
-"""One of KEYS, and what fills its gaps."""
+"""One of KEYS, followed by the values for its placeholders."""
 
 # What runs inside each step. Call ids are unique within a chat before they are used here.
+ID: Final = "id/{}"  # whether the conversation has a message of the id of the input, or preChat's
 START: Final = "start"  # onChatStart
 PRE_CHAT: Final = "preChat"  # preChat
 MESSAGE: Final = "message/{}"  # preMessage, the commit, onMessage; by index within the chat
-KEPT: Final = "{}/message/{}"  # the same in the ending of another outcome; by call or role
+KEPT: Final = "{}/message/{}"  # like MESSAGE, in the end of an outcome; by call or role
 REQUEST: Final = "step/{}/request"  # the request is built; preRequest
 MODEL: Final = "step/{}/model"  # aroundRequest, the model, onDelta
 RESPONSE: Final = "step/{}/response"  # onResponse
 CALL: Final = "step/{}/call/{}"  # preToolCall
 ASKED: Final = "step/{}/call/{}/asked"  # onApproval, asked
-ANSWER: Final = "step/{}/call/{}/answer"  # the wait for an approval
+ANSWER: Final = "step/{}/call/{}/answer"  # waiting for an approval
 ANSWERED: Final = "step/{}/call/{}/answered"  # onApproval, answered
 RUN: Final = "step/{}/call/{}/run"  # aroundToolCall, the handler
 RESULT: Final = "step/{}/call/{}/result"  # onToolCallResult, onToolCallError
-PENDING: Final = "step/{}/pending"  # the calls that wait are written down
+PENDING: Final = "step/{}/pending"  # storing the calls that wait
 OUTPUT: Final = "step/{}/output"  # the output validators
 STEP: Final = "step/{}/end"  # onStep
 SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
@@ -48,14 +50,14 @@ OUTCOME: Final = "{}/outcome/{}"  # onChatDone, onChatAbort, onChatError, one ea
 END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
 
 KEYS: Final = (
-    START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED, RUN,
-    RESULT, PENDING, OUTPUT, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
+    ID, START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED,
+    RUN, RESULT, PENDING, OUTPUT, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
 )  # fmt: skip
-"""The templates of all keys: stored data, and frozen."""
+"""The templates of all keys. They are stored data, and frozen."""
 
 
 def key_name(key: Key) -> str:
-    """The key as it is stored, such as `step/3/model`."""
+    """Return the key in its stored form, such as `step/3/model`."""
     from urllib.parse import quote  # only here: it costs a millisecond of an import
 
     return str(key[0]).format(
@@ -64,32 +66,33 @@ def key_name(key: Key) -> str:
 
 
 class Halted(BaseException):
-    """Raised by a durable runtime: this life of a chat is over, and the chat goes on elsewhere.
+    """Raised by a durable runtime: this life of a chat has ended, and the chat continues elsewhere.
 
-    What runs is cancelled. No hook, event, store call or release of the lease comes after it, and
-    whoever waits for the chat gets it. It is a BaseException, so that nobody handles it by chance.
+    Running work is cancelled. No hook, event, store call or release of the lease follows. Callers
+    that wait for the chat get this exception. It derives from BaseException so that
+    `except Exception` does not catch it.
     """
 
 
 class Returns(Protocol[T]):
-    """How what a step gives becomes bytes and comes back."""
+    """Converts the result of a step to bytes and back."""
 
     def encode(self, value: T, /) -> bytes:
-        """The bytes to be recorded."""
+        """Encode the value as the bytes to record."""
         ...
 
     def decode(self, data: bytes, /) -> T:
-        """The value that was recorded as these bytes."""
+        """Decode a value from its recorded bytes."""
         ...
 
 
 class Json(Reader[T]):
-    """Returns of a type that msgspec knows."""
+    """A `Returns` for any type that msgspec supports."""
 
     __slots__ = ()
 
     def encode(self, value: T, /) -> bytes:
-        """The bytes to be recorded."""
+        """Encode the value as the bytes to record."""
         return encoded(value)
 
 
@@ -97,85 +100,90 @@ NOTHING: Final[Json[None]] = Json(None)
 
 
 class Effects(Data, frozen=True, kw_only=True):
-    """What a step did beside giving its value."""
+    """The effects of a step in addition to its result."""
 
     state: dict[str, Any] | None = None
-    """The JSON values that it has put into `run.state`."""
+    """The JSON values that the step set in `run.state`."""
     gone: tuple[str, ...] = ()
-    """The keys that it has removed from there."""
+    """The keys that the step removed from `run.state`."""
+    meta: dict[str, Any] | None = None
+    """The JSON values that the step set in `run.meta`."""
+    meta_gone: tuple[str, ...] = ()
+    """The keys that the step removed from `run.meta`."""
     aborted: bool = False
-    """Whether it has asked for an abort."""
+    """Whether the step requested an abort."""
     reason: str | None = None
-    """What it gave as the abort's reason."""
+    """The reason for that abort."""
     seq: int = 0
-    """The number of the last event when it ended."""
+    """The number of the last event when the step ended."""
     usage: Usage | None = None
-    """What the chat had used when it ended, where that changed."""
+    """The chat's token usage when the step ended, if the step changed it."""
     shown: bool = False
-    """Whether text of an answer was shown that is not yet in history."""
+    """Whether part of an answer was shown that is not yet in the history."""
     hidden: tuple[str, ...] = ()
-    """Calls whose deltas a hook has hidden."""
+    """The calls whose deltas a hook has hidden."""
     sent_tools: tuple[str, ...] | None = None
-    """What the model was offered, where wrappers stood."""
+    """The tools that were offered to the model, if there were wrappers around the model call."""
 
 
 class Journaled(Protocol):
     """A chat, as a durable runtime sees it."""
 
     chat_id: str
-    """The chat's id, the same in each of its lives."""
+    """The chat's id, which is the same in all its lives."""
 
     @property
     def attempt(self) -> int:
-        """How often the step that runs has begun; set before `fn` is called, in its context."""
+        """The attempts of the current step so far. Set it in `fn`'s context, before the call."""
         ...
 
     @attempt.setter
     def attempt(self, number: int, /) -> None: ...
     def mark(self) -> Any:
-        """The state before a step."""
+        """Mark the state before a step."""
         ...
 
     def effects(self, mark: Any) -> Effects:
-        """What was done since the mark."""
+        """The effects since the mark."""
         ...
 
     def apply(self, effects: Effects) -> None:
-        """Do it again from the record, without running anything."""
+        """Apply recorded effects, without running anything."""
         ...
 
     def abort(self, reason: str | None = None) -> bool:
-        """Abort the chat: False where that comes too late.
+        """Abort the chat; returns False if it is too late to abort.
 
-        An abort has a place in the record. Write it down before it is carried out, and give it
-        again when the ends of all steps that were recorded before it have been given.
+        An abort has a place in the record. Record the abort before you carry it out. On replay,
+        abort again once all step results that were recorded before it have been returned.
         """
         ...
 
     def halt(self) -> None:
-        """End this life at once: what runs is cancelled, and nothing more is published."""
+        """End this life at once: cancel running work, and publish nothing more."""
         ...
 
 
 class Runtime(Protocol):
-    """What the loop needs of the world."""
+    """What the loop needs from its environment: steps, waiting, time and ids."""
 
     @property
     def life(self) -> str | None:
-        """Names this life of a chat that may have several, such as `"3"`: no "/" in it.
+        """The name of this life, such as `"3"`, without "/"; None if a chat has only one life.
 
-        A later life takes the lease of its conversation from an earlier one at once. None where a
-        chat has one life: nobody takes its lease.
+        A later life, whose name begins with a higher number, takes over the lease of its
+        conversation from an earlier life at once. The lease of a chat with only one life is not
+        taken over.
         """
         ...
 
     @property
     def answers(self) -> bool:
-        """Whether `wait` brings an answer by itself, where no approver is there to be asked."""
+        """Whether `wait` can get an answer without an approver."""
         ...
 
     def for_chat(self, chat: Journaled) -> Runtime:
-        """The runtime of one chat; asked once, before its first step."""
+        """Return the runtime of one chat; called once, before its first step."""
         ...
 
     def step(
@@ -186,12 +194,12 @@ class Runtime(Protocol):
         /,
         *args: *Args,
     ) -> Awaitable[T]:
-        """Run `fn(*args)`, or give what it gave before under this key.
+        """Run `fn(*args)`, or return the result that was recorded under this key.
 
-        Raises `Halted` where this life of the chat is over.
-        A runtime that replays gives recorded values in the order in which they were recorded, and
-        all of them before anything new begins. It records the begin of a model's or tool's step
-        before it runs it, so that `Journaled.attempt` is right in a later life.
+        Raises `Halted` if this life of the chat has ended. A runtime that replays returns recorded
+        values in the order in which they were recorded, and returns all of them before a new step
+        begins. It records the begin of a model's or tool's step before the step runs, so that
+        `Journaled.attempt` is correct in a later life.
         """
         ...
 
@@ -200,34 +208,35 @@ class Runtime(Protocol):
     ) -> Awaitable[Decision]:
         """Wait for the answer to a question.
 
-        `ask` gives the approver's. Where there is none it notes that the chat waits, and gives
-        None: then this runtime asks, and counts the time from `request.expires` on as a denial.
+        `ask` returns the approver's answer. Without an approver, `ask` notes that the chat waits
+        and returns None. Then the runtime must get the answer itself, and deny the request once it
+        expires (`request.expires`).
         """
         ...
 
     def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> Awaitable[None]:
-        """Run them side by side; the first exception cancels the rest and is raised alone."""
+        """Run the jobs in parallel; the first exception cancels the others and is raised."""
         ...
 
     def now(self) -> float:
-        """Seconds since the epoch; asked outside of steps, too, always in the same order."""
+        """Return seconds since the epoch; calls outside steps always come in the same order."""
         ...
 
     def new_id(self) -> str:
-        """An id that nobody can guess."""
+        """Return a new id that cannot be guessed."""
         ...
 
 
 class LocalRuntime:
-    """This process, this event loop: it just calls."""
+    """The default runtime: runs each step in this process and event loop, and records nothing."""
 
     life: str | None = None
-    """None: a chat has one life here."""
+    """None: a local chat has only one life."""
     answers: bool = False
-    """Without an approver nobody is asked."""
+    """False: without an approver, a question cannot be answered."""
 
     def for_chat(self, chat: Journaled) -> Runtime:
-        """Itself: no chat needs one of its own."""
+        """Return this runtime itself, which all chats share."""
         return self
 
     def step(
@@ -238,19 +247,19 @@ class LocalRuntime:
         /,
         *args: *Args,
     ) -> Awaitable[T]:
-        """What `fn(*args)` gives; nothing is recorded."""
+        """Call `fn(*args)`; nothing is recorded."""
         return fn(*args)
 
     def wait(
         self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
     ) -> Awaitable[Decision]:
-        """The approver's answer."""
+        """Return the approver's answer."""
         return cast("Awaitable[Decision]", ask())
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
-        """Run them in a task each; the first exception cancels the rest and is raised alone."""
+        """Run each job in a task; the first exception cancels the others, and only it is raised."""
         tasks = [asyncio.ensure_future(job()) for job in jobs]
-        ours = False  # what is raised from here is the first failure, and no cancellation of us
+        ours = False  # whether a failure is raised here, not a cancellation from outside
         try:
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -263,12 +272,12 @@ class LocalRuntime:
                 for task in tasks
                 if task.done() and not task.cancelled() and (exc := task.exception())
             ]
-            failed.sort(key=lambda exc: not isinstance(exc, Halted))  # it comes before any error
+            failed.sort(key=lambda exc: not isinstance(exc, Halted))  # Halted comes first
             for exc in failed[1 if ours else 0 :]:
                 if not isinstance(exc, Halted):
-                    log_throw("a call beside the one that failed raised too", exc)
+                    log_throw("a call that ran in parallel with the failed call raised too", exc)
             cut = any(task.cancelled() for task in tasks)
-            tasks.clear()  # or the traceback of what is raised here would hold what it came from
+            tasks.clear()  # otherwise the traceback of the raised exception would refer to its task
             if not ours:
                 failed.clear()
         if failed:
@@ -277,26 +286,24 @@ class LocalRuntime:
             finally:
                 failed.clear()
         if cut:
-            raise asyncio.CancelledError("a job was cancelled, and nobody had cancelled it")
+            raise asyncio.CancelledError("a job was cancelled, but not by its runtime")
 
     def now(self) -> float:
-        """The machine's clock, in seconds since the epoch."""
+        """Return the system time, in seconds since the epoch."""
         return time.time()
 
     def new_id(self) -> str:
-        """80 random bits, in hexadecimal."""
+        """Return 80 random bits in hexadecimal."""
         return os.urandom(10).hex()
 
 
 async def _reap(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Cancel what still runs and wait for its end."""
+    """Cancel the running tasks and wait until they end."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
     if running:
-        _, cut = await shielded(asyncio.wait(running))
-        if cut is not None:
-            raise cut
+        await finished(asyncio.wait(running))
 
 
 LOCAL: Final = LocalRuntime()

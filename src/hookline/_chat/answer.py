@@ -1,8 +1,8 @@
 """One model call: chunks in, deltas through `onDelta`, events out, an answer at the end.
 
-What `onDelta` lets through is what is shown and what is stored. An answer that a hook gave is
-played through the same way, one delta a part. The model's iterator is entered and left here, and
-what it raises while it is closed never replaces how the call ended.
+The text that `onDelta` lets through is both shown and stored. An answer from a hook takes the same
+path, with one delta for each part. The model's iterator is opened and closed here. An exception
+while it is closed never replaces the result of the call.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from hookline._base.errors import ModelError, StopChat
-from hookline._base.events import PartEnd, ReasoningDelta, TextDelta, ToolCallDelta
+from hookline._base.events import PartEnd, TextDelta, ToolCallDelta
 from hookline._base.input import cleaned
 from hookline._base.json import clean_text, json_text
 from hookline._base.log import log_throw
-from hookline._base.messages import History, Reasoning, Text
+from hookline._base.messages import History, Reasoning, Source, Text, ToolCall
 from hookline._base.returns import Stop
 from hookline._base.runtime import Json, Key
 from hookline._chat.request import named
+from hookline._chat.shown import DELTAS, show_part, take_back
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import flow
 from hookline._hooks.points import AroundRequest, OnDelta
@@ -33,13 +34,16 @@ from hookline._model.chunks import checked
 from hookline._model.model import (
     Chunk,
     Delta,
+    FileChunk,
     Finish,
     ModelRequest,
     ModelResponse,
     PartEndChunk,
     ReasoningChunk,
+    SourceChunk,
     TextChunk,
     ToolCallChunk,
+    fitted,
 )
 from hookline._talk.history import check_history
 
@@ -50,9 +54,9 @@ RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 async def ask_model(
     chat: Chat, key: Key, request: ModelRequest, given: ModelResponse | None
 ) -> ModelResponse | Stop:
-    """The model's answer, through aroundRequest, or the one that a hook has given.
+    """The model's answer, through aroundRequest, or the answer that a hook has given.
 
-    A Stop where a wrapper has raised StopChat.
+    Returns a Stop if a wrapper has raised StopChat.
     """
     chat.making.sent = chat.making.sent_tools = None
     if given is not None:
@@ -60,7 +64,7 @@ async def ask_model(
     source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
     source = _wrapped if chat.view.aroundRequest else stream_answer
     response = await take_answer(chat, key, source, request)
-    if not chat.making.ran_live and chat.making.sent_tools is not None:
+    if chat.replayed and chat.making.sent_tools is not None:
         chat.making.sent = request.replace(tools=named(request.tools, chat.making.sent_tools))
     return response
 
@@ -68,17 +72,16 @@ async def ask_model(
 async def take_answer(
     chat: Chat, key: Key, source: Callable[[Chat, Any], Awaitable[Answer]], given: Any
 ) -> Answer:
-    """Run `source` as a recorded step; a recorded answer can still be withdrawn or kept."""
-    chat.making.ran_live = False
+    """Run `source` as a recorded step. A replayed answer gets its assembly again."""
     response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, given)
     answer: Answer = response
-    if not chat.making.ran_live and isinstance(response, ModelResponse):
+    if chat.replayed and isinstance(response, ModelResponse):
         _new_assembly(chat).recall(response)
     return answer
 
 
 async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
-    """The answer that wrappers of aroundRequest gave, which may be their own."""
+    """The answer from the wrappers at aroundRequest, which may be their own."""
 
     def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
         chat.making.sent = request
@@ -101,17 +104,16 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
 
 
 async def _begin_answer(chat: Chat) -> Assembly:
-    """Begin an answer that is made live; what was shown of an earlier attempt is taken back."""
-    chat.making.ran_live = True
-    if chat.writing.again and chat.attempt > 1:
+    """Begin an answer. Text that an earlier attempt has shown is taken back."""
+    if chat.attempt > 1:
         chat.making.shown = True
     asm = _new_assembly(chat)
-    await chat.take_back()
+    await take_back(chat)
     return asm
 
 
 def _new_assembly(chat: Chat) -> Assembly:
-    """A new answer; the ids of one that is taken back are free again."""
+    """A new assembly. The call ids of an answer that is taken back are free again."""
     if chat.making.assembly is not None:
         chat.making.assembly.forget()
     limit = chat.config.limits.argument_bytes
@@ -121,21 +123,24 @@ def _new_assembly(chat: Chat) -> Assembly:
 
 
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
-    """Show an answer that a hook gave, through onDelta, one delta a part."""
+    """Show an answer from a hook through onDelta, one delta for each part."""
     asm = await _begin_answer(chat)
     response = cleaned(response)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))
-            await _end_source(chat, asm)
+            await _end_part(chat, asm, PartEndChunk("text", part.meta))
         elif isinstance(part, Reasoning):
             await _take(chat, asm, ReasoningChunk(part.text))
             await _end_part(chat, asm, PartEndChunk("reasoning", part.meta))
-        else:
+        elif isinstance(part, ToolCall):
             part = asm.given(part, index)
             text = json_text(part.arguments) if part.raw is None else part.raw
             chunk = ToolCallChunk(index=index, arguments=text)
             await _show_call(chat, chunk, part.id, part.name)
+        else:
+            whole = SourceChunk(part) if isinstance(part, Source) else FileChunk(part)
+            await _take(chat, asm, whole)
     return response.replace(parts=asm.whole(), timing=None)
 
 
@@ -143,12 +148,13 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 
 
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Take the model's chunks. The middle of the loop is the hot path: one event per chunk."""
+    """Take the model's chunks. The middle of the loop is the hot path: one event a chunk."""
     asm = await _begin_answer(chat)
-    request = _sendable(chat, request)
-    view, outlet, clock = chat.view, chat.outlet, chat.deadlines.clock
+    request = fitted(_sendable(chat, request))
+    life, view, outlet, clock = chat.life, chat.view, chat.outlet, chat.deadlines.clock
+    chat_id, iteration = chat.chat_id, chat.iteration
     limit = left = chat.config.limits.answer_bytes
-    began, first = clock(), None
+    asm.began, asm.waited = clock(), outlet.waited
     finish: Finish | None = None
     whole = False
     chat.making.asking = True
@@ -157,15 +163,15 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
         chunks = await _iterator(chunks)
     try:
         async for chunk in chunks:
-            if chat.broken:
+            if life.broken:
                 chat.check()
             kind: type[Any] = chunk.__class__
             if kind is TextChunk and asm.hot and not view.onDelta:
-                # What `_take` does in the middle of a text that no hook wants to see.
+                # The same as `_take`, for the next piece of a text that no hook looks at.
                 text = chunk.text
                 if text.__class__ is not str or not text.isascii():
                     text = clean_text(checked(chunk).text)
-                    left -= len(text.encode()) - len(text)  # its bytes past one a character
+                    left -= len(text.encode()) - len(text)  # count bytes instead of characters
                 left -= len(text)
                 if not text or left < 0:
                     _check_length(left, limit)
@@ -176,27 +182,28 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 if outlet.full:
                     await outlet.room()
                 asm.text.append(text)
-                outlet.put(TextDelta, iteration=chat.iteration, text=text)
+                outlet.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
             elif finish is not None:
                 raise ModelError(
-                    f"the model sent a {kind.__name__} after its Finish; let its adapter yield "
+                    f"the model sent a {kind.__name__} after its Finish; its adapter must yield "
                     "Finish last"
                 )
             elif kind is Finish:
                 finish = checked(chunk)
                 asm.hot = False
             else:
-                first = first or clock()
+                if asm.first is None:
+                    asm.first = clock()
                 left -= _size(checked(chunk))
                 _check_length(left, limit)
                 await _take(chat, asm, chunk)
-        whole = chunks.__class__ is AsyncGeneratorType  # which closes itself at its end
+        whole = chunks.__class__ is AsyncGeneratorType  # it closes itself at its end
     except CancelledError as exc:
         if chat.broken or chat.cancelled:
             raise
         raise ModelError(
-            "the model raised CancelledError, and nobody had cancelled it; let its adapter raise a "
-            "ModelError instead"
+            "the model raised CancelledError although nobody had cancelled it; its adapter must "
+            "raise a ModelError instead"
         ) from exc
     finally:
         chat.making.asking = False
@@ -212,13 +219,14 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
         chat.add_usage(finish.usage)
     if not chat.making.wrapped:
         return asm.finish(finish)
-    end = clock()  # wrappers see how long it took
-    chat.making.streamed = asm.finish(finish, (first or end) - began, end - began)
+    if asm.first is None:
+        asm.first = clock()
+    chat.making.streamed = asm.finish(finish, asm.timing(clock(), outlet.waited))
     return chat.making.streamed
 
 
 def _sendable(chat: Chat, request: ModelRequest) -> ModelRequest:
-    """The request, if hooks have left its messages valid: no provider is sent a broken pair."""
+    """The request with valid messages; raises HistoryError if hooks have broken a call pair."""
     if request.messages is chat.making.base_messages:
         return request
     check_history(request.messages)
@@ -228,7 +236,7 @@ def _sendable(chat: Chat, request: ModelRequest) -> ModelRequest:
 
 
 def _size(chunk: Chunk) -> int:
-    """The bytes of it that count for `Limits.answer_bytes`."""
+    """The bytes of a chunk that count for `Limits.answer_bytes`."""
     if isinstance(chunk, ToolCallChunk):
         return len(chunk.arguments.encode("utf-8", "replace"))
     if isinstance(chunk, (TextChunk, ReasoningChunk)):
@@ -239,13 +247,13 @@ def _size(chunk: Chunk) -> int:
 def _check_length(left: int, limit: int) -> None:
     if left < 0:
         raise ModelError(
-            f"the model's answer is longer than Limits.answer_bytes={limit} and was cut off; let "
-            "the model say less at a time, or raise the limit"
+            f"the model's answer is longer than Limits.answer_bytes={limit} and was cut off; ask "
+            "for a shorter answer, or raise the limit"
         )
 
 
 async def _close(chunks: Any) -> None:
-    """Close the model's stream; how that goes never replaces how the call ended."""
+    """Close the model's stream. An exception is logged and never replaces the result."""
     if hasattr(chunks, "aclose"):
         try:
             await chunks.aclose()
@@ -254,13 +262,14 @@ async def _close(chunks: Any) -> None:
 
 
 async def _iterator(chunks: Any) -> Any:
-    """What an `async def stream(...)` gives that returns an iterator and is no generator."""
+    """The iterator that an `async def stream(...)` returns if it is not a generator."""
     if isawaitable(chunks):
         chunks = await chunks
     if not hasattr(chunks, "__aiter__"):
         kind = type(chunks).__name__
         raise ModelError(
-            f"the model's stream() gave a {kind} and no async iterator; make it an async generator"
+            f"the model's stream() returned a {kind}, not an async iterator; make it an async "
+            "generator"
         )
     return chunks
 
@@ -269,7 +278,7 @@ async def _iterator(chunks: Any) -> Any:
 
 
 async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
-    """Take one chunk through onDelta, ending the open part first where it begins another."""
+    """Pass one chunk through onDelta. End the open part first if the chunk begins another."""
     if isinstance(chunk, ToolCallChunk):
         if asm.source is not None:
             await _end_source(chat, asm)
@@ -285,9 +294,15 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
             asm.source = kind
         if chat.view.onDelta:
             for delta in await _through(chat, chunk):
-                await _emit_text(chat, asm, delta)
+                await _emit(chat, asm, delta)
         else:
             await _emit_text(chat, asm, chunk)
+    elif isinstance(chunk, (SourceChunk, FileChunk)):
+        await _end_source(chat, asm)
+        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
+            await _emit(chat, asm, delta)
+        if asm.kind is not None:  # a hook replaced it by text
+            await _finish_part(chat, asm, None)
     else:
         assert isinstance(chunk, PartEndChunk)
         if asm.source != chunk.part:
@@ -296,7 +311,7 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
 
 
 async def _end_source(chat: Chat, asm: Assembly) -> None:
-    """The model goes on to something else: what it was sending is complete."""
+    """End the part that the model was sending, since it goes on to another part."""
     if asm.source is not None:
         await _end_part(chat, asm, PartEndChunk(asm.source))
 
@@ -304,6 +319,20 @@ async def _end_source(chat: Chat, asm: Assembly) -> None:
 async def _through(chat: Chat, delta: Delta) -> Any:
     ctx: OnDelta[Any] = OnDelta(run=chat.run, iteration=chat.iteration, delta=delta)
     return await flow(chat.view.onDelta, ctx, chat)
+
+
+async def _emit(chat: Chat, asm: Assembly, delta: Delta) -> None:
+    """Keep and show a delta as hooks have left it."""
+    if isinstance(delta, (TextChunk, ReasoningChunk)):
+        await _emit_text(chat, asm, delta)
+        return
+    assert isinstance(delta, (SourceChunk, FileChunk))
+    if asm.kind is not None:
+        await _finish_part(chat, asm, None)
+    part = asm.add_part(delta.source if isinstance(delta, SourceChunk) else delta.file)
+    if chat.live:
+        chat.making.shown = True
+        await show_part(chat, part)
 
 
 async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
@@ -315,30 +344,35 @@ async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChun
         asm.open(kind)
     if chat.live and chat.outlet.full:
         await chat.outlet.room()
-    text = asm.add(clean_text(delta.text))  # kept and shown at once: nothing can come between
+    text = asm.add(clean_text(delta.text))  # kept and shown with nothing awaited in between
     if text and chat.live:
         chat.making.shown = True
-        event = TextDelta if kind == "text" else ReasoningDelta
-        chat.put(event, iteration=chat.iteration, text=text)
+        event = DELTAS[kind](chat_id=chat.chat_id, iteration=chat.iteration, text=text)
+        chat.outlet.put(event)
 
 
 async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
-    """What the model was sending is complete: hooks may let go what they held back."""
+    """End a part. Hooks may release text that they held back."""
     asm.source = None
+    whole: list[Delta] = []  # parts that hooks add come after this one
     if chat.view.onDelta:
         for delta in await _through(chat, end):
-            if not isinstance(delta, PartEndChunk):
+            if isinstance(delta, (TextChunk, ReasoningChunk)):
                 await _emit_text(chat, asm, delta)
+            elif not isinstance(delta, PartEndChunk):
+                whole.append(delta)
     if asm.kind is None and end.meta:
         asm.open(end.part)
     await _finish_part(chat, asm, end.meta)
+    for delta in whole:
+        await _emit(chat, asm, delta)
 
 
 async def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None:
     kind, shown = asm.kind, asm.shown
     asm.close(meta)
     if shown and chat.live and kind is not None:
-        await chat.publish(PartEnd, iteration=chat.iteration, part=kind)
+        await chat.publish(PartEnd(chat_id=chat.chat_id, iteration=chat.iteration, part=kind))
 
 
 async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
@@ -350,10 +384,12 @@ async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> No
         return
     chat.making.shown = True
     await chat.publish(
-        ToolCallDelta,
-        iteration=chat.iteration,
-        index=chunk.index,
-        call_id=id,
-        name=name,
-        arguments=chunk.arguments,
+        ToolCallDelta(
+            chat_id=chat.chat_id,
+            iteration=chat.iteration,
+            index=chunk.index,
+            call_id=id,
+            name=name,
+            arguments=chunk.arguments,
+        )
     )

@@ -1,8 +1,8 @@
 """Calls that ask: the sealed request, the question, the answer.
 
-What runs is exactly what was approved: name, arguments and call id stand in the request and are
-sealed by its digest. Without an approver the request waits in the conversation; without either,
-asking is a denial.
+Only the approved call runs: the request contains its name, arguments and id, and its digest seals
+them. Without an approver, the request waits in the conversation. Without a conversation, the call
+is denied.
 """
 
 from __future__ import annotations
@@ -18,18 +18,28 @@ from hookline._base.cancel import Expired
 from hookline._base.errors import ApprovalError
 from hookline._base.events import ApprovalRequested
 from hookline._base.messages import ToolCall
-from hookline._base.returns import ApprovalRequest, Approve, Ask, Decision, Deny, ToolFailure
+from hookline._base.returns import (
+    Answer,
+    ApprovalRequest,
+    Approve,
+    Ask,
+    Decision,
+    Deny,
+    ToolFailure,
+    ToolResult,
+)
 from hookline._base.runtime import ANSWER, ANSWERED, NOTHING
 from hookline._base.runtime import ASKED as ASKED_KEY
 from hookline._chat.asking import answer_of, tell
-from hookline._chat.call import ASKED, READY, WAITING, CallRun
+from hookline._chat.call import ASKED, WAITING, CallRun
+from hookline._chat.results import as_data
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
 from hookline._talk.conversation import Conversation
 
 
 def digest_of(call: ToolCall) -> str:
-    """The seal of what is approved."""
+    """The digest that seals a call."""
     from hashlib import sha256  # only here: it costs a millisecond of an import
 
     text = msgspec.json.encode((call.id, call.name, call.arguments), order="deterministic")
@@ -37,13 +47,13 @@ def digest_of(call: ToolCall) -> str:
 
 
 def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> None:
-    """The call must not run before somebody says so."""
+    """Make the call's request for approval, or deny the call if nobody can answer."""
     if not _is_answered_here(chat) and not chat.keeps:
-        reason = "this call needs an approval, and nobody is there to give it"
+        reason = "this call needs an approval, and nobody can give it"
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
     run.bound = None
-    limits = [ask.expires for ask in asks if ask.expires is not None]  # the strictest counts
+    limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
         call=run.wanted,
@@ -58,18 +68,18 @@ def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> No
 
 
 def _is_answered_here(chat: Chat) -> bool:
-    """Whether an answer comes while the chat runs: of an approver, or through its runtime."""
-    return chat.task.approver is not None or chat.runtime.answers
+    """Whether the answer comes while the chat runs: from an approver, or from its runtime."""
+    return chat.input.approver is not None or chat.runtime.answers
 
 
 async def put(chat: Chat, iteration: int, run: CallRun) -> None:
-    """Put the question: the event, and onApproval without a decision.
+    """Ask for the approval: publish the event, and call onApproval without a decision.
 
-    Without an approver the answer comes in a later chat.
+    Without an approver, a later chat brings the answer.
     """
     request = run.request
     assert request is not None
-    await chat.publish(ApprovalRequested, request=request)
+    await chat.publish(ApprovalRequested(chat_id=chat.chat_id, request=request))
     if not _is_answered_here(chat):
         run.move(WAITING)
     if chat.view.onApproval:
@@ -78,11 +88,11 @@ async def put(chat: Chat, iteration: int, run: CallRun) -> None:
 
 
 async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
-    """Wait for the approver's answer and act on it."""
+    """Wait for the approver's answer and carry it out."""
     request = run.request
     assert request is not None
     key = (ANSWER, iteration, run.id)
-    if chat.task.approver is not None:
+    if chat.input.approver is not None:
         asked = partial(_from_approver, chat, run, request)
         decision = await chat.runtime.wait(key, request, asked)
     else:
@@ -94,12 +104,10 @@ async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
 
 
 async def _hold(chat: Chat, iteration: int) -> None:
-    """Before it waits by itself, the chat's questions stand in the store, and hold it."""
+    """Save the chat's questions before its runtime waits; they hold the conversation."""
     _note_questions(chat, iteration)
     if chat.conversation.ledger is not None:
-        cut = await chat.conversation.flush()
-        if cut is not None:
-            raise cut
+        await chat.conversation.flush()
 
 
 def _note_questions(chat: Chat, iteration: int, but: CallRun | None = None) -> None:
@@ -109,7 +117,7 @@ def _note_questions(chat: Chat, iteration: int, but: CallRun | None = None) -> N
 
 
 async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> Decision:
-    approver = chat.task.approver
+    approver = chat.input.approver
     assert approver is not None
 
     async def answer() -> Decision:
@@ -123,7 +131,7 @@ async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> 
     try:
         return await chat.deadlines.run(answer(), left, "the approver")
     except Expired:
-        return Deny("the question expired before it was answered")
+        return Deny("the approval expired before it was answered")
 
 
 async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -> None:
@@ -136,17 +144,17 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     if isinstance(decision, Deny):
         run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")
         return
-    if digest_of(request.call) != request.digest:  # now that everybody has seen it
+    if digest_of(request.call) != request.digest:  # checked again: hooks have seen the request
         raise ApprovalError(
-            f"approval {request.id!r}: the call was changed after it was asked about; start a new "
-            "chat to ask again"
+            f"approval {request.id!r}: its call was changed after the request; start a new chat to "
+            "ask again"
         )
     run.wanted = request.call
     if decision.arguments is not None:
         run.wanted = run.wanted.replace(arguments=decision.arguments, raw=None)
     error = admit(chat, run)
     if error is None:
-        run.move(READY)
+        run.let_run()
     else:
         run.refuse(error, "error")
 
@@ -154,38 +162,58 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
 def _check_edit(id: str, decision: Any) -> None:
     if not isinstance(decision, Approve):
         return
-    # Whoever answers may be unchecked code: the declared type is not what must be there.
+    # An approver may be unchecked code, so the declared type proves nothing.
     if not isinstance(decision.arguments, (dict, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ApprovalError(
-            f"the arguments of the answer to {id!r} must be a dict, and nothing was run"
+            f"the answer to {id!r} must have a dict as its arguments; nothing was run"
         )
 
 
-def check_answers(conversation: Conversation, answers: Mapping[str, Decision], now: float) -> None:
-    """Refuse answers that nothing waits for: raises ApprovalError, before anything runs."""
+def _check_posted(id: str, answer: Any) -> None:
+    if not isinstance(answer, (ToolResult, ToolFailure)):
+        raise ApprovalError(
+            f"call {id!r} is run by a client, so {answer!r} cannot answer it; use "
+            "ToolResult(value) or ToolFailure('why')"
+        )
+    if isinstance(answer, ToolResult) and isinstance(data := as_data(answer), ToolFailure):
+        raise ApprovalError(
+            f"the result of call {id!r} must be JSON data; nothing was run: {data.message}"
+        )
+
+
+def check_answers(conversation: Conversation, answers: Mapping[str, Answer], now: float) -> None:
+    """Refuse answers that no call waits for, before anything runs; raises ApprovalError."""
     pending = conversation.pending_step
     if pending is None:
         raise ApprovalError(
-            f"nothing waits for an approval in conversation {conversation.id!r}: it was answered "
-            "before, or a new chat has denied it; look at conversation.pending"
+            f"no call waits for an answer in conversation {conversation.id!r}: its calls were "
+            "answered, or a new chat has closed them; see conversation.pending and "
+            "conversation.client_calls"
         )
     if not answers:
-        raise ApprovalError("resume() needs at least one answer: {approval_id: Approve()}")
+        raise ApprovalError(
+            "resume() needs at least one answer: {approval_id: Approve()}, or {call_id: "
+            "ToolResult(value)} for a client's tool"
+        )
     requests = {request.id: request for request in pending.requests}
+    away = {call.id for call in pending.client_calls}
     for id, decision in answers.items():
+        if id in away:
+            _check_posted(id, decision)
+            continue
         request = requests.get(id)
         if request is None:
-            waiting = ", ".join(map(repr, requests))
+            waiting = ", ".join(map(repr, pending.ids))
             raise ApprovalError(
-                f"there is no pending approval {id!r}; answer what waits: {waiting}"
+                f"no approval or client call with the id {id!r} is waiting; use one of {waiting}"
             )
-        if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
+        if not isinstance(decision, (Approve, Deny)):
             raise ApprovalError(f"the answer to {id!r} is {decision!r}; use Approve() or Deny()")
         _check_edit(id, decision)
         if digest_of(request.call) != request.digest:
             raise ApprovalError(
-                f"approval {id!r}: the call is not the one that was asked about; start a new chat "
-                "to ask again"
+                f"approval {id!r}: its call was changed after the request; start a new chat to ask "
+                "again"
             )
         if request.expires is not None and now > request.expires:
             raise ApprovalError(f"approval {id!r} has expired; start a new chat to ask again")

@@ -1,25 +1,25 @@
-"""A question that a running tool puts: the approver answers it while the tool waits.
+"""The question of a running tool: the approver answers it while the tool waits.
 
-A running tool is never suspended, so there must be an approver now; without one the question is
-denied at once. The answer is checked against the schema that the tool asked with.
+A running tool is never suspended, so without an approver the question is denied at once. The answer
+is checked against the schema of the question.
 """
 
 from __future__ import annotations
 
-from asyncio import CancelledError
+from collections.abc import Awaitable
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from hookline._base.cancel import Deadlines, being_cancelled
+from hookline._base.cancel import Deadlines, no_cancellation_of_its_own
 from hookline._base.errors import ApprovalError, ToolDenied
-from hookline._base.events import ApprovalRequested
+from hookline._base.events import ApprovalRequested, ChatEvent
 from hookline._base.frozen import thaw
 from hookline._base.json import BadArguments, clean_text
 from hookline._base.messages import ToolCall
 from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
 from hookline._base.run import ChatPort, Run
 from hookline._base.runtime import Runtime
-from hookline._chat.config import Approver, Task
+from hookline._chat.config import Approver, ChatInput
 from hookline._hooks.bus import View
 from hookline._hooks.call_rules import Firing, notify
 from hookline._hooks.points import OnApproval
@@ -27,25 +27,25 @@ from hookline._model.foreign import checker
 
 
 class Asking(ChatPort, Protocol):
-    """What a question needs of a chat."""
+    """The parts of a chat that a question needs."""
 
-    task: Task
+    input: ChatInput
     runtime: Runtime
     view: View
-    conduct: Firing
+    firing: Firing
     deadlines: Deadlines
 
-    async def publish(self, kind: Any, **fields: Any) -> None: ...
+    def publish(self, event: ChatEvent) -> Awaitable[None]: ...
 
 
 async def ask(
     chat: Asking, call: ToolCall, prompt: str, schema: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Put a question and wait for its answer; raises ToolDenied when it is no."""
+    """Ask a question and wait for its answer; raises ToolDenied for Deny."""
     check = checker("run.ask", schema) if schema is not None else None
-    approver = chat.task.approver
+    approver = chat.input.approver
     if approver is None:
-        raise ToolDenied(f"nobody is there to answer {prompt[:80]!r}; run the chat with approver=")
+        raise ToolDenied(f"nobody can answer {prompt[:80]!r}; run the chat with approver=")
     request = ApprovalRequest(
         id=chat.runtime.new_id(),
         call=call,
@@ -56,9 +56,9 @@ async def ask(
         digest="",
         schema=schema,
     )
-    await chat.publish(ApprovalRequested, request=request)
+    await chat.publish(ApprovalRequested(chat_id=chat.chat_id, request=request))
     await tell(chat, request, None)
-    chat.deadlines.pause()  # it is not the tool that takes so long
+    chat.deadlines.pause()  # waiting does not count as the tool's time
     try:
         decision = await answer_of(approver, request, Run(chat, call.id))
     finally:
@@ -72,23 +72,17 @@ async def ask(
             check(arguments)
         except BadArguments as bad:
             raise ApprovalError(
-                f"the answer to {prompt[:80]!r} does not fit what was asked for: {bad}; return "
+                f"the answer to {prompt[:80]!r} does not fit its schema: {bad}; return "
                 "Approve(arguments={...}) that fits request.schema"
             ) from bad
     return arguments  # type: ignore[no-any-return]
 
 
 async def answer_of(approver: Approver, request: ApprovalRequest, run: Run[Any]) -> Decision:
-    """Call the approver; raises ApprovalError for what is no answer."""
-    try:
+    """Call the approver; raises ApprovalError for a value that is not an answer."""
+    with no_cancellation_of_its_own(ApprovalError, "the approver", "return Deny('why')"):
         value: Any = approver(request, run)
         decision: Any = await value if isawaitable(value) else value
-    except CancelledError as exc:
-        if being_cancelled():
-            raise
-        raise ApprovalError(
-            "the approver raised CancelledError by itself; return Approve() or Deny('why') instead"
-        ) from exc
     if not isinstance(decision, (Approve, Deny)):
         raise ApprovalError(
             f"the approver returned a {type(decision).__name__}; return Approve() or Deny('why')"
@@ -97,8 +91,8 @@ async def answer_of(approver: Approver, request: ApprovalRequest, run: Run[Any])
 
 
 async def tell(chat: Asking, request: ApprovalRequest, decision: Decision | None) -> None:
-    """Tell onApproval of a question, or of its answer."""
+    """Call onApproval with a question, or with its answer."""
     if chat.view.onApproval:
         run: Run[Any] = Run(chat)
         ctx: OnApproval[Any] = OnApproval(run=run, request=request, decision=decision)
-        await notify(chat.view.onApproval, ctx, chat.conduct)
+        await notify(chat.view.onApproval, ctx, chat.firing)

@@ -1,20 +1,21 @@
 """The tool calls of one answer: decided one by one, run side by side, written in the model's order.
 
-Theory of operation. A batch takes its calls in groups. A group is as many calls as may run at the
-same time: up to a call that runs alone, or that call. Of each group
+Theory of operation. A batch takes its calls in groups. A group holds the calls that may run at the
+same time; a call that must run alone is a group of its own. For each group:
 
-1. every call is admitted in order (`_admit`): looked up, through preToolCall, announced;
-2. questions are put; a call whose answer a later chat brings waits and holds up nothing but calls
-   that must not overtake it;
-3. every other call is completed (`_complete`), each in a task where there are several: the
-   approver's answer, the handler, then, one call at a time, the result's hooks, its event, and the
-   messages whose turn it is.
+1. Look up the tools (`_next_group`). Run preToolCall for each call in order, then announce the
+   calls in order (`_decide`).
+2. Ask the questions. A call is parked if its answer or its client's result will come in a later
+   chat. Calls that must run alone wait for it; other calls overtake it.
+3. Complete the calls that are not parked (`_complete`). If there are several and one may wait, each
+   gets a task of its own. Wait for the approver and run the handler. Then, one call at a time, run
+   the result's hooks, publish its event, and write the messages whose turn has come.
 
-A call that is answered before its handler (denied, answered, unknown, bad arguments, stopped) never
-runs. Calls past `Limits.tool_calls` are refused in one pass at the end. The only shared state is
-the state of each call (`call.py`); who completes a call looks at the chat again whenever it has
-waited, since another call may have ended it. When the chat ends in mid-batch, `close` gives each
-call that has no message its one result.
+A call that has an answer before its function is called (denied, answered, unknown, bad arguments,
+stopped) never runs. Calls past `Limits.tool_calls` are refused in one pass at the end. The only
+shared state is the state of each call (`call.py`). After each wait, `_complete` checks the chat
+again, since another call may have ended it. When the chat ends in the middle of a batch, `close`
+gives each call without a message its one result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline._base.cancel import give_way
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
@@ -38,6 +38,8 @@ from hookline._base.runtime import CALL, RUN, Json
 from hookline._chat.approval import decide, prepare, put
 from hookline._chat.call import (
     ASKED,
+    AWAY,
+    PARKED,
     PROPOSED,
     READY,
     REPORTED,
@@ -50,6 +52,7 @@ from hookline._chat.call import (
     CallRun,
     Verdict,
 )
+from hookline._chat.commit import commit, write_now, write_past_hooks
 from hookline._chat.request import foreign_names, lookup
 from hookline._chat.results import as_data, settle, worded
 from hookline._chat.run_tool import RAN, admit, run_handler
@@ -60,11 +63,10 @@ from hookline._model.model import ModelRequest
 from hookline._talk.store import PendingStep
 
 _VERDICT: Json[Verdict] = Json(Verdict)
-PASS: Final = 64  # so many calls are handled before the others of the event loop have their turn
 STOPPED: Final = ToolFailure("not run: the chat was stopped", type="Stopped")
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolFailure(
-    "the call ran; the chat ended before its result was kept", type="Aborted"
+    "the call ran; the chat ended before its result was saved", type="Aborted"
 )
 
 
@@ -73,21 +75,21 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     chat: Chat
     iteration: int
-    request: ModelRequest | None  # of this step, as it was sent
+    request: ModelRequest | None  # of this step, as sent
     runs: list[CallRun]
     stop: Stop | None = None  # the chat ends after this step
-    halted: bool = False  # a hook said Stop: no handler starts any more
+    stopping: bool = False  # after a Stop: no further handler starts
     turn: Lock = msgspec.field(default_factory=Lock)  # one result at a time
-    written: int = 0  # the calls before this place have their messages, or wait
-    overtaken: bool = False  # one of them waits
+    written: int = 0  # all calls before this place are written or parked
+    overtaken: bool = False  # one of these is parked, so later results are out of order
 
     def find(self, call_id: str) -> ToolCall | None:
-        """The call of that id, as hooks have left it."""
+        """The call with that id, as hooks have left it."""
         return next((run.wanted for run in self.runs if run.id == call_id), None)
 
     @property
     def running(self) -> list[str]:
-        """The names of the tools that have begun and not ended."""
+        """The names of the tools that run now."""
         return [run.wanted.name for run in self.runs if run.state is RUNNING and run.ran]
 
     @property
@@ -97,23 +99,23 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         return tuple([message for message in done if message is not None])
 
     async def run(self) -> bool:
-        """Bring the calls to their results; False when some must wait for an answer."""
+        """Run the calls to their results; return False if some wait for an answer."""
         limit = self.chat.config.limits.tool_calls
         todo = deque([run for run in self.runs[:limit] if run.state is not WRITTEN])
         waiting: list[CallRun] = []
-        while group := self._next_group(todo, waiting):
-            await self._admit(group)
-            if self.halted:  # also what waits, and what has not been looked at
+        while todo and (group := self._next_group(todo, waiting)):
+            await self._decide(group)
+            if self.stopping:  # stop the waiting calls and all later calls, too
                 group = [*waiting, *group, *todo]
                 todo.clear()
                 waiting = []
-                await self._admit(group)
+                await self._decide(group)
             for run in group:
                 if run.state is ASKED:
                     await put(self.chat, self.iteration, run)
-            waiting += [run for run in group if run.state is WAITING]
-            await self._complete_all([run for run in group if run.state is not WAITING])
-        if not todo:
+            await self._complete_all([run for run in group if run.state not in PARKED])
+            waiting += [run for run in group if run.state in PARKED]
+        if not todo and len(self.runs) > limit:
             await self._refuse_surplus(self.runs[limit:])
         if waiting:
             return False
@@ -121,14 +123,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         return True
 
     def _next_group(self, todo: deque[CallRun], waiting: list[CallRun]) -> list[CallRun]:
-        """Take the calls that may run side by side: up to one that runs alone, or that one.
+        """Take the next calls that may run at the same time, or one call that must run alone.
 
-        None, where the next must not overtake a call that waits.
+        The group is empty if the next call must not overtake a call that waits.
         """
         group: list[CallRun] = []
         while todo:
             run = todo[0]
-            if run.request is None:  # now, since scopes may have changed
+            if run.request is None:  # looked up now, since scopes may have changed
                 found = lookup(self.chat, self.request, run.wanted.name)
                 run.tool, run.scope, run.offered = found or (None, None, False)
             tool = run.tool
@@ -142,46 +144,46 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     # ── before the handler ──────────────────────────────────────────────────────────────────
 
-    async def _admit(self, group: list[CallRun]) -> None:
+    async def _decide(self, group: list[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
         verdicts: list[tuple[CallRun, Verdict]] = []
         for run in group:
             if run.state is PROPOSED:
                 verdicts.append((run, await self._verdict(run)))
-                if len(verdicts) % PASS == 0:
-                    await give_way()
-        for number, (run, verdict) in enumerate(verdicts, 1):
+        for run, verdict in verdicts:
             run.wanted = verdict.call
-            await self.chat.publish(ToolCallStarted, iteration=self.iteration, call=run.wanted)
+            await self.chat.publish(
+                ToolCallStarted(
+                    chat_id=self.chat.chat_id, iteration=self.iteration, call=run.wanted
+                )
+            )
             self._accept(run, verdict)
-            if number % PASS == 0:
-                await give_way()
         for run in group:
-            if self.halted and run.state in (READY, ASKED, WAITING):
+            if self.stopping and run.state in (READY, ASKED, *PARKED):
                 run.set(STOPPED, "stopped")
                 run.move(SETTLED)
 
     async def _verdict(self, run: CallRun) -> Verdict:
-        """What is known of the call, or what its hooks say of it."""
-        limits, wanted = self.chat.config.limits, run.wanted
-        error: Exception
-        if self.halted:
+        """The verdict on a call: from the limit, a missing tool, or its hooks.
+
+        After a Stop the verdict is empty, and `_decide` settles the call.
+        """
+        chat, wanted = self.chat, run.wanted
+        if self.stopping:
             return Verdict(call=wanted)
-        if run.place >= limits.tool_calls:
-            error = ToolLimitError(wanted.name, limits.tool_calls)
-        elif run.tool is None:
+        if run.place >= chat.config.limits.tool_calls:
+            return _failed(wanted, ToolLimitError(wanted.name, chat.config.limits.tool_calls))
+        if run.tool is None:
             names = [tool.name for tool in self.request.tools] if self.request else []
-            error = UnknownToolError(wanted.name, names)
-        elif not self.chat.view.preToolCall:
-            return Verdict(call=wanted)  # arguments are checked when it runs
-        else:
-            key = (CALL, self.iteration, run.id)
-            verdict = await self.chat.runtime.step(key, self._ask_hooks, _VERDICT, run)
-            if isinstance(verdict.answer, Stop):
-                self.stop = self.stop or verdict.answer
-                self.halted = True
-            return verdict
-        return Verdict(call=wanted, answer=ToolFailure.of(error), failed=True)
+            return _failed(wanted, UnknownToolError(wanted.name, names))
+        if not chat.view.preToolCall and not run.tool.client:
+            return Verdict(call=wanted)  # its arguments are checked when it runs
+        key = (CALL, self.iteration, run.id)
+        verdict = await chat.runtime.step(key, self._ask_hooks, _VERDICT, run)
+        if isinstance(verdict.answer, Stop):
+            self.stop = self.stop or verdict.answer
+            self.stopping = True
+        return verdict
 
     async def _ask_hooks(self, run: CallRun) -> Verdict:
         tool: Any = run.tool
@@ -197,19 +199,19 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         return self._judge(run, *await intercept(hooks, ctx, self.chat, name))
 
     def _judge(self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]) -> Verdict:
-        """What the chain has come to."""
+        """The verdict that follows from the chain of hooks."""
         changed = last.call
-        if changed is not run.wanted and changed.arguments is not run.wanted.arguments:
+        if changed.arguments is not run.wanted.arguments:
             try:
                 arguments = to_json_data(changed.arguments)
             except NotJson as exc:
-                bad = ToolArgumentsError(run.wanted.name, (f"a hook's arguments: {exc}",))
-                return Verdict(call=run.wanted, answer=ToolFailure.of(bad), failed=True)
-            # a hook may have put an object where the model's text was none
+                issue = f"a hook's arguments: {exc}"
+                return _failed(run.wanted, ToolArgumentsError(run.wanted.name, (issue,)))
+            # a hook may have replaced arguments that were not an object
             changed = changed.replace(arguments=arguments, raw=None)
         if end is None:
             run.wanted = changed
-            error = admit(self.chat, run)  # here, so that a replay does not decide otherwise
+            error = admit(self.chat, run)  # inside the step, so that a replay decides the same
             asked = () if error is not None else tuple(asks)
             return Verdict(call=changed, answer=error, failed=error is not None, asks=asked)
         if isinstance(end, Stop):
@@ -222,7 +224,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         return Verdict(call=changed, answer=worded(end).replace(type="Denied"))
 
     def _accept(self, run: CallRun, verdict: Verdict) -> None:
-        """Carry out the verdict."""
+        """Carry out the verdict. After a Stop, `_decide` settles the call next."""
         answer = verdict.answer
         if isinstance(answer, ToolResult):
             run.refuse(answer, "answered")
@@ -231,21 +233,19 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             prepare(self.chat, self.iteration, run, verdict.asks)
         else:
-            run.move(READY)  # also one that is stopped next, like all others
+            run.let_run()
 
     async def _refuse_surplus(self, surplus: list[CallRun]) -> None:
-        """Refuse the calls that are more than a step may have."""
-        for number, run in enumerate(surplus, 1):
+        """Answer the calls past the limit of a step with an error."""
+        for run in surplus:
             if run.state is not WRITTEN:
-                await self._admit([run])
+                await self._decide([run])
                 await self._complete(run)
-            if number % PASS == 0:
-                await give_way()
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
     async def _complete_all(self, runs: list[CallRun]) -> None:
-        """Side by side where one of several has something to wait for."""
+        """Complete the calls one by one, or at the same time if one of several may wait."""
         if len(runs) > 1 and any(run.state in (READY, ASKED) for run in runs):
             await self.chat.runtime.gather([partial(self._complete_beside, run) for run in runs])
         else:
@@ -258,7 +258,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         try:
             await self._complete(run)
         except Exception as exc:
-            chat.fail(exc)  # it came first, whatever its siblings do while they end
+            chat.fail(exc)  # first of all: calls that are cancelled next may raise, too
             raise
         except CancelledError as exc:
             if chat.broken or chat.cancelled or run.state is not RUNNING:
@@ -268,12 +268,16 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             await self._complete(run)
 
     async def _complete(self, run: CallRun) -> None:
-        """Bring one call to its message, or to where it waits for its turn."""
+        """Run one call to its written message, or until that must wait for earlier ones."""
         chat = self.chat
         chat.check()
         if run.state is ASKED:
             await decide(chat, self.iteration, run)
             chat.check()
+        if run.state is AWAY:  # approved, and its client runs it
+            async with self.turn:
+                await self._write()
+            return
         if run.state is READY:
             run.move(RUNNING)
             key = (RUN, self.iteration, run.id)
@@ -290,96 +294,100 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             await self._write()
 
     async def _report(self, run: CallRun) -> None:
-        """Publish how the call ended."""
+        """Publish the end of the call."""
         result = run.result
         assert result is not None
         if not isinstance(result, ToolResult):
-            result = result.told()  # who keeps an event keeps no traceback
+            result = result.told()  # an event that is kept must not keep a traceback
         await self.chat.publish(
-            ToolCallFinished,
-            iteration=self.iteration,
-            call_id=run.id,
-            name=run.wanted.name,
-            outcome=run.outcome,
-            result=result,
+            ToolCallFinished(
+                chat_id=self.chat.chat_id,
+                iteration=self.iteration,
+                call_id=run.id,
+                name=run.wanted.name,
+                outcome=run.outcome,
+                result=result,
+            )
         )
         run.move(REPORTED)
 
     async def _write(self) -> None:
-        """Write the messages whose turn it is."""
+        """Write the messages whose turn has come."""
         chat, runs = self.chat, self.runs
         while self.written < len(runs):
             run = runs[self.written]
-            if run.state is WAITING:
+            if run.state in PARKED:
                 self.overtaken = True
             elif run.state is REPORTED:
                 if self.overtaken:
                     chat.conversation.disorder()
-                await chat.commit(run.message_for(chat.next_id()), run=run)
+                await commit(chat, run.message_for(chat.next_id()), run=run)
             elif run.state is not WRITTEN:
                 return
             self.written += 1
-            if self.written % PASS == 0:
-                await give_way()
 
-    # ── the end that was not planned ────────────────────────────────────────────────────────
+    # ── the end of a broken chat ────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """The chat ends in the middle of this step: each call gets its one result."""
+        """Give each call its one result: the chat ends in the middle of this step."""
         chat = self.chat
-        for number, run in enumerate(self._unwritten(), 1):
+        for run in self._unwritten():
             announced = run.state is not PROPOSED
             self._break_off(run)
             if announced and run.state is SETTLED:
                 await self._report(run)
-            if run.message is None:  # else preMessage was asked already
-                with suppress(Exception):  # then the message is withheld, or not in the store
-                    await chat.commit(run.message_for(chat.next_id()), run=run)
+            if run.message is None:  # preMessage has not run
+                with suppress(Exception):  # of a hook or the store; written below
+                    await commit(chat, run.message_for(chat.next_id()), run=run)
             if run.state < WRITING:
-                await chat.write_past_hooks(self._message(run), run)
-            if number % PASS == 0:
-                await give_way()
+                await write_past_hooks(chat, self._message(run), run)
 
     def close_now(self) -> None:
-        """The same without hooks and without waiting: what a hanging hook has left undone."""
+        """Write what a `close` that was cut off has not written, without hooks and waiting."""
         for run in self._unwritten():
             self._break_off(run)
-            self.chat.write_now(self._message(run), run)
+            write_now(self.chat, self._message(run), run)
         self.chat.making.batch = None
 
     def _unwritten(self) -> list[CallRun]:
-        """The calls without a message, and whose message is not being written either."""
+        """The calls whose message is neither written nor being written."""
         return [run for run in self.runs if run.state < WRITING]
 
     def _break_off(self, run: CallRun) -> None:
-        """Make the result final, which a call that was cut off does not have."""
+        """Settle a call that was broken off."""
         if run.state < SETTLED:
-            run.set(ABORTED if run.result is None else UNSEEN, "aborted")
+            run.set(UNSEEN if run.ran and run.result is not None else ABORTED, "aborted")
             run.move(SETTLED)
 
     def _message(self, run: CallRun) -> ToolMessage:
-        """Its message, as preMessage left it where that was asked."""
+        """The call's message: from preMessage if that has run, else a new one."""
         return run.message or run.message_for(self.chat.next_id())
 
     def pending_step(self) -> PendingStep:
-        """What a resumed chat needs to go on with this step."""
+        """The step as a resumed chat needs it."""
         requests = [run.request for run in self.runs if run.state is WAITING and run.request]
         tools = self.request.tools if self.request else ()
-        foreign = foreign_names(self.chat, tools)  # nobody has them later: the agent's is another
+        foreign = foreign_names(self.chat, tools)  # a resumed chat does not have these tools
         return PendingStep(
             chat_id=self.chat.chat_id,
             iteration=self.iteration,
             requests=tuple(requests),
+            client_calls=tuple([run.wanted for run in self.runs if run.state is AWAY]),
             offered=tuple(tool.name for tool in tools if tool.name not in foreign),
             stop=self.stop,
             continuations=self.chat.progress.continuations,
         )
 
 
+def _failed(call: ToolCall, error: Exception) -> Verdict:
+    """The verdict on a call that cannot run; its outcome is "error", not "denied"."""
+    return Verdict(call=call, answer=ToolFailure.of(error), failed=True)
+
+
 def open_batch(
     chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
 ) -> ToolBatch:
-    """The batch of the calls that are made next."""
+    """A new batch of these calls."""
     runs = [CallRun(call.id, call, place) for place, call in enumerate(calls)]
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
     chat.making.batch = batch

@@ -3,12 +3,13 @@
 A call is in one state at a time, and MOVES is the whole of its life:
 
     PROPOSED ─┬─ READY ── RUNNING ── SETTLING ── SETTLED ── REPORTED ── WRITING ── WRITTEN
-              ├─ ASKED ── (WAITING) ── READY or REFUSED        (a chat that ends settles any state)
+              ├─ ASKED ── (WAITING) ── READY, AWAY or REFUSED  (a chat that ends settles any state)
+              ├─ AWAY ────────────── SETTLING
               └─ REFUSED ──────────────────────── SETTLED
 
-A call that is past PROPOSED was announced: ToolCallStarted is out. SETTLED results are final: no
-hook changes them any more. A message is written once, because WRITING is entered once: a write that
-has begun is nobody else's to begin, and only the write itself moves the call on.
+A call past PROPOSED was announced by ToolCallStarted. A SETTLED result is final: no further hook
+changes it. A message is written once because WRITING is entered once. After that, only the write
+itself moves the call on.
 """
 
 from __future__ import annotations
@@ -31,46 +32,49 @@ class CallState(IntEnum):
 
     PROPOSED = 0  # the model asked for it
     READY = 1  # it may run
-    ASKED = 2  # a hook asked for approval; an approver of this chat answers
-    WAITING = 3  # the same, and a later chat brings the answer
-    REFUSED = 4  # it has an answer and does not run
-    RUNNING = 5  # its handler, or a wrapper
-    SETTLING = 6  # it has a result that its hooks have not seen
-    SETTLED = 7  # its result is final
-    REPORTED = 8  # ToolCallFinished is out; its message waits for its turn
-    WRITING = 9  # the write of its message has begun
-    WRITTEN = 10  # its message is in history
+    ASKED = 2  # a hook asked for approval, which this chat gets
+    WAITING = 3  # a hook asked for approval, which a later chat gets
+    AWAY = 4  # a client runs it; a later chat brings the result
+    REFUSED = 5  # it has an answer and does not run
+    RUNNING = 6  # its handler, or a wrapper
+    SETTLING = 7  # it has a result, which hooks have not seen
+    SETTLED = 8  # its result is final
+    REPORTED = 9  # ToolCallFinished is out; its message waits for its turn
+    WRITING = 10  # the write of its message has begun
+    WRITTEN = 11  # its message is in history
 
 
-PROPOSED, READY, ASKED, WAITING, REFUSED, RUNNING = list(CallState)[:6]
-SETTLING, SETTLED, REPORTED, WRITING, WRITTEN = list(CallState)[6:]
+PROPOSED, READY, ASKED, WAITING, AWAY, REFUSED, RUNNING = list(CallState)[:7]
+SETTLING, SETTLED, REPORTED, WRITING, WRITTEN = list(CallState)[7:]
+PARKED: Final = (WAITING, AWAY)  # a later chat goes on with the call
 
 MOVES: Final = {
-    PROPOSED: {READY, ASKED, REFUSED, SETTLED},
+    PROPOSED: {READY, ASKED, AWAY, REFUSED, SETTLED},
     READY: {RUNNING, SETTLED},
-    ASKED: {WAITING, READY, REFUSED, SETTLED},
-    WAITING: {READY, REFUSED, SETTLED},
+    ASKED: {WAITING, READY, AWAY, REFUSED, SETTLED},
+    WAITING: {READY, AWAY, REFUSED, SETTLED},
+    AWAY: {SETTLING, SETTLED},
     REFUSED: {SETTLED},
     RUNNING: {SETTLING, SETTLED},
     SETTLING: {SETTLED},
-    SETTLED: {REPORTED, WRITING},  # one that was never announced is not reported
+    SETTLED: {REPORTED, WRITING},  # a call that was not announced is not reported
     REPORTED: {WRITING},
-    WRITING: {WRITTEN, REPORTED},  # back, where the store has refused it
+    WRITING: {WRITTEN, REPORTED},  # back, if the store has refused it
     WRITTEN: set[CallState](),
 }
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What preToolCall came to: the call as it stands, an answer in its place, a question."""
+    """The verdict of preToolCall: the call, an answer in place of running it, questions."""
 
     call: ToolCall
     answer: ToolResult | ToolFailure | Stop | None = None
     asks: tuple[Ask, ...] = ()
-    failed: bool = False  # the answer is a failure of the call, not a hook's
+    failed: bool = False  # the answer is an error, not the refusal of a hook
 
 
 class CallRun(msgspec.Struct, eq=False):
-    """The run of one call: what is wanted, how far it is, what it came to."""
+    """The run of one call: the wanted call, its state, its result."""
 
     id: str
     wanted: ToolCall  # as hooks left it
@@ -81,15 +85,14 @@ class CallRun(msgspec.Struct, eq=False):
     offered: bool = False  # by this step's final request
     request: ApprovalRequest | None = None
     bound: dict[str, Any] | None = None  # validated arguments
-    ran: bool = False  # its tool's function was called
-    made: CallResult | None = None  # what that came to, as JSON data
+    ran: bool = False  # its tool's function was called, here or by its client
     result: CallResult | None = None
     outcome: CallOutcome = "ok"
-    stop: Stop | None = None  # what its tool or its hooks said about the chat
-    message: ToolMessage | None = None  # as it is to be written, once preMessage was asked
+    stop: Stop | None = None  # from its tool or its hooks
+    message: ToolMessage | None = None  # as it will be written, once preMessage has run
 
     def move(self, state: CallState) -> None:
-        """Go on to this state."""
+        """Move to this state; raises RuntimeError if MOVES does not allow it."""
         if state not in MOVES[self.state]:
             raise RuntimeError(f"call {self.id!r} cannot go from {self.state!r} to {state!r}")
         self.state = state
@@ -99,18 +102,28 @@ class CallRun(msgspec.Struct, eq=False):
         self.result = result
         self.outcome = outcome or ("ok" if isinstance(result, ToolResult) else "error")
 
+    def let_run(self) -> None:
+        """Let the call run, here or at its client."""
+        self.move(AWAY if self.tool is not None and self.tool.client else READY)
+
+    def post(self, result: CallResult) -> None:
+        """Take the result from its client."""
+        self.ran = True
+        self.set(result)
+        self.move(SETTLING)
+
     def refuse(self, result: CallResult, outcome: CallOutcome) -> None:
-        """Answer it in place of its handler."""
+        """Answer the call in place of its handler."""
         self.set(result, outcome)
         self.move(REFUSED)
 
     def withhold(self) -> None:
-        """Replace a result that a hook was looking at when it failed: it may be the redactor."""
+        """Replace the result that a failed hook was looking at, since it may need redaction."""
         failure = _RAN if self.ran else _NOT_RUN
         self.set(failure, "error" if self.outcome in ("ok", "answered") else self.outcome)
 
     def message_for(self, id: str) -> ToolMessage:
-        """The message that tells the model what the call came to."""
+        """The message with the result for the model."""
         result = self.result
         media: tuple[MediaPart, ...] = ()
         if isinstance(result, ToolResult):
@@ -135,4 +148,4 @@ class CallRun(msgspec.Struct, eq=False):
 
 
 _RAN: Final = ToolFailure("the call ran; its result is withheld", type="Withheld")
-_NOT_RUN: Final = ToolFailure("not run; what was said of it is withheld", type="Withheld")
+_NOT_RUN: Final = ToolFailure("the call did not run; its result is withheld", type="Withheld")

@@ -1,27 +1,29 @@
-"""The way of a chat's events out: a bounded channel to its one reader, and the subscribers.
+"""How a chat's events get out: a bounded channel to its one reader, and the subscribers.
 
 Theory of operation. A root chat and its sub-agents share one channel; each has an outlet into it,
-which knows the chat's id, its path and who has subscribed. A writer waits for room before it makes
-an event, and the event gets its number as it is put, with nothing awaited in between: numbers are
-in order, nothing is dropped or piled up, and a slow reader slows the model down. While a writer
-waits, no time limit of its chat runs.
+which knows its path and its subscribers. A writer waits for room. Then the event gets its number
+and is put, with nothing awaited in between. So numbers are in order, no event is dropped, and a
+slow reader slows the model down. While a writer waits, no time limit of its chat runs. Only the
+last event of a root chat does not wait.
 
-Readers and writers that must wait stand in a queue of futures each. Who puts an event wakes the
-first reader, who takes one wakes the first writer, and who is woken looks again; who is woken and
-cancelled at once passes the turn on. So a writer and a reader change places once in `SIZE` events,
-not at each.
+Readers and writers wait in a queue of futures each. Putting an event wakes the first reader in its
+queue; taking an event wakes the first writer. Waking a task does not run it: a writer goes on until
+the channel is full, and the reader until it is empty. So they change places about once in `SIZE`
+events. A woken task checks again. A task that is woken and cancelled at once wakes the next task.
 
-The channel of a chat that nobody reads is closed from the start: it gives numbers, and drops what
-is put. It is closed when a reader leaves, too, so that no writer waits for somebody who is gone.
+A closed channel numbers events and keeps none of them; subscribers still get them. The channel of a
+chat without a reader is closed from the start. Other channels are closed when the chat ends or the
+reader leaves, so that no writer waits for a reader that is gone.
 """
 
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from hookline._base.cancel import Deadlines
+from msgspec.structs import force_setattr
+
+from hookline._base.cancel import Deadlines, give_way
 from hookline._base.events import ChatEvent
 from hookline._hooks.bus import View
 
@@ -30,9 +32,9 @@ SIZE: Final = 64
 
 
 class Channel:
-    """At most `SIZE` events, between the writers of a run and its reader."""
+    """At most `SIZE` events and the last, between the writers of a run and its reader."""
 
-    __slots__ = ("closed", "ended", "items", "readers", "seq", "writers")
+    __slots__ = ("closed", "items", "readers", "seq", "writers")
 
     def __init__(self, *, closed: bool = False) -> None:
         self.items: list[ChatEvent] = []  # so short that taking the first costs nothing
@@ -41,22 +43,17 @@ class Channel:
         self.readers: list[Future[None]] = []
         self.writers: list[Future[None]] = []
         self.closed = closed
-        """Nobody reads: what is put is dropped."""
-        self.ended = False
-        """Nothing more will be put."""
-
-    @property
-    def open(self) -> bool:
-        """Whether a reader may come to what is put."""
-        return not (self.closed or self.ended)
+        """Further events are numbered and dropped."""
 
     async def room(self) -> None:
         """Wait until there is room."""
-        while len(self.items) >= SIZE:
+        while len(self.items) >= SIZE and not self.closed:
             await _turn(self.writers)
 
     def put(self, event: ChatEvent) -> None:
-        """Put an event, where room was waited for."""
+        """Give an event the next number and put it. The event is frozen, but nobody else has it."""
+        self.seq += 1
+        force_setattr(event, "seq", self.seq)
         if not self.closed:
             self.items.append(event)
             if self.readers:
@@ -65,7 +62,7 @@ class Channel:
     async def get(self) -> ChatEvent | None:
         """Take the next event, waiting for it; None after the last."""
         while not self.items:
-            if self.ended or self.closed:
+            if self.closed:
                 return None
             await _turn(self.readers)
         event = self.items.pop(0)
@@ -73,20 +70,19 @@ class Channel:
         return event
 
     def end(self) -> None:
-        """Nothing more will be put."""
-        self.ended = True
-        _wake_all(self.readers)
-
-    def close(self) -> None:
-        """The reader is gone: free the writers, keep nothing."""
+        """Close the channel after the last event; the reader takes the remaining events."""
         self.closed = True
-        self.items.clear()
-        _wake_all(self.writers)
         _wake_all(self.readers)
+        _wake_all(self.writers)
+
+    def drop(self) -> None:
+        """Close the channel because its reader has left, and drop the remaining events."""
+        self.items.clear()
+        self.end()
 
 
 async def _turn(queue: list[Future[None]]) -> None:
-    """Wait in this queue."""
+    """Wait until `_wake` wakes this task's place in the queue."""
     waiter: Future[None] = get_running_loop().create_future()
     queue.append(waiter)
     try:
@@ -116,31 +112,30 @@ def _wake_all(queue: list[Future[None]]) -> None:
 class Outlet:
     """Where one chat puts its events."""
 
-    __slots__ = ("channel", "chat_id", "deadlines", "path", "view")
+    __slots__ = ("channel", "deadlines", "path", "view", "waited")
 
     def __init__(
         self,
-        chat_id: str,
         view: View,
         deadlines: Deadlines,
         channel: Channel,
         path: tuple[str, ...] = (),
     ) -> None:
-        self.chat_id = chat_id
         self.view = view  # knows the subscribers: the agent's, global ones, those of parents
         self.deadlines = deadlines
         self.path = path
         self.channel = channel
+        self.waited = 0.0  # seconds that writers have waited for the reader
 
     def mute(self) -> None:
-        """Let nothing out any more; what was put stays."""
+        """Publish nothing more; the reader still gets the events in the channel."""
         self.channel = Channel(closed=True)
         self.view = View()
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anybody would get an event."""
-        return self.channel.open or bool(self.view.subscribed)
+        """Whether a reader or a subscriber would get an event."""
+        return not self.channel.closed or bool(self.view.subscribed)
 
     @property
     def full(self) -> bool:
@@ -149,30 +144,36 @@ class Outlet:
 
     @property
     def count(self) -> int:
-        """How many numbers have been given."""
+        """The number of the last event, of the root chat and all its sub-agents."""
         return self.channel.seq
 
     def skip(self, seq: int) -> None:
-        """Skip the numbers of events that were published in an earlier life of this chat."""
+        """Skip the numbers of events that an earlier life of this chat has published."""
         self.channel.seq = max(self.channel.seq, seq)
-
-    def number(self, kind: Callable[..., Any], **fields: Any) -> Any:
-        """Make an event, with the next number."""
-        channel = self.channel
-        channel.seq += 1
-        return kind(chat_id=self.chat_id, path=self.path, seq=channel.seq, **fields)
 
     async def room(self) -> None:
         """Wait for room; no time limit of the chat runs meanwhile."""
+        clock = self.deadlines.clock
+        began = clock()
         self.deadlines.pause()
         try:
             await self.channel.room()
         finally:
             self.deadlines.resume()
+            self.waited += clock() - began
 
-    def put(self, kind: Callable[..., Any], **fields: Any) -> None:
-        """Put an event, where room was waited for."""
-        event = self.number(kind, **fields)
+    async def publish(self, event: ChatEvent) -> None:
+        """Put an event after waiting for room. Once in `SIZE` events, give way to other tasks."""
+        if self.channel.seq % SIZE == SIZE - 1:
+            await give_way()
+        if self.full:
+            await self.room()
+        self.put(event)
+
+    def put(self, event: ChatEvent) -> None:
+        """Put an event without waiting for room."""
+        if self.path:
+            force_setattr(event, "path", self.path)
         self.channel.put(event)
         if self.view.subscribed:
             self.view.publish(event)

@@ -1,4 +1,4 @@
-"""What an agent is configured with, and what one of its chats was asked for. Data only."""
+"""The configuration of an agent, and the input of one chat. Data only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from hookline._base.errors import UsageError
 from hookline._base.messages import Data, UserMessage
-from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
+from hookline._base.returns import Answer, ApprovalRequest, Decision
 from hookline._base.run import Run
 from hookline._base.runtime import LOCAL, Runtime
 from hookline._hooks.bus import View
@@ -23,45 +23,50 @@ from hookline._model.tool import ToolLike
 from hookline._talk.conversation import Conversation
 
 Release = Literal["live", "response"]
+"""When text is shown: as it arrives, or after the hooks at onResponse."""
 Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
+"""A function, sync or async, that decides on a request for approval."""
 OutputValidator = Callable[..., Any]
+"""A function, sync or async, that checks an answer and raises ValueError if it is wrong."""
 SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
+"""The system text, or a function of the run that returns it, sync or async."""
 
 
 _UNSET: Any = msgspec.UNSET
 
 
 class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """Bounds of a chat. A chat's own change only the fields that they name.
+    """Bounds of a chat. `limits=` of a chat changes only the fields that you pass.
 
-    A field that is not named is filled from the agent's limits, then from the default, which is
-    finite. Bytes of arguments and outputs are per call. Raises UsageError for a bound below its
-    least value.
+    Other fields come from the agent's limits, then from the defaults, all of which are finite. The
+    byte limits of arguments and outputs apply to each call. Raises UsageError for a bound below its
+    minimum.
     """
 
     steps: int = _UNSET
-    """Model calls of a chat (20); one more would be a MaxStepsError."""
+    """Model calls of a chat (20); one more raises MaxStepsError."""
     continuations: int = _UNSET
-    """How often hooks at preStop may prolong a chat (3)."""
+    """The number of times that hooks at preStop may prolong a chat (3)."""
     tool_calls: int = _UNSET
-    """Calls of one step (64); each further one is a tool error."""
+    """Tool calls of one step (64); each further call becomes a tool error."""
     argument_bytes: int = _UNSET
-    """Longer arguments (1 MiB) are a tool error."""
+    """Bytes of a call's arguments (1 MiB); longer arguments are a tool error."""
     output_bytes: int = _UNSET
-    """A longer result (256 KiB) is cut and marked."""
+    """Bytes of a tool's result (256 KiB); a longer result is cut and marked."""
     answer_bytes: int = _UNSET
-    """Text, reasoning and arguments of one answer (8 MiB); a longer one is a ModelError."""
+    """Bytes of text, reasoning and arguments of an answer (8 MiB); more is a ModelError."""
     tool_timeout: float | None = _UNSET
-    """Seconds of a call (120), None for no limit; a tool's own `timeout=` comes first."""
+    """Seconds that a tool call may take (120); None for no limit. A tool's `timeout=` overrides
+    this field."""
     grace: float = _UNSET
-    """Seconds that an aborted chat has to end (5)."""
+    """Seconds for an aborted chat to end (5)."""
 
     def __post_init__(self) -> None:
         if self.steps is not _UNSET and self.steps < 1:
             raise UsageError(f"Limits(steps={self.steps!r}) must be at least 1")
 
     def over(self, other: Limits) -> Limits:
-        """These limits, with the fields that they do not name taken from `other`."""
+        """These limits, with missing fields from `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
 
@@ -79,7 +84,7 @@ DEFAULT_LIMITS = Limits(
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What all chats of an agent have in common."""
+    """The configuration that all chats of an agent share."""
 
     name: str
     model: Model
@@ -98,15 +103,15 @@ _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_chat_id(chat_id: str) -> None:
-    """Refuse an id that stores, logs and URLs would not take."""
+    """Refuse an id that does not fit into stores, logs and URLs."""
     if not _CHAT_ID.fullmatch(chat_id):
         raise UsageError(
-            f"chat_id={chat_id!r} must be 1 to 64 characters out of A-Z, a-z, 0-9, '_' and '-'"
+            f"chat_id={chat_id!r} must be 1 to 64 characters from A-Z, a-z, 0-9, '_' and '-'"
         )
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """The keywords of a chat, as `chat` and `resume` spell them out and explain them."""
+    """The keywords of a chat; `chat` and `resume` document them."""
 
     conversation: Conversation | str | None = None
     deps: Any = None
@@ -126,8 +131,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     chat_id: str | None = None
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What one chat was asked for."""
+class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of one chat."""
 
     chat_id: str
     view: View
@@ -137,13 +142,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings | None = None
     approver: Approver | None = None
     release: Release = "live"
-    answers: dict[str, Approve | Deny] | None = None
-    parent: Any = None  # the Chat whose tool call this chat is
+    answers: dict[str, Answer] | None = None
+    parent: Any = None  # the Chat whose tool call runs this chat
     call_id: str | None = None
     state: dict[str, Any] | None = None
-    named: bool = False  # the caller has chosen the chat's id
-    own_system: bool = False  # the chat was given a system text, and so beats what preChat stored
-    own_tools: bool = False  # and tools
+    named: bool = False  # the caller has passed chat_id=
+    guards: tuple[str, ...] = ()  # required hooks among the chat's own, by id or name
+    only_hooks: bool = False  # the caller has passed only_hooks=
+    own_system: bool = False  # the caller has passed system=
+    own_tools: bool = False  # the caller has passed tools=
 
 
 def check_retries(count: int) -> int:
@@ -154,7 +161,7 @@ def check_retries(count: int) -> int:
 
 
 def for_chat(config: Config, given: Given, model: Model | None) -> Config:
-    """The configuration of one chat: the agent's, with what the chat was given in its place."""
+    """The configuration of one chat: the agent's, overridden by the chat's keywords."""
     changes: dict[str, Any] = {}
     if model is not None:
         changes["model"] = model
@@ -166,7 +173,7 @@ def for_chat(config: Config, given: Given, model: Model | None) -> Config:
         changes["limits"] = given.limits.over(config.limits)
     if given.output is not None:
         changes["output"] = form_of(given.output)
-        changes["output_validators"] = ()  # the agent's are for its own type
+        changes["output_validators"] = ()  # the agent's validators are for its own type
     if given.output_retries is not None:
         changes["output_retries"] = check_retries(given.output_retries)
     if given.output_validators is not None:

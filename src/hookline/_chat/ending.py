@@ -1,9 +1,9 @@
-"""How a chat ends: its response so far, and what is left to do once the outcome is decided.
+"""The end of a chat: its response so far, and the work left once the outcome is decided.
 
-The ending is a queue of acts: first the step that was broken off is closed, then each observer of
-the outcome is told, then each of onChatEnd. Whoever carries it out takes one act at a time, so that
-another can go on where one was cut off; no act raises, except that a throw in onChatDone is kept
-for the caller.
+The ending is a queue of acts. The first act closes the broken step. Then each observer of the
+outcome is called, then each observer at onChatEnd. The acts are taken one at a time, so that a
+second task can go on if the first task was cut off. No act raises. An exception in onChatDone is
+kept for the caller.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from functools import partial
 from typing import Any
 
 from hookline._base.errors import ChatAbortedError
-from hookline._base.events import MessageAdded
 from hookline._base.log import log_throw
 from hookline._base.messages import AssistantMessage
 from hookline._base.returns import Response
 from hookline._base.runtime import END_CHAT, NOTHING, OUTCOME, Key
 from hookline._chat.batch import ToolBatch, open_batch
+from hookline._chat.commit import announce, commit
+from hookline._chat.shown import take_back
 from hookline._chat.state import Act, Chat, Ending
-from hookline._hooks.call_rules import call, excuse, fault
+from hookline._hooks.call_rules import fault, notify
 from hookline._hooks.points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._hooks.registration import Hook
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
-    """What the chat has come to so far: the text is that of its last answer."""
+    """The response so far, with the text of the last answer."""
     answer = chat.last.message
     if text is None:
         text = answer.text if answer is not None else ""
+    waits = stop_reason in ("approval", "client_tool")
     return Response(
         chat_id=chat.chat_id,
         text=text,
@@ -38,14 +40,15 @@ def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Res
         usage=chat.usage,
         finish_reason=chat.last.finish_reason,
         stop_reason=stop_reason,
-        pending=chat.conversation.pending if stop_reason == "approval" else (),
+        pending=chat.conversation.pending if waits else (),
+        client_calls=chat.conversation.client_calls if waits else (),
         output=chat.last.output,
         steps=chat.progress.steps,
     )
 
 
 def end(chat: Chat) -> Ending:
-    """What is left to do once the outcome is decided."""
+    """The work left once the outcome is decided."""
     ending: Ending = deque()
     if chat.outcome != "done":
         ending.append(partial(_close, chat))
@@ -59,47 +62,55 @@ def end(chat: Chat) -> Ending:
 
 
 def is_close(act: Act) -> bool:
-    """Whether this act closes the step that was broken off."""
+    """Whether this act closes the broken step."""
     return isinstance(act, partial) and act.func is _close
 
 
 async def _close(chat: Chat) -> None:
-    """Keep what there is of the step that was broken off."""
+    """Close the broken step: keep its partial answer, and give each call a result."""
     try:
-        if chat.writing.untold is not None:
-            message, chat.writing.untold = chat.writing.untold, None
-            await chat.publish(MessageAdded, message=message)
+        await _announce_late(chat)
         await _keep_partial(chat)
         batch = _open_batch(chat)
         if batch is not None:
-            try:
-                await batch.close()
-            finally:
-                batch.close_now()
+            await batch.close()
     finally:
+        batch = _open_batch(chat)
+        if batch is not None:
+            batch.close_now()
         if isinstance(chat.error, ChatAbortedError):
             chat.error.partial = tuple(chat.messages)
 
 
+async def _announce_late(chat: Chat) -> None:
+    """Announce a message if the chat was broken off between its write and its event."""
+    message, chat.writing.unannounced = chat.writing.unannounced, None
+    if message is not None:
+        try:
+            await announce(chat, message)
+        except Exception as exc:
+            log_throw(f"chat {chat.chat_id}: a hook at onMessage raised after the outcome", exc)
+
+
 async def _keep_partial(chat: Chat) -> None:
-    """A text that was shown and cut off is kept and marked; one that nobody saw is not."""
+    """Keep a partial answer that was shown, and mark it. Drop an answer that nobody saw."""
     assembly, chat.making.assembly = chat.making.assembly, None
     if assembly is None or not chat.live:
-        await chat.take_back()
+        await take_back(chat)
         return
     parts = assembly.partial()
     if not parts:
         return
     message = AssistantMessage(id=chat.next_id(), parts=parts, partial=True)
     try:
-        await chat.commit(message, streamed=parts)
+        await commit(chat, message, streamed=parts)
     except Exception as exc:
         log_throw(f"chat {chat.chat_id}: its partial answer was not kept", exc)
-        await chat.take_back()
+        await take_back(chat)
 
 
 def _open_batch(chat: Chat) -> ToolBatch | None:
-    """The step whose calls may lack results: being made, or not yet begun."""
+    """The batch whose calls may lack results; its calls may not have begun yet."""
     if chat.making.batch is not None:
         found: ToolBatch = chat.making.batch
         return found
@@ -112,7 +123,7 @@ def _open_batch(chat: Chat) -> ToolBatch | None:
 
 
 async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
-    """Tell one observer how the chat ended. Only a throw in onChatDone is ever raised."""
+    """Call one observer of the end. Only an exception in onChatDone reaches the caller."""
     if not hook.alive:
         return
     try:
@@ -127,10 +138,7 @@ async def _observe(chat: Chat, hook: Hook, key: Key) -> None:
 
 
 async def _tell(chat: Chat, hook: Hook) -> None:
-    try:
-        await call(hook, _outcome_ctx(chat, hook.spec.name), chat.conduct)
-    except BaseException as raised:
-        excuse(hook, raised)
+    await notify((hook,), _outcome_ctx(chat, hook.spec.name), chat.firing)
 
 
 def _outcome_ctx(chat: Chat, point: str) -> Any:

@@ -1,49 +1,64 @@
-"""What is refused before a chat begins, when its conversation is there and nothing has changed."""
+"""The checks before a chat begins: its conversation is loaded, and nothing has changed yet."""
 
 from __future__ import annotations
 
 from hookline._base.errors import HistoryError, UsageError
 from hookline._base.messages import UserMessage
 from hookline._base.returns import Approve
-from hookline._base.runtime import LOCAL
+from hookline._base.runtime import ID, LOCAL, Json
 from hookline._chat.approval import check_answers
 from hookline._chat.state import RUNNING, Chat
 
+_FOUND: Json[bool] = Json(bool)
 
-def check_entry(chat: Chat) -> None:
-    """Raises UsageError, ApprovalError or HistoryError where the chat cannot begin."""
+
+async def check_entry(chat: Chat) -> None:
+    """Raise UsageError, ApprovalError or HistoryError if the chat cannot begin."""
     _check_id(chat)
-    task = chat.task
+    task = chat.input
     if task.answers is not None:
         check_answers(chat.conversation, task.answers, chat.runtime.now())
         _check_tools(chat)
+        _check_guards(chat)
     elif task.message is None:
         _check_history(chat)
     else:
-        check_message(chat, task.message)
+        await check_message(chat, task.message, "input")
 
 
-def check_message(chat: Chat, message: UserMessage) -> None:
-    """Refuse a message whose id the conversation has already."""
-    if message.id and any(m.id == message.id for m in chat.history):
+async def check_message(chat: Chat, message: UserMessage, origin: str) -> None:
+    """Refuse a message if the conversation already has its id.
+
+    If an earlier life of this chat did not find the id, that life has written the message itself.
+    """
+    if not message.id:
+        return
+    found = await chat.runtime.step((ID, origin), _find, _FOUND, chat, message.id)
+    if not found:
+        chat.conversation.take_back(message.id)
+    if found or await _find(chat, message.id):
         raise HistoryError(
-            [f"the conversation has a message with the id {message.id!r} already: leave the id out"]
+            [f"the conversation already has a message with the id {message.id!r}; leave the id out"]
         )
 
 
+async def _find(chat: Chat, id: str) -> bool:
+    return any(message.id == id for message in chat.history)
+
+
 def _check_id(chat: Chat) -> None:
-    """An id that the caller has chosen is no other chat's. A durable runtime has its own rule."""
+    """Refuse a chosen id that another chat has. A durable runtime has its own rule."""
     if chat.runtime is not LOCAL:
         return
     if RUNNING.setdefault(chat.chat_id, chat) is not chat:
         raise UsageError(
-            f"chat_id={chat.chat_id!r}: a chat of this id is running; choose another id, or wait "
+            f"chat_id={chat.chat_id!r}: a chat with this id is running; choose another id, or wait "
             "for that chat"
         )
     conversation = chat.conversation
-    if chat.task.named and (conversation.ahead or _has_written(chat)):
+    if chat.input.named and (conversation.ahead or _has_written(chat)):
         raise UsageError(
-            f"chat_id={chat.chat_id!r}: a chat of this id has written to conversation "
+            f"chat_id={chat.chat_id!r}: a chat with this id has written to conversation "
             f"{conversation.id!r}; choose another id"
         )
 
@@ -53,28 +68,41 @@ def _has_written(chat: Chat) -> bool:
 
 
 def _check_tools(chat: Chat) -> None:
-    """What an answer approves must be there to be run."""
-    answers = chat.task.answers or {}
+    """Refuse an approval of a call whose tool is gone."""
+    answers = chat.input.answers or {}
     for request in chat.conversation.pending:
         name = request.call.name
         approved = isinstance(answers.get(request.id), Approve)
         if approved and chat.config.scopes.find(name) is None:
             raise UsageError(
-                f"approval {request.id!r}: there is no tool {name!r} any more; give the agent or "
-                "resume(tools=…) that tool, or answer with Deny"
+                f"approval {request.id!r}: tool {name!r} no longer exists; give it to the agent or "
+                "to resume(tools=…), or answer with Deny"
             )
 
 
+def _check_guards(chat: Chat) -> None:
+    """Refuse to resume a chat without its required hooks, unless `only_hooks=` is given."""
+    step = chat.conversation.pending_step
+    if step is None or chat.input.only_hooks:
+        return
+    missing = [name for name in step.guards if name not in chat.input.guards]
+    if missing:
+        raise UsageError(
+            f"chat {step.chat_id!r} had the required hooks {', '.join(missing)}; pass the same "
+            "hooks= to resume, or choose the hooks with only_hooks="
+        )
+
+
 def _check_history(chat: Chat) -> None:
-    """A chat without a message goes on from a history that waits for an answer."""
+    """Refuse a chat without a message unless the history needs an answer."""
     if chat.conversation.pending_step is not None:
         raise UsageError(
-            f"conversation {chat.conversation.id!r} has calls that wait for an approval: answer "
-            "them with resume(conversation, answers)"
+            f"conversation {chat.conversation.id!r} has calls that wait for an answer; use "
+            "resume(conversation, answers)"
         )
     last = chat.history[-1].role if chat.history else None
     if last not in ("user", "tool"):
         raise UsageError(
-            f"input=None goes on from the history, and its last message is of role {last!r}; it "
-            "must be the user's or a tool's: pass input, or restore() the messages to go on from"
+            f"input=None continues the history, whose last message must have the role 'user' or "
+            f"'tool', not {last!r}; pass input, or restore() the messages to continue from"
         )

@@ -1,23 +1,27 @@
 """The life of a chat as a table: five phases, the signs that move it on, one verdict.
 
 Theory of operation. A chat is NEW until aroundChat has called `proceed`, and RUNNING until its end
-is decided. Its verdict – done, aborted or error, with what reaches the caller – is the first one
-that anybody gives: the chat itself with its answer, an abort, a failure, a cancellation by somebody
-else. A verdict other than done breaks the chat: in BREAKING nothing new begins, and what still runs
-is cancelled and waited for, no longer than the grace period. Then it is ENDING: the broken step is
-closed, and the observers of the outcome run. When the caller has its result the chat is OVER.
+is decided. It has one verdict, the first: done, aborted or error. A verdict is given when nothing
+is left to do, by an abort, by a failure, or by a cancellation from other code. Observers are told
+the outcome of the verdict, from the start of the ending on. A verdict other than done breaks the
+chat. In BREAKING nothing new begins; running work is cancelled and gets the grace period to end.
+Then the chat is ENDING: the broken step is closed, and the observers of the outcome run. Once the
+caller has the result, the chat is OVER.
 
     NEW ── proceed ──▶ RUNNING ── answered ──────────────────────────▶ ENDING ── ended ──▶ OVER
                           └── abort, fail, cut ──▶ BREAKING ── caught, grace over ──▲
 
-Two rules make this safe. The phase is moved by the chat's own event loop alone. A verdict may come
-from any thread and from a signal handler, so it takes no lock: all verdicts are appended to one
-list, which is atomic, and the first of the list counts. Whoever asks for the phase in between sees
-what the table makes of both.
+    Not drawn: HALT from any phase, and NEW → OVER.
 
-A chat that is broken before it was RUNNING never begins: it is OVER with a verdict and without an
-outcome, so that no observer hears of it. `halt` ends a life at once and at any moment, without an
-outcome too: an exit of the process, or a runtime that goes on with the chat elsewhere.
+Two rules make this safe. The phase is moved by the chat's own event loop alone. A verdict may come
+from any thread and from a signal handler, so it takes no lock: verdicts are appended to one list,
+which is atomic, and the first in the list counts. `phase` is therefore computed: from the phase
+that the event loop has reached, it makes the move of the first verdict, if the loop has not made it
+yet.
+
+A chat that is broken before it is RUNNING never begins. It is OVER with a verdict but without an
+outcome, and no observer runs. HALT ends a life, which is the run of a chat in one process, at any
+moment and without an outcome: the process exits, or a runtime goes on with the chat elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from hookline._base.returns import Outcome
 
 
 class Phase(IntEnum):
-    """Where a chat is; a later one is greater."""
+    """The phase of a chat; a later phase is greater."""
 
     NEW = auto()
     RUNNING = auto()
@@ -41,15 +45,15 @@ class Phase(IntEnum):
 
 
 class Sign(Enum):
-    """What moves a chat from one phase to the next."""
+    """The causes that move a chat from one phase to the next."""
 
     PROCEED = "aroundChat proceeds"
     ANSWERED = "nothing is left to do"
     ABORT = "abort()"
     FAIL = "an error"
     CUT = "cancelled by others"
-    CAUGHT = "what ran has ended"
-    GRACE_OVER = "what ran is left behind"
+    CAUGHT = "running work has ended"
+    GRACE_OVER = "running work is left behind"
     ENDED = "the result is there"
     HALT = "an exit, or Halted"
 
@@ -60,7 +64,7 @@ MOVES: Final = {
     (Phase.NEW, Sign.PROCEED): Phase.RUNNING,
     (Phase.NEW, Sign.ABORT): Phase.OVER,
     (Phase.NEW, Sign.FAIL): Phase.OVER,
-    (Phase.NEW, Sign.ENDED): Phase.OVER,  # what was wrong before it began reaches the caller alone
+    (Phase.NEW, Sign.ENDED): Phase.OVER,  # a fault before the chat began concerns only the caller
     (Phase.NEW, Sign.HALT): Phase.OVER,
     (Phase.RUNNING, Sign.ANSWERED): Phase.ENDING,
     (Phase.RUNNING, Sign.ABORT): Phase.BREAKING,
@@ -73,7 +77,7 @@ MOVES: Final = {
     (Phase.ENDING, Sign.ENDED): Phase.OVER,
     (Phase.ENDING, Sign.HALT): Phase.OVER,
 }
-"""Every move there is; docs/images/phases.svg is drawn from it."""
+"""All moves; docs/images/phases.svg is drawn from them."""
 
 OUTCOMES: Final[dict[Sign, Outcome]] = {
     Sign.ANSWERED: "done",
@@ -81,25 +85,25 @@ OUTCOMES: Final[dict[Sign, Outcome]] = {
     Sign.CUT: "aborted",
     Sign.FAIL: "error",
 }
-"""The signs that carry a verdict, and what it is."""
+"""The outcome that each sign of a verdict stands for."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a chat ends."""
+    """The decision how a chat ends."""
 
     sign: Sign
-    error: BaseException | None = None  # what the chat raises
-    reason: str | None = None  # of an abort
-    by_reader: bool = False  # whose abort it is: the stream's reader is not told by an error
+    error: BaseException | None = None  # raised in the caller
+    reason: str | None = None  # for an abort
+    by_reader: bool = False  # the stream's reader aborted it, and gets no exception
 
     @property
     def outcome(self) -> Outcome:
-        """Its outcome."""
+        """The outcome that it stands for."""
         return OUTCOMES[self.sign]
 
     @property
     def failure(self) -> Exception | None:
-        """The error, where it is not the cancellation by somebody else."""
+        """Its exception, unless that is a CancelledError."""
         return self.error if isinstance(self.error, Exception) else None
 
 
@@ -107,50 +111,49 @@ DONE: Final = Verdict(Sign.ANSWERED)
 
 
 class Life:
-    """Where one chat is, and how it ends."""
+    """The phase of one chat, and its verdict."""
 
     __slots__ = ("_own", "_verdicts", "broken", "late", "outcome")
 
     def __init__(self) -> None:
-        self._own = Phase.NEW  # where its event loop has moved it
+        self._own = Phase.NEW  # as its event loop has moved it
         self._verdicts: list[Verdict] = []
         self.broken = False
-        """Aborted or failed: nothing new begins. Read before each thing that would."""
+        """Aborted or failed. The engine checks this before it begins anything."""
         self.outcome: Outcome | None = None
-        """The verdict's, from the moment on at which the ending carries it out."""
+        """The verdict's outcome, set when the ending begins."""
         self.late: tuple[Exception, ...] = ()
-        """Raised at onChatDone: too late for the outcome, and the caller gets the first."""
+        """The first exception of onChatDone, too late for the outcome: raised in the caller."""
 
     @property
     def phase(self) -> Phase:
-        """The phase, whoever asks."""
+        """The current phase, for any thread."""
         if self.broken and self._verdicts:
             return MOVES.get((self._own, self._verdicts[0].sign), self._own)
         return self._own
 
     @property
     def verdict(self) -> Verdict | None:
-        """How the chat ends, where that is decided."""
+        """The verdict, once there is one."""
         return self._verdicts[0] if self._verdicts else None
 
     @property
     def error(self) -> BaseException | None:
-        """What the chat raises; never kept by a caller whose frame it would hold."""
+        """The chat's exception. Do not store it: its traceback keeps the chat's frames alive."""
         return self._verdicts[0].error if self._verdicts else None
 
     def decide(self, verdict: Verdict) -> bool:
-        """Give a verdict, from any thread: False where it comes too late."""
+        """Give a verdict, from any thread; return whether it is the one that counts."""
         if (self.phase, verdict.sign) not in MOVES:
             return False
         self._verdicts.append(verdict)
         first = self._verdicts[0]
-        if first is DONE:
-            return verdict is DONE
-        self.broken = True  # set by a loser too: it may look before the winner has come to it
+        if first is not DONE:
+            self.broken = True  # also set for a later verdict, whose thread may be first here
         return verdict is first
 
     def move(self, sign: Sign) -> bool:
-        """Move on, in the chat's own event loop: False where the table has no such move."""
+        """Move on, in the chat's own event loop; return False if the table has no such move."""
         to = MOVES.get((self.phase, sign))
         if to is None:
             return False
@@ -163,7 +166,7 @@ class Life:
         return True
 
     def forget(self) -> None:
-        """Drop the exceptions, whose tracebacks hold the chat."""
+        """Drop the exceptions, since their tracebacks refer to the chat."""
         self.late = ()
         if self._verdicts and self._verdicts[0].error is not None:
             self._verdicts = [msgspec.structs.replace(self._verdicts[0], error=None)]

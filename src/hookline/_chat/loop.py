@@ -1,17 +1,19 @@
 """The life of a chat, from aroundChat to onChatEnd.
 
-It reads like the contract: start, preChat, the user's message, steps until there is nothing left
-to do, then exactly one outcome and its observers. It does no I/O of its own, asks no clock, draws
-no random number and starts no task: all that comes through the runtime, and what has to do with
-tasks and cancellation through the supervisor that owns the run.
+The order is that of the contract: start, preChat, the user's message, steps until nothing is left
+to do, then exactly one outcome and its observers. This module does no I/O, reads no clock, draws no
+random number and starts no task. The runtime provides all of these. The supervisor owns the run and
+handles tasks and cancellation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from asyncio import CancelledError
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from hookline._base.cancel import give_way
 from hookline._base.errors import (
     ChatAbortedError,
     HookError,
@@ -24,6 +26,7 @@ from hookline._base.log import log_throw
 from hookline._base.messages import Text, UserMessage
 from hookline._base.returns import Continue, Response, Stop
 from hookline._base.runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
+from hookline._chat.commit import commit
 from hookline._chat.ending import end, respond
 from hookline._chat.entry import check_entry, check_message
 from hookline._chat.life import DONE, Phase, Sign
@@ -49,34 +52,26 @@ from hookline._talk.store import PendingStep
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
 
 
-def run(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
-    """One chat, on a conversation that it has taken.
+async def run(chat: Chat, supervisor: SupervisorPort) -> Response:
+    """Run one chat on a conversation that its supervisor has acquired.
 
-    What is raised before aroundChat has proceeded reaches the caller alone.
+    An exception before aroundChat has called `proceed` only reaches the caller. The supervisor is a
+    parameter because the chat drops it at its end, when a task that was left behind may still run.
     """
     if chat.conversation.ledger is not None:
-        return _stored(chat, supervisor)
-    return _checked(chat, supervisor)
-
-
-async def _stored(chat: Chat, supervisor: SupervisorPort) -> Response:
-    await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
-    return await _checked(chat, supervisor)
-
-
-def _checked(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
+        await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
     chat.deadlines.enter()
     remember_speaker(chat)
     take_turn(chat)
-    check_entry(chat)
+    await check_entry(chat)
     wrappers = chat.view.aroundChat
     if wrappers:
-        return _wrapped(chat, supervisor, wrappers)
-    return _proceed(chat, supervisor, chat.task.message)
+        return await _wrapped(chat, supervisor, wrappers)
+    return await _proceed(chat, supervisor, chat.input.message)
 
 
 async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook, ...]) -> Response:
-    ctx: AroundChat[Any] = AroundChat(run=chat.run, message=chat.task.message)
+    ctx: AroundChat[Any] = AroundChat(run=chat.run, message=chat.input.message)
     inner = partial(_proceed, chat, supervisor)
     try:
         response = await wrap(
@@ -99,7 +94,7 @@ async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook,
 
 
 async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage | None) -> Response:
-    """The inside of aroundChat: the chat, its one outcome, its observers."""
+    """Run the inside of aroundChat: the chat, its one outcome, its observers."""
     chat.check()
     chat.life.move(Sign.PROCEED)
     chat.progress.started = chat.runtime.now()
@@ -111,7 +106,7 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
                 if step >= limit:
                     raise MaxStepsError(limit)
                 if take_turn(chat):
-                    overrides = AS_IT_IS  # what preChat made was for another speaker
+                    overrides = AS_IT_IS  # preChat made these for another speaker
                 ended = await run_step(chat, overrides, step, answer)
                 answer = None
                 step += 1
@@ -123,6 +118,8 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
         chat.life.move(Sign.ANSWERED)
     except BaseException as exc:
         supervisor.judge(exc)
+        with suppress(CancelledError):  # our own that has not arrived; no observer sees it
+            await give_way()
     ending = chat.ending = end(chat)
     if chat.outcome == "aborted":
         await supervisor.finish(ending)
@@ -131,9 +128,9 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
             while ending:
                 await ending.popleft()()
         except BaseException as exc:
-            supervisor.judge(exc)  # cancelled from outside in mid ending: the rest still happens
+            supervisor.judge(exc)  # cancelled in the middle of the ending: the rest still runs
             await supervisor.finish(ending)
-    if chat.life.error is not None:  # a cancellation: a wrapper's time limit, or a third party's
+    if chat.life.error is not None:  # also a cancellation: a wrapper's time limit, or other code
         raise chat.life.error
     if chat.life.late:
         raise chat.life.late[0]
@@ -142,7 +139,7 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
 
 
 class _Begun(NamedTuple):
-    """How the steps begin; `ended` is how the last one did, of an earlier chat."""
+    """The start of the steps. `ended`: the end of a step that an earlier chat had begun."""
 
     response: Response | None  # preChat has stopped the chat
     overrides: Overrides
@@ -152,10 +149,10 @@ class _Begun(NamedTuple):
 
 
 async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
-    """The start, and then the step that waited or what a new chat begins with."""
+    """Start the chat, then go on with the step that waited, or enter a new chat."""
     view = chat.view
     pending = chat.conversation.pending_step
-    resumed = pending if chat.task.answers is not None else None
+    resumed = pending if chat.input.answers is not None else None
     if resumed is not None:
         chat.progress.resumes = resumed.chat_id
         for key, value in (resumed.state or {}).items():
@@ -163,12 +160,14 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
     if chat.config.scopes.told_by.told:
         await chat.config.scopes.told_by.tell()
     await chat.publish(
-        ChatStarted,
-        agent=chat.agent_name,
-        message=message,
-        conversation_id=chat.conversation_id,
-        parent_chat_id=chat.parent_chat_id,
-        resumes=chat.progress.resumes,
+        ChatStarted(
+            chat_id=chat.chat_id,
+            agent=chat.agent_name,
+            message=message,
+            conversation_id=chat.conversation_id,
+            parent_chat_id=chat.parent_chat_id,
+            resumes=chat.progress.resumes,
+        )
     )
     if view.onChatStart:
         start: OnChatStart[Any] = OnChatStart(run=chat.run, message=message)
@@ -181,7 +180,7 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
 
 
 async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep | None) -> _Begun:
-    """preChat, what waited is denied, the user's message."""
+    """Run preChat, deny the calls that still wait, and commit the user's message."""
     overrides, answer, said = AS_IT_IS, None, message
     if chat.view.preChat:
         overrides, said, answer = await chat.runtime.step(
@@ -191,10 +190,10 @@ async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep |
         if isinstance(answer, Stop):
             return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), overrides)
         if said is not None and said is not message:
-            check_message(chat, said)
+            await check_message(chat, said, "preChat")
     stop = await deny_step(chat, pending) if pending is not None else None
     if said is not None:
-        await chat.commit(said if said is message else cleaned(said))
+        await commit(chat, said if said is message else cleaned(said))
     return _Begun(None, overrides, 0, answer, stop or GO)
 
 
@@ -206,14 +205,15 @@ async def _pre_chat(chat: Chat, message: UserMessage | None) -> Any:
 
 
 async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
-    """The chat ends by itself, is stopped, or waits; None where the model is asked again."""
+    """The response of a chat whose steps have ended; None if the model is asked again."""
     form = chat.config.output
     chat.check()
+    chat.last.output = None  # a response has the output of its last step
     if ended == WAITING:
-        return respond(chat, "approval")
+        return respond(chat, "approval" if chat.conversation.pending else "client_tool")
     reason = None
     if isinstance(ended, Stop):
-        reason, chat.last.output = ended.reason, None
+        reason = ended.reason
         if ended.text:
             await say_stop_text(chat, ended.text)
     elif form is not None and not await fits(chat, form, ended == NATURAL and may_go_on):
@@ -222,12 +222,12 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
     if not more or ended != NATURAL or not may_go_on:
         return respond(chat, reason)
     chat.progress.continuations += 1
-    await chat.commit(UserMessage(parts=(Text(clean_text(more)),)))
+    await commit(chat, UserMessage(parts=(Text(clean_text(more)),)))
     return None
 
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
-    """Ask preStop; the joined inputs of its Continues, None where there are none."""
+    """Call preStop; return the joined inputs of its Continues, or None."""
     if not chat.view.preStop or chat.progress.continuations >= chat.config.limits.continuations:
         return None
     key = (PRE_STOP, chat.progress.continuations)

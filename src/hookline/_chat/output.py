@@ -1,17 +1,17 @@
-"""The answer read in the form of `output=`: what does not fit is told to the model, as a step."""
+"""The answer as a value of `output=`. The model is asked to correct an answer that does not fit."""
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable
 from inspect import Parameter, isawaitable, signature
 from typing import Any
 
-from hookline._base.cancel import being_cancelled
+from hookline._base.cancel import no_cancellation_of_its_own
 from hookline._base.errors import OutputError, UsageError
 from hookline._base.json import BadArguments, clean_text
 from hookline._base.messages import Text, UserMessage
 from hookline._base.runtime import OUTPUT, Json
+from hookline._chat.commit import commit
 from hookline._chat.state import Chat
 from hookline._model.output import Form
 
@@ -19,10 +19,9 @@ _ISSUES: Json[tuple[str, ...]] = Json(tuple[str, ...])
 
 
 async def fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
-    """Read the answer into `chat.last.output`; False where the model was told to correct it.
+    """Read the answer into `chat.last.output`; return False if the model must correct it.
 
-    Raises OutputError where there is no correction left, and what a validator raises besides
-    ValueError.
+    Raises OutputError if no correction is left, and any exception of a validator but ValueError.
     """
     text = chat.last.message.text if chat.last.message is not None else ""
     issues: tuple[str, ...] = ()
@@ -38,32 +37,28 @@ async def fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
         if not issues:
             chat.last.output = value
             return True
-    chat.last.output = None
     if chat.last.corrections >= chat.config.output_retries or not may_go_on:
         raise OutputError(form.name, issues, text)
     chat.last.corrections += 1
-    await chat.commit(UserMessage(parts=(Text(clean_text(form.correction(issues))),)))
+    await commit(chat, UserMessage(parts=(Text(clean_text(form.correction(issues))),)))
     return False
 
 
 async def _refused(chat: Chat, value: Any) -> tuple[str, ...]:
-    """What the validators have against the value, each in its words."""
+    """The objections of the validators to the value."""
     issues: list[str] = []
     for validator in chat.config.output_validators:
         name = getattr(validator, "__name__", type(validator).__name__)
         try:
-            given: Any = validator(value, chat.run) if _takes_run(validator) else validator(value)
-            if isawaitable(given):
-                await given
+            with no_cancellation_of_its_own(
+                UsageError, f"the output validator {name!r}", "raise ValueError"
+            ):
+                args = (value, chat.run) if _takes_run(validator) else (value,)
+                given: Any = validator(*args)
+                if isawaitable(given):
+                    await given
         except ValueError as exc:
             issues.append(clean_text(str(exc)) or f"it does not pass {name}")
-        except CancelledError as exc:
-            if being_cancelled():
-                raise
-            raise UsageError(
-                f"the output validator {name!r} raised CancelledError by itself; raise ValueError "
-                "to tell the model what is wrong"
-            ) from exc
         except Exception as exc:
             exc.add_note(f"raised by the output validator {name!r}")
             raise
@@ -71,7 +66,7 @@ async def _refused(chat: Chat, value: Any) -> tuple[str, ...]:
 
 
 def _takes_run(validator: Callable[..., Any]) -> bool:
-    """Whether it needs a second argument, which is the run."""
+    """Whether the validator has a second argument, for the run."""
     try:
         given = list(signature(validator).parameters.values())
     except ValueError:  # of a function in C nothing is known

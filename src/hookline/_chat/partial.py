@@ -18,10 +18,10 @@ from hookline._model.partial import NOTHING
 
 
 class PartialOutputs:
-    """What the answer is so far, each time that it has changed; the last item is the output.
+    """The answer so far as JSON data, after each change; the last item is the output.
 
-    Items are JSON data. They begin again where the model answers anew: at another step, and after
-    ResponseReset. How the chat ends is raised as by the stream.
+    The data start over with each new answer: at another step, and after ResponseReset. Raises the
+    exceptions of the stream.
     """
 
     __slots__ = ("_events", "_form", "_last", "_text")

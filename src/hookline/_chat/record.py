@@ -1,8 +1,8 @@
 """The seam of a chat to a durable runtime, and the end of one life of the chat by `Halted`.
 
-The loop calls a runtime as `_base/runtime.py` declares it. A `Recorder` stands between the two
-where the runtime is not the local one: from the moment at which the runtime raises `Halted`, it
-refuses every further call, since each hook, store call and model call of a chat goes through it.
+The loop calls a runtime as `_base/runtime.py` declares it. With a durable runtime, a `Recorder` is
+in between. Each hook, store call and model call of the chat goes through it. Once the runtime has
+raised `Halted`, the recorder refuses every further call. It also notes whether a step was replayed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
-class Haltable(Protocol):
-    """A chat whose life may be over while the chat goes on elsewhere."""
+class Recorded(Protocol):
+    """A chat with a durable runtime."""
+
+    replayed: bool
+    """Whether the last step came from the record, so that nothing ran."""
 
     def halt(self, exc: Halted) -> None:
-        """End this life: cancel what runs, and tell nobody but the caller."""
+        """End this life: cancel the running work, and raise `exc` in the caller."""
         ...
 
 
 class Recorder:
-    """A durable runtime as its chat calls it."""
+    """Calls a durable runtime on behalf of its chat."""
 
     __slots__ = ("_chat", "_halted", "_runtime")
 
-    def __init__(self, chat: Haltable, runtime: Runtime) -> None:
+    def __init__(self, chat: Recorded, runtime: Runtime) -> None:
         self._chat = chat
         self._runtime = runtime
         self._halted = False
@@ -47,8 +50,17 @@ class Recorder:
     async def step(
         self, key: Key, fn: Callable[[*Args], Awaitable[T]], returns: Returns[T], /, *args: *Args
     ) -> T:
+        ran = False
+
+        async def run(*args: *Args) -> T:
+            nonlocal ran
+            ran = True
+            return await fn(*args)
+
         with self._until_halted():
-            return await self._runtime.step(key, fn, returns, *args)
+            value = await self._runtime.step(key, run, returns, *args)
+        self._chat.replayed = not ran
+        return value
 
     async def wait(
         self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /

@@ -1,19 +1,19 @@
-"""What one model call is given: built anew each step from history, the scopes that are on now, and
-what preChat made of the chat; and how a request is written down and read back by a runtime.
+"""The request of one model call, and its record for a durable runtime.
 
-A request is written as its differences: messages by their number, tools by name.
+A request is built for each step from the history, the scopes that are on now, and the overrides of
+preChat. The record contains tools and models by name, and messages only if they differ from the
+history.
 """
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Sequence
 from inspect import isawaitable
 from typing import Any
 
 import msgspec
 
-from hookline._base.cancel import being_cancelled
+from hookline._base.cancel import no_cancellation_of_its_own
 from hookline._base.errors import HookReturnError, ModelError, UsageError
 from hookline._base.json import Reader, clean_text
 from hookline._base.messages import (
@@ -38,11 +38,11 @@ from hookline._model.model import (
 from hookline._model.scopes import Scope, Sections
 from hookline._model.tool import AnyTool, unknown_tool
 
-FROM_HOOK = Scope("request")  # the scope of a tool that a hook put into the request
+FROM_HOOK = Scope("request")  # of a tool that a hook has added to the request
 
 
 class Overrides(Data, frozen=True, kw_only=True):
-    """What preChat changed: None where the agent's own is to be asked each step."""
+    """The changes of preChat. None: ask the agent at each step."""
 
     system: str | None = None
     tools: tuple[AnyTool, ...] | None = None
@@ -53,27 +53,20 @@ AS_IT_IS = Overrides()
 
 
 async def system_text(chat: Chat) -> str | None:
-    """The agent's system text, asked anew where it is a function."""
+    """The agent's system text; a function is called each time."""
     system = chat.config.system
     if system is None or isinstance(system, str):
         return system
-    try:
+    with no_cancellation_of_its_own(UsageError, "the system= function", "return None"):
         given: Any = system(chat.run)
         text = await given if isawaitable(given) else given
-    except CancelledError as exc:
-        if being_cancelled():
-            raise
-        raise UsageError(
-            "the system= function raised CancelledError by itself; raise another error, or return "
-            "None"
-        ) from exc
     if text is None or isinstance(text, str):
         return text
-    raise UsageError(f"the system= function gave a {type(text).__name__}; return a str or None")
+    raise UsageError(f"the system= function returned a {type(text).__name__}; return a str or None")
 
 
 async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
-    """What preChat is shown."""
+    """The request that preChat gets."""
     return ChatRequest(
         message=message,
         system=await system_text(chat),
@@ -83,7 +76,7 @@ async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
 
 
 def changed(before: ChatRequest, after: ChatRequest) -> Overrides:
-    """What preChat changed."""
+    """The changes of preChat."""
     return Overrides(
         system=None if after.system == before.system else after.system or "",
         tools=None if after.tools is before.tools else after.tools,
@@ -121,7 +114,7 @@ async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
 
 
 def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Message, ...]:
-    """The messages with the sections in the last thing that the user said; never stored."""
+    """The messages with the sections added to the last user message; never stored."""
     out = list(messages)
     for place in range(len(out) - 1, -1, -1):
         message = out[place]
@@ -132,7 +125,7 @@ def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Messa
 
 
 def check_tools(before: ModelRequest, after: ModelRequest) -> None:
-    """A hook's tools must have different names; raises HookReturnError."""
+    """Raise HookReturnError if two of a hook's tools have the same name."""
     if after.tools is before.tools:
         return
     names = [tool.name for tool in after.tools]
@@ -143,7 +136,7 @@ def check_tools(before: ModelRequest, after: ModelRequest) -> None:
 def lookup(
     chat: Chat, request: ModelRequest | None, name: str
 ) -> tuple[AnyTool, Scope, bool] | None:
-    """The tool of that name, its scope, and whether this step's final request offered it."""
+    """The tool with that name, its scope, and whether this step's final request offered it."""
     found = chat.config.scopes.tools.get(name)
     if found is not None and request is not None and found[0] in request.tools:
         return *found, True
@@ -159,7 +152,7 @@ def lookup(
 
 
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step's request came to: the request, and what a hook said instead of a model."""
+    """The final request of a step, and a hook's answer in place of the model's."""
 
     request: ModelRequest
     answer: ModelResponse | Stop | None = None
@@ -168,11 +161,10 @@ class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True):
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None
     tools: list[str]
-    foreign: list[str]  # those of them that are a hook's own
+    foreign: list[str]  # the tools among them that a hook has brought
     settings: Settings
     model: str
-    upto: int | None  # the first so many messages of the history …
-    messages: list[UserMessage | AssistantMessage | ToolMessage] | None  # … or these
+    messages: list[UserMessage | AssistantMessage | ToolMessage] | None  # None: the history's
     answer: ModelResponse | Stop | None = None
     output: OutputSchema | None = None
 
@@ -181,7 +173,7 @@ _record: Reader[_Record] = Reader(_Record)
 
 
 class BuiltRequestReturns:
-    """How `BuiltRequest` is written down: messages by number, tools and model by name."""
+    """Record of a `BuiltRequest`: tools and model by name, messages if hooks changed them."""
 
     __slots__ = ("_chat",)
 
@@ -199,7 +191,6 @@ class BuiltRequestReturns:
                 foreign=foreign_names(self._chat, request.tools),
                 settings=request.settings,
                 model=model_name(request.model),
-                upto=len(whole) if known else None,
                 messages=None if known else list(request.messages),
                 answer=value.answer,
                 output=request.output,
@@ -228,26 +219,26 @@ class BuiltRequestReturns:
 
 
 class _Absent:
-    """Stands for a model that a hook chose in an earlier life and that is not known here."""
+    """A placeholder for a model that a hook chose in an earlier life, unknown here."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def stream(self, request: ModelRequest, /) -> Any:
         raise ModelError(
-            f"the recorded request was for model {self.name!r}, which must be known here: give "
-            "the agent that model"
+            f"the recorded request was for model {self.name!r}, which is unknown here; give the "
+            "agent that model"
         )
 
 
 def foreign_names(chat: Chat, tools: Sequence[AnyTool]) -> list[str]:
-    """The names of tools that are not the agent's: a hook brought them."""
+    """The names of the tools that a hook has brought, not the agent."""
     find = chat.config.scopes.find
     return [t.name for t in tools if (found := find(t.name)) is None or found[0] is not t]
 
 
 def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tuple[AnyTool, ...]:
-    """Recorded tools by name; one that was a hook's own is never the agent's of that name."""
+    """Recorded tools by name. A hook's tool is never replaced by the agent's of that name."""
     find = chat.config.scopes.find
     tools: list[AnyTool] = []
     for name in names:
@@ -257,13 +248,13 @@ def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tup
 
 
 def named(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]:
-    """The tools of these names; one that is not among them was a wrapper's own."""
+    """The tools with these names; a missing tool was a wrapper's own."""
     known = {tool.name: tool for tool in tools}
     return tuple(known.get(name) or unknown_tool(name) for name in names)
 
 
 class OverridesReturns:
-    """How `Overrides` with what preChat said is written down."""
+    """Record of the `Overrides`, the message and the answer of preChat."""
 
     __slots__ = ("_chat",)
 

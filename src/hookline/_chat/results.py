@@ -1,8 +1,8 @@
 """A call's result: made JSON data, bounded, passed through its hooks.
 
-A result goes through one chain; a conversion there ends it, and the value goes once through the
-whole other chain. A result that a failing hook was looking at is withheld: the hook may have been
-the redactor.
+A result goes through the chain of its kind. If a hook there turns an error into a value or a value
+into an error, that chain ends, and the new value goes through the whole other chain, once. If a
+hook fails, the result that it was looking at is withheld, since it may need redaction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def as_result(value: object) -> CallResult:
 
 
 def as_data(result: ToolResult) -> CallResult:
-    """The result with its value as JSON data; a tool error where it is not JSON."""
+    """The result with its value as JSON data; a tool error if the value is not JSON."""
     try:
         data = to_json_data(result.value)
     except NotJson as exc:
@@ -54,7 +54,7 @@ def _not_json(exc: NotJson) -> ToolFailure:
 
 
 def worded(error: ToolFailure) -> ToolFailure:
-    """The error with a text, where a hook or tool gave it something else, such as an exception."""
+    """The error with a text, even if a hook or tool made it with an exception."""
     message, kind = error.message, error.type
     if isinstance(message, str) and isinstance(kind, str):  # pyright: ignore
         return error
@@ -64,7 +64,7 @@ def worded(error: ToolFailure) -> ToolFailure:
 
 
 def bounded(result: CallResult, limit: int) -> CallResult:
-    """The result, cut to that many bytes of text and marked where it is longer."""
+    """The result; a longer text is cut to `limit` bytes and marked."""
     if not isinstance(result, ToolResult):
         cut = _cut(result.message, limit)
         return result if cut is result.message else result.replace(message=cut)
@@ -90,7 +90,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call's result is once its hooks have seen it."""
+    """A call's result after its hooks."""
 
     result: ToolResult | ToolFailure
     outcome: CallOutcome
@@ -101,10 +101,10 @@ _SETTLED: Final[Json[Settled]] = Json(Settled)
 
 
 async def settle(chat: Chat, iteration: int, run: CallRun) -> None:
-    """Pass the result through its hooks; afterwards it is final."""
+    """Pass the result through its hooks, then make it final."""
     limit = chat.config.limits.output_bytes
     assert run.result is not None
-    run.result = bounded(run.result, limit)  # hooks see what the model would read
+    run.result = bounded(run.result, limit)  # hooks see the result as the model would read it
     if chat.view.onToolCallResult or chat.view.onToolCallError:
         key = (RESULT, iteration, run.id)
         try:
@@ -156,7 +156,7 @@ async def _values(
     chat: Chat, run: CallRun, result: ToolResult, converted: bool
 ) -> tuple[CallResult, Any]:
     tool, scope = run.tool, run.scope
-    if tool is None or scope is None:  # an unknown tool whose error was recovered
+    if tool is None or scope is None:  # an unknown tool whose error a hook has replaced
         tool, scope = unknown_tool(run.wanted.name), NOWHERE
     ctx: OnToolCallResult[Any] = OnToolCallResult(
         run=run.run_of(chat), call=run.wanted, tool=tool, scope=scope, result=result
@@ -169,5 +169,5 @@ async def _values(
         return last.result, end
     data = as_data(last.result)
     if isinstance(data, ToolFailure):
-        return result, data  # a hook's value that is not JSON is a tool error
+        return result, data  # a hook's value must be JSON, too
     return data, None

@@ -1,32 +1,37 @@
-"""A step that waited for approvals, in a later chat: gone on with, or denied."""
+"""A step that waited for approvals or clients: a later chat goes on with it, or closes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Final
 
 from hookline._base.messages import AssistantMessage, ToolMessage
-from hookline._base.returns import Deny, Stop
+from hookline._base.returns import Deny, Stop, ToolFailure, ToolResult
 from hookline._chat.approval import act_on
 from hookline._chat.batch import ToolBatch, open_batch
-from hookline._chat.call import WAITING, WRITTEN
+from hookline._chat.call import AWAY, PARKED, SETTLED, WAITING, WRITTEN
 from hookline._chat.request import Overrides, known_tools, lookup
 from hookline._chat.state import Chat
 from hookline._chat.step import StepEnd, finish_step
 from hookline._model.model import ModelRequest, ModelResponse
 from hookline._talk.store import PendingStep
 
+_LEFT: Final = ToolFailure("not finished: the user continued without its result", type="Aborted")
+
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, StepEnd]:
-    """Go on with a step whose approvals were answered."""
+    """Go on with a step whose calls were answered."""
     overrides = _overrides(chat, pending)
     chat.progress.continuations = pending.continuations
     chat.progress.steps = pending.iteration + 1
-    answers = chat.task.answers or {}
-    await _claim(chat, answers)
+    answers = chat.input.answers or {}
+    await chat.conversation.claim(chat.chat_id, answers)
     batch = _reopen(chat, pending)
     for run in batch.runs:
-        if run.request is not None and run.request.id in answers:
-            await act_on(chat, batch.iteration, run, answers[run.request.id])
+        answer = answers.get(run.id if run.request is None else run.request.id)
+        if isinstance(answer, (ToolResult, ToolFailure)):
+            run.post(answer)
+        elif answer is not None:
+            await act_on(chat, batch.iteration, run, answer)
     message = _waiting_message(chat)
     response = ModelResponse(
         parts=message.parts,
@@ -39,8 +44,8 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, Step
 
 
 def _overrides(chat: Chat, pending: PendingStep) -> Overrides:
-    """What preChat made of the chat that asked; what the resumed one was given comes first."""
-    task = chat.task
+    """The overrides of the chat that asked. Keywords of the resumed chat come first."""
+    task = chat.input
     tools = None if pending.tools is None else known_tools(chat, pending.tools, pending.foreign)
     if tools is not None and task.own_tools:
         known = {tool.name for tool in tools}
@@ -56,27 +61,23 @@ def _overrides(chat: Chat, pending: PendingStep) -> Overrides:
 
 
 async def deny_step(chat: Chat, pending: PendingStep) -> Stop | None:
-    """A new chat on the conversation: what waited is denied. Gives the Stop that a hook said to it.
+    """Deny the approvals that wait and abort the clients' calls, since a new chat begins.
 
-    A Stop that was said in the earlier chat ended that one, and is not this one's.
+    Returns the Stop of a hook that saw this. A Stop from the earlier chat does not count.
     """
-    await _claim(chat, [request.id for request in pending.requests])
+    await chat.conversation.claim(chat.chat_id, pending.ids)
     batch = _reopen(chat, pending)
     for run in batch.runs:
         if run.request is not None:
-            await act_on(chat, batch.iteration, run, Deny("the user went on without answering"))
+            await act_on(chat, batch.iteration, run, Deny("the user continued without answering"))
+        elif run.state is AWAY:
+            run.set(_LEFT, "aborted")
+            run.move(SETTLED)
     batch.stop = None
-    batch.halted = True  # calls that had to wait for the answers do not start any more
+    batch.stopping = True  # calls that had to wait for the answers do not start
     await batch.run()
-    chat.iteration = 0  # that step was an earlier chat's: this one's own begin now
+    chat.iteration = 0  # this chat's own steps begin now
     return batch.stop
-
-
-async def _claim(chat: Chat, answered: Iterable[str]) -> None:
-    """An answer counts once, whatever happens now: written down before anything runs."""
-    cut = await chat.conversation.claim(chat.chat_id, answered)
-    if cut is not None:
-        raise cut
 
 
 def _waiting_message(chat: Chat) -> AssistantMessage:
@@ -85,7 +86,7 @@ def _waiting_message(chat: Chat) -> AssistantMessage:
 
 
 def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
-    """The batch as it was left, with what is known of its calls."""
+    """The batch as the earlier chat has left it."""
     chat.iteration = pending.iteration
     offered = [name for name in pending.offered if chat.config.scopes.find(name) is not None]
     tools = known_tools(chat, offered, ())
@@ -98,8 +99,9 @@ def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
             break
         results[message.call_id] = message
     if len(results) < len(batch.runs):
-        chat.conversation.disorder()  # what is written now comes after results of later calls
+        chat.conversation.disorder()  # results of later calls are already written
     requests = {request.call.id: request for request in pending.requests}
+    away = {call.id: call for call in pending.client_calls}
     for run in batch.runs:
         if run.id in results:
             run.message = results[run.id]
@@ -108,6 +110,10 @@ def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
             run.request = requests[run.id]
             run.wanted = run.request.call
             run.state = WAITING
+        elif run.id in away:
+            run.wanted = away[run.id]
+            run.state = AWAY
+        if run.state in PARKED:
             found = lookup(chat, request, run.wanted.name)
             run.tool, run.scope, run.offered = found or (None, None, False)
     return batch

@@ -1,19 +1,18 @@
 """A call's handler: admitted, run inside its wrappers and its time limit, its value made JSON data.
 
-An exception of the tool becomes a ToolFailure for the model; an exception of a wrapper is the
-wrapper's. A cancellation is passed on when it is the chat's, and is a tool error when nobody
-cancelled.
+An exception of the tool becomes a ToolFailure for the model. An exception of a wrapper follows the
+wrapper's failure rule. A CancelledError is passed on if the chat was cancelled, and is a tool error
+otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio.to_thread
 import msgspec
@@ -24,6 +23,7 @@ from hookline._base.errors import (
     HookError,
     StopChat,
     ToolArgumentsError,
+    ToolCallError,
     ToolDenied,
     ToolTimeoutError,
     UnknownToolError,
@@ -42,12 +42,12 @@ from hookline._model.tool import AnyTool
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler came to, and the Stop that it asked for."""
+    """The result of a handler, and the Stop that it asked for."""
 
     result: ToolResult | ToolFailure
     stop: Stop | None = None
     began: bool = True  # the tool's function was called
-    outcome: CallOutcome | None = None  # None: as the result says
+    outcome: CallOutcome | None = None  # None: follows from the result
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
@@ -59,9 +59,9 @@ FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
 
 def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
-    """Bind the call's arguments; the error where its tool or its arguments do not allow it to run.
+    """Bind the call's arguments; return the error if the call cannot run.
 
-    Asked again where somebody was waited for: a tool may be removed or off by now.
+    Called again after each wait, since the tool may be removed or off by then.
     """
     tool, scope, scopes = run.tool, run.scope, chat.config.scopes
     name = run.wanted.name
@@ -75,7 +75,14 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
             return ToolFailure.of(UnknownToolError(name, ()))
     if not scopes.allows(tool, scope, run.run_of(chat)):
         return ToolFailure.of(DisabledToolError(name))
-    if run.bound is None or run.ran:  # a handler may have changed what it got before
+    if tool.client and not chat.keeps:
+        return ToolFailure.of(
+            ToolCallError(
+                f"a client runs {name!r}, and this chat has no conversation in which its result "
+                "could arrive; answer without it"
+            )
+        )
+    if run.bound is None or run.ran:  # the handler may have changed its arguments
         raw = run.wanted.raw
         try:
             if raw is not None:
@@ -88,12 +95,12 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
 
 
 def _interrupted(chat: Chat, tool: AnyTool) -> bool:
-    """Whether an earlier attempt of this step may have run the tool, which must not run twice."""
-    return chat.writing.again and chat.attempt > 1 and not tool.idempotent
+    """Whether an earlier attempt may have run this tool, which must not run twice."""
+    return chat.attempt > 1 and not tool.idempotent
 
 
 def denied(run: CallRun, exc: ToolDenied) -> ToolFailure:
-    """The refusal, as the model reads it; once the handler has begun, it is told so."""
+    """The refusal for the model; its text says so if the handler had begun."""
     error = ToolFailure.of(exc)
     text = f"denied while running: {error.message}" if run.ran else error.message
     return error.replace(message=text, type="Denied")
@@ -120,51 +127,52 @@ async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
     if _interrupted(chat, tool):
         return INTERRUPTED
 
-    def inner(wanted: ToolCall) -> Awaitable[CallResult]:
+    made = cast("CallResult | None", None)  # the handler's result
+
+    async def inner(wanted: ToolCall) -> CallResult:
+        nonlocal made
         chat.check()
         run.stop = None  # the last attempt counts
         if wanted is not run.wanted:
             _change(run, tool, wanted)
-        return _handle(chat, run)
+        made = await _handle(chat, run)
+        return made
 
     def again() -> str | None:
         if tool.idempotent:
             return None
-        return "proceed ran this tool already; declare it @tool(idempotent=True) to run it again"
+        return (
+            "proceed has run this tool already; declare it @tool(idempotent=True) to run it again"
+        )
 
     ctx: AroundToolCall[Any] = AroundToolCall(
         run=run.run_of(chat), call=run.wanted, tool=tool, scope=scope
     )
     wrappers = chat.view.aroundToolCall
     result = await wrap(wrappers, ctx, inner, chat, tool=tool.name, again=again)
-    if result is run.made:
+    if result is made:
         return result
     if isinstance(result, ToolResult):
         return as_data(result)  # the wrapper's own
     exc = result.exception
-    if isinstance(exc, ToolDenied) and exc is not getattr(run.made, "exception", None):
+    if isinstance(exc, ToolDenied) and exc is not getattr(made, "exception", None):
         return denied(run, exc)  # raised by a wrapper
     return result
 
 
 def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
-    """Take the call as wrappers changed it; one that was approved stays as it is."""
+    """Take the call as wrappers have changed it; refuse to change an approved call."""
     if run.request is not None and wanted.arguments != run.wanted.arguments:
         raise HookError(
-            f"the call of {tool.name!r} was approved as it stands and cannot be changed; call "
-            "proceed() without another one"
+            f"the call of {tool.name!r} was approved and can no longer be changed; call proceed() "
+            "without a changed call"
         )
     run.wanted = wanted
     run.bound = None
 
 
 async def _handle(chat: Chat, run: CallRun) -> CallResult:
-    """Call the tool's function: the inside of the onion, which never raises for the tool."""
-    result = run.made = await _outcome(chat, run)
-    return result
-
-
-async def _outcome(chat: Chat, run: CallRun) -> CallResult:
+    """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
@@ -189,7 +197,7 @@ async def _outcome(chat: Chat, run: CallRun) -> CallResult:
     except asyncio.CancelledError as exc:
         if chat.broken or being_cancelled():
             raise
-        return ToolFailure.of(exc)  # the tool's own: nobody cancelled it
+        return ToolFailure.of(exc)  # raised by the tool: nobody cancelled it
     except Exception as exc:
         if FRAMES_KNOW_WHO_AWAITED:
             chat.making.raised = [*(chat.making.raised or ()), exc]
@@ -198,7 +206,7 @@ async def _outcome(chat: Chat, run: CallRun) -> CallResult:
 
 
 def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
-    """Call the tool's function with the bound arguments, and the run where it asks for one."""
+    """Call the tool's function with the bound arguments, and with the run if it takes one."""
     arguments: Any = run.bound
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
@@ -209,7 +217,7 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
 
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:
-    """Run a sync tool. Nobody can stop its thread, so one that is left behind is reported."""
+    """Run a sync tool in a thread. A thread cannot be stopped; one left behind is logged."""
     ended = False
 
     def work() -> Any:

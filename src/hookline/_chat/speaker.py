@@ -1,10 +1,10 @@
-"""Handoffs: which agent speaks in a chat.
+"""Handoffs: the choice of the agent that speaks in a chat.
 
 A handoff is a tool. It writes the name of the next speaker into `run.state`, which is recorded with
-its step, and into the conversation's meta for the chats to come. The change takes effect where the
-next step begins: the chat then has that agent's model, system text, tools, settings and scopes, and
-its hooks after those of the agent that was called. Limits, runtime and what the chat itself was
-given stay. Agents are found by their names, through the handoff tools that lead to them.
+its step, and into the conversation's meta for later chats. The change takes effect at the start of
+the next step. The chat then has the new agent's model, system text, tools, settings and scopes, and
+its hooks after those of the agent that was called. Limits, the runtime and the chat's keywords do
+not change. Agents are found by their names, through the handoff tools that lead to them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEADS_TO: Final = "hookline_leads_to"  # an attribute of a handoff tool's functi
 
 
 class Speaker(NamedTuple):
-    """An agent that may speak in another one's chats."""
+    """An agent that may speak in the chats of another agent."""
 
     config: Config
     bus: HookBus[Any]
@@ -44,7 +44,7 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
         assert isinstance(chat, Chat)
         first = _first_handoff(chat)
         if first is not None and first.id != run.call_id:
-            raise ToolDenied(f"{first.name!r} came first in this step; call one handoff")
+            raise ToolDenied(f"{first.name!r} came first in this step; call only one handoff")
         before = chat.agent_name
         chat.state[SPEAKER] = to.config.name
         chat.meta[SPEAKER] = {"name": to.config.name, "chat": chat.chat_id, "before": before}
@@ -57,7 +57,7 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
 
 
 def take_turn(chat: Chat) -> bool:
-    """Let the agent speak to which the chat was handed over; True if it is another than before."""
+    """Let the agent of the last handoff speak; return True if the speaker has changed."""
     name = chat.state.get(SPEAKER)
     if name is None or name == chat.agent_name:
         return False
@@ -65,7 +65,7 @@ def take_turn(chat: Chat) -> bool:
     if name != config.name:
         found = _speakers(config).get(name)
         if found is None:
-            logger.warning("chat %s: no handoff leads to the speaker of before", chat.chat_id)
+            logger.warning("chat %s: no handoff leads to its last speaker %r", chat.chat_id, name)
             del chat.state[SPEAKER]
             return chat.agent_name != config.name and _change(chat, config, view)
         config = replace(found.config, limits=config.limits, runtime=config.runtime)
@@ -74,11 +74,11 @@ def take_turn(chat: Chat) -> bool:
 
 
 def remember_speaker(chat: Chat) -> None:
-    """Begin with the agent that spoke last in the conversation."""
+    """Begin with the last speaker of the conversation."""
     last: Any = chat.meta.get(SPEAKER)
     if isinstance(last, dict):
         kept = cast("dict[str, str]", last)
-        own = kept["chat"] == chat.chat_id  # an earlier life of this chat had begun before that
+        own = kept["chat"] == chat.chat_id  # written by an earlier life of this chat
         chat.state.setdefault(SPEAKER, kept["before" if own else "name"])
 
 
@@ -108,7 +108,7 @@ def _leads_to(config: Config) -> Iterator[Speaker]:
 
 
 def _speakers(config: Config) -> dict[str, Speaker]:
-    """All agents to which handoffs lead, also by way of others."""
+    """All agents that handoffs lead to, directly or through other agents."""
     found: dict[str, Speaker] = {}
     todo = [config]
     while todo:

@@ -1,14 +1,15 @@
-"""What one chat holds, and the few verbs that change it: publish, commit, report, abort, fail.
+"""The state of one chat, and the few verbs that change it: status, ask, abort, fail, halt.
 
-The life of the chat is `loop.py`, the model's answer `answer.py`, its tool calls `batch.py`:
-functions over this state. It knows no task: what has to do with one is asked of its supervisor.
+The rest of the engine is functions over this state: `loop.py` is the life of the chat, `answer.py`
+the model's answer, `batch.py` its tool calls. The state knows nothing of tasks. Its supervisor
+answers every question about them.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -17,17 +18,8 @@ import msgspec
 
 from hookline._base.cancel import Deadlines
 from hookline._base.errors import ChatAbortedError, UsageError
-from hookline._base.events import (
-    MessageAdded,
-    PartEnd,
-    ReasoningDelta,
-    ResponseReset,
-    Status,
-    TextDelta,
-    ToolCallDelta,
-)
-from hookline._base.input import cleaned
-from hookline._base.json import NotJson, json_text, to_json_data
+from hookline._base.events import ChatEvent, Status
+from hookline._base.json import NotJson, to_json_data
 from hookline._base.log import logger
 from hookline._base.messages import (
     NO_USAGE,
@@ -35,34 +27,27 @@ from hookline._base.messages import (
     FinishReason,
     History,
     Message,
-    ModelPart,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolMessage,
+    Timing,
     Usage,
-    UserMessage,
 )
 from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
-from hookline._base.runtime import KEPT, LOCAL, MESSAGE, Effects, Halted, Json, Key, Runtime
+from hookline._base.runtime import LOCAL, Effects, Halted, Runtime
 from hookline._chat.asking import ask
-from hookline._chat.call import REPORTED, WRITING, WRITTEN, CallRun
 from hookline._chat.channel import Channel, Outlet
-from hookline._chat.config import Config, Task
+from hookline._chat.config import ChatInput, Config
 from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.record import Recorder
-from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, intercept, notify
+from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, notify
 from hookline._hooks.on_hook import watcher
-from hookline._hooks.points import OnMessage, OnStatus, PreMessage
-from hookline._model.assembly import Assembly, kept
-from hookline._model.model import ModelRequest, ModelResponse
+from hookline._hooks.points import OnStatus
+from hookline._model.assembly import Assembly
+from hookline._model.model import ModelRequest, ModelResponse, model_name
 from hookline._model.tool import AnyTool
 from hookline._talk.conversation import Conversation
 
 NONE: Final[frozenset[str]] = frozenset()
 _attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)
-_MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
 
 RUNNING: WeakValueDictionary[str, Chat] = WeakValueDictionary()
@@ -73,39 +58,39 @@ Ending: TypeAlias = deque[Act]
 
 
 class SupervisorPort(Protocol):
-    """A chat's view of its supervisor, which owns the task in which it lives."""
+    """A chat's view of its supervisor, which owns the task in which the chat runs."""
 
     def interrupt(self) -> None:
-        """Cancel what runs: the chat was aborted or has failed. From any thread."""
+        """Cancel the chat's task after an abort or a failure. Call it from any thread."""
         ...
 
     def hurry(self) -> None:
-        """Start the grace period; what still runs when it is over is left behind."""
+        """Start the grace period. Work that still runs when it is over is left behind."""
         ...
 
     def halt(self, exc: Halted) -> None:
-        """Cancel what runs, and let the caller have this."""
+        """Cancel the chat's task and raise this in the caller."""
         ...
 
     def cancelled(self) -> bool:
-        """Whether somebody is cancelling the task."""
+        """Whether the task is being cancelled."""
         ...
 
     def report_later(self, name: str, ended: Callable[[], bool]) -> None:
-        """Name a tool's thread that still runs after the grace period."""
+        """Log the name of a tool if its thread still runs after the grace period."""
         ...
 
     def judge(self, exc: BaseException) -> None:
-        """Decide the outcome by what came out of the chat; raises what is not the chat's."""
+        """Decide the outcome by an exception of the chat; raise any other exception again."""
         ...
 
     async def finish(self, ending: Ending) -> None:
-        """Carry out the ending whatever is cancelled meanwhile, within the grace period."""
+        """Carry out the ending within the grace period, even if cancelled meanwhile."""
         ...
 
 
 class Making:
-    """The step that is being made."""
+    """The step that runs now."""
 
     __slots__ = (
         "asking",
@@ -115,7 +100,6 @@ class Making:
         "batch",
         "hidden",
         "raised",
-        "ran_live",
         "sent",
         "sent_tools",
         "shown",
@@ -124,47 +108,44 @@ class Making:
     )
 
     def __init__(self) -> None:
-        self.base_messages: Sequence[Message] = ()  # what its request began with
-        self.base_tools: tuple[AnyTool, ...] = ()  # what the scopes offered to it
-        self.sent: ModelRequest | None = None  # what wrappers made of it
-        self.sent_tools: tuple[str, ...] | None = None  # and what it offered, from the record
+        self.base_messages: Sequence[Message] = ()  # of its request, before hooks
+        self.base_tools: tuple[AnyTool, ...] = ()  # offered by the scopes
+        self.sent: ModelRequest | None = None  # as wrappers have changed it
+        self.sent_tools: tuple[str, ...] | None = None  # names of its tools, from the record
         self.asking = False  # the model's stream is open
-        self.wrapped = False  # aroundRequest stands around it …
-        self.streamed: ModelResponse | None = None  # … and was given this
-        self.ran_live = False  # the answer was given by a step that ran, and is not from the record
-        self.assembly: Assembly | None = None  # the answer that is being streamed
-        self.shown = False  # text of it was published
+        self.wrapped = False  # aroundRequest wraps the model …
+        self.streamed: ModelResponse | None = None  # … and was given this answer
+        self.assembly: Assembly | None = None  # the answer that is streamed now
+        self.shown = False  # some of its text was published
         self.hidden = NONE  # calls whose deltas a hook has hidden
-        self.batch: Any = None  # the tool calls that are being made
-        self.raised: list[BaseException] | None = None  # by tools, where their frames know ours
+        self.batch: Any = None  # its tool calls
+        self.raised: list[BaseException] | None = None  # by tools; their frames refer to ours
 
 
 class Writing:
-    """What was written, and what of it is not told yet."""
+    """The messages that this chat has written."""
 
-    __slots__ = ("again", "count", "live", "untold")
+    __slots__ = ("count", "unannounced")
 
     def __init__(self) -> None:
-        self.count = 0  # messages that were written, or are being
-        self.live = 0  # the same by a step that ran, and is not from the record
-        self.again = False  # a step of the chat has begun more than once
-        self.untold: Message | None = None  # written, and its event is not out
+        self.count = 0  # messages whose write has begun
+        self.unannounced: Message | None = None  # written, and nobody was told so far
 
 
 class LastAnswer:
-    """The model's last answer, if it said anything."""
+    """The model's last answer, unless it was empty."""
 
     __slots__ = ("corrections", "finish_reason", "message", "output")
 
     def __init__(self) -> None:
         self.message: AssistantMessage | None = None
         self.finish_reason: FinishReason | None = None
-        self.output: Any = None  # as a value of the type that was asked for
-        self.corrections = 0  # how often the model was told that it does not fit
+        self.output: Any = None  # the answer as a value of the type `output=`
+        self.corrections = 0  # requests to correct an answer that does not fit
 
 
 class Progress:
-    """How far the chat is."""
+    """The progress of the chat."""
 
     __slots__ = ("continuations", "resumes", "started", "steps")
 
@@ -172,21 +153,22 @@ class Progress:
         self.started = 0.0  # by the runtime's clock
         self.steps = 0  # steps that have begun
         self.continuations = 0
-        self.resumes: str | None = None  # the chat whose step waited for an approval
+        self.resumes: str | None = None  # the chat whose step waited for approvals
 
 
 class Chat:
-    """One chat. Its attributes are the loop's; a hook sees it through `Run`."""
+    """One chat. The engine uses its attributes; hooks see it through `Run`."""
 
     __slots__ = (
         "__weakref__",
         "called",
         "chat_id",
-        "conduct",
         "config",
         "conversation",
         "deadlines",
         "ending",
+        "firing",
+        "input",
         "iteration",
         "last",
         "life",
@@ -195,38 +177,41 @@ class Chat:
         "messages",
         "outlet",
         "progress",
+        "replayed",
         "response",
         "runtime",
         "state",
         "supervisor",
-        "task",
         "usage",
         "view",
         "writing",
     )
 
-    def __init__(self, config: Config, task: Task, deadlines: Deadlines, outlet: Outlet) -> None:
-        # what was asked for
+    def __init__(
+        self, config: Config, input: ChatInput, deadlines: Deadlines, outlet: Outlet
+    ) -> None:
+        # the input
         self.config = config
-        self.task = task
-        self.chat_id = task.chat_id
-        self.view = task.view
-        self.called = (config, task.view)  # of the agent that was called, whoever speaks
-        # What is said is shown at once.
-        self.live = task.release == "live" and not any(
+        self.input = input
+        self.chat_id = input.chat_id
+        self.view = input.view
+        self.called = (config, input.view)  # stay those of the agent that was called
+        # Whether text is shown at once.
+        self.live = input.release == "live" and not any(
             hook.options.withhold for hook in self.view.onResponse
         )
 
-        # where it lives
-        self.conversation = task.conversation or Conversation(id="-")
+        # its surroundings
+        self.conversation = input.conversation or Conversation(id="-")
         self.deadlines = deadlines
         self.outlet = outlet
-        self.conduct: Firing = self  # in the ending another, which is not broken
+        self.firing: Firing = self  # replaced in the ending, where hooks run again
         self.runtime: Runtime = LOCAL
-        self.supervisor: SupervisorPort | None = None  # none before it begins, and once it is over
+        self.replayed = False  # the last step came from the record; nothing ran
+        self.supervisor: SupervisorPort | None = None  # only while it runs
 
-        # how far it is
-        self.state: dict[str, Any] = {} if task.state is None else task.state
+        # its progress
+        self.state: dict[str, Any] = {} if input.state is None else input.state
         self.messages: list[Message] = []  # committed by this chat
         self.usage = NO_USAGE
         self.iteration = 0
@@ -235,40 +220,53 @@ class Chat:
         self.last = LastAnswer()
         self.making = Making()
 
-        # how it ends
+        # its end
         self.life = Life()
-        self.ending: Ending | None = None  # what is left to do once its outcome is decided
+        self.ending: Ending | None = None  # the work left once the outcome is decided
         self.response: Response | None = None
 
-    # ── what Run and the dispatch ask ───────────────────────────────────────────────────────
+    # ── for Run and the dispatch ───────────────────────────────────────────────────────────
 
     @property
     def agent_name(self) -> str:
         return self.config.name
 
     @property
+    def model_name(self) -> str:
+        return model_name(self.config.model)
+
+    @property
+    def provider(self) -> str | None:
+        found: object = getattr(self.config.model, "provider", None)
+        return None if found is None else str(found)
+
+    @property
+    def timing(self) -> Timing | None:
+        asm = self.making.assembly
+        return None if asm is None else asm.timing(self.deadlines.clock(), self.outlet.waited)
+
+    @property
     def deps(self) -> Any:
-        return self.task.deps
+        return self.input.deps
 
     @property
     def parent_chat_id(self) -> str | None:
-        parent: Chat | None = self.task.parent
+        parent: Chat | None = self.input.parent
         return None if parent is None else parent.chat_id
 
     @property
     def keeps(self) -> bool:
-        """Whether what is said stays in a conversation of the user's."""
-        return self.task.conversation is not None
+        """Whether its messages stay in a conversation that the user has passed."""
+        return self.input.conversation is not None
 
     @property
     def attempt(self) -> int:
-        """How often the step that runs here has begun; calls side by side have their own."""
+        """The number of attempts of the step that runs here; parallel calls count their own."""
         found = _attempt.get()
         return found[1] if found is not None and found[0] == self.chat_id else 1
 
     @attempt.setter
     def attempt(self, number: int) -> None:
-        self.writing.again = self.writing.again or number > 1
         _attempt.set((self.chat_id, number))
 
     @property
@@ -289,10 +287,10 @@ class Chat:
 
     @property
     def run(self) -> Run[Any]:
-        """The chat as its hooks see it. Not kept: it holds the chat."""
+        """The chat as its hooks see it. It refers to the chat, so the chat does not keep it."""
         return Run(self)
 
-    # ── how it ends ─────────────────────────────────────────────────────────────────────────
+    # ── the end ─────────────────────────────────────────────────────────────────────────────
 
     @property
     def broken(self) -> bool:
@@ -301,30 +299,30 @@ class Chat:
 
     @property
     def over(self) -> bool:
-        """Whether the caller has its result: what still runs was left behind."""
+        """Whether the caller has the result. Work that still runs was left behind."""
         return self.life.phase is Phase.OVER
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ends, once the ending has begun."""
+        """The outcome, once the ending has begun."""
         return self.life.outcome
 
     @property
     def error(self) -> Exception | None:
-        """What it has failed with, or the ChatAbortedError."""
+        """The exception that ended the chat: its failure, or the ChatAbortedError."""
         verdict = self.life.verdict
         return None if verdict is None else verdict.failure
 
     @property
     def reason(self) -> str | None:
-        """The reason of its abort."""
+        """The reason for its abort."""
         verdict = self.life.verdict
         return None if verdict is None else verdict.reason
 
     def abort(self, reason: str | None = None, *, by_reader: bool = False) -> bool:
-        """Ask for the abort, from any thread: True when it decides the chat.
+        """Abort the chat, from any thread; return False if that comes too late.
 
-        `by_reader`: the reader of its stream asks, and is not told of it by an error.
+        `by_reader`: the stream's reader aborts, so that the stream raises no ChatAbortedError.
         """
         verdict = Verdict(Sign.ABORT, ChatAbortedError(reason), reason, by_reader)
         if not self.life.decide(verdict):
@@ -334,71 +332,76 @@ class Chat:
         return True
 
     def interrupt(self) -> None:
-        """Cancel what runs: nothing new may begin."""
+        """Cancel the running work."""
         if self.supervisor is not None:
             self.supervisor.interrupt()
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody is cancelling the task in which it lives."""
+        """Whether the chat's task is being cancelled."""
         return self.supervisor is not None and self.supervisor.cancelled()
 
     def fail(self, exc: BaseException) -> None:
-        """The chat has failed with this, whatever is raised or swallowed on the way out."""
+        """Fail with this exception, whatever else is raised or swallowed on the way out."""
         if self.life.decide(Verdict(Sign.FAIL, exc)) and self.supervisor is not None:
             self.supervisor.hurry()
 
     def lost(self, exc: BaseException) -> None:
-        """The lease of the conversation was lost: stop the chat."""
+        """Stop the chat: the conversation's lease was lost."""
         self.fail(exc)
         self.interrupt()
 
     def halt(self, exc: Halted | None = None) -> None:
-        """This life is over, and the chat is not: nothing more of it happens here."""
+        """End this life of the chat. Nothing more happens here; the chat goes on elsewhere."""
+        for each in list(RUNNING.values()):
+            if each.input.parent is self:  # a sub-agent runs inside one of its tool calls
+                each.halt(exc)
         if self.life.move(Sign.HALT):
             self.outlet.mute()
             if self.supervisor is not None:
                 self.supervisor.halt(exc or Halted("this life of the chat is over"))
 
     def check(self) -> None:
-        """Stop here if the chat was aborted or has failed."""
-        if self.broken:
+        """Raise CancelledError if the chat was aborted or has failed."""
+        if self.life.broken:
             raise CancelledError("the chat was aborted")
 
     def dispose(self) -> None:
-        """The chat is over: drop all that holds it, so that it is freed with its last holder."""
+        """Drop every reference to the chat of an ended run, so that it can be freed."""
         self.life.forget()
         if RUNNING.get(self.chat_id) is self:
             del RUNNING[self.chat_id]
         self.supervisor = None
         self.making.batch = None
-        self.conduct = OUTSIDE
+        self.firing = OUTSIDE
         self.ending = None
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
-    async def publish(self, kind: Callable[..., Any], **fields: Any) -> None:
-        """Put one event out, after waiting for room."""
-        if self.outlet.full:
-            await self.outlet.room()
-        self.put(kind, **fields)
-
-    def put(self, kind: Callable[..., Any], **fields: Any) -> None:
-        """Put one event out, where room was waited for."""
-        self.outlet.put(kind, **fields)
+    def publish(self, event: ChatEvent) -> Awaitable[None]:
+        """Publish an event after waiting for room."""
+        return self.outlet.publish(event)
 
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
-        """Report progress. A throw in onStatus ends the chat, whoever sent the status."""
+        """Report progress. An exception in onStatus ends the chat, whoever sent the status."""
         if self.over:
             raise UsageError(
-                f"chat {self.chat_id!r} is over, and nobody hears a status any more; send it "
+                f"chat {self.chat_id!r} is over and reports no status any more; send it "
                 "before the end"
             )
         try:
             data = to_json_data(data)
         except NotJson as exc:
             raise UsageError(f"the data of status {type!r} must be JSON: {exc}") from exc
-        await self.publish(Status, iteration=self.iteration, type=type, data=data, call_id=call_id)
+        await self.publish(
+            Status(
+                chat_id=self.chat_id,
+                iteration=self.iteration,
+                type=type,
+                data=data,
+                call_id=call_id,
+            )
+        )
         if not self.view.onStatus:
             return
         call = (
@@ -406,10 +409,10 @@ class Chat:
         )
         ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
         try:
-            await notify(self.view.onStatus, ctx, self.conduct)
+            await notify(self.view.onStatus, ctx, self.firing)
         except Exception as exc:
             if self.outcome is not None:
-                raise  # in the ending: the rule of the hook that sent it
+                raise  # in the ending, the failure rule of the sending hook applies
             self.fail(exc)
             self.interrupt()  # a tool cannot catch it
             raise CancelledError("a hook at onStatus raised") from exc
@@ -417,7 +420,7 @@ class Chat:
     async def ask(
         self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
     ) -> dict[str, Any]:
-        """Put a question of a running tool to the approver."""
+        """Put a running tool's question to the approver."""
         step = self.making.batch
         call = step.find(call_id) if step is not None and call_id else None
         if call is None:
@@ -426,194 +429,34 @@ class Chat:
             )
         return await ask(self, call, prompt, schema)
 
-    # ── history ─────────────────────────────────────────────────────────────────────────────
-
-    async def commit(
-        self,
-        message: Message,
-        *,
-        streamed: tuple[ModelPart, ...] | None = None,
-        run: CallRun | None = None,
-    ) -> Message:
-        """Write a message: preMessage, the write, the event, onMessage.
-
-        `streamed`: what of an answer was shown so far; shown and stored are made the same. An
-        answer that hooks have emptied is not written. `run`: the call whose result it is.
-        """
-        written = self.writing.count
-        self.writing.count = written + 1
-        key: Key = (MESSAGE, written)
-        if self.outcome is not None:  # the ending of one life is not taken for another's
-            kept = message.call_id if isinstance(message, ToolMessage) else message.role
-            key = (KEPT, self.outcome, kept)  # how many were written depends on timing
-        writes = self.writing.live
-        message = await self.runtime.step(key, self._commit, _MESSAGE, message, streamed, run)
-        if self.writing.live == writes:  # replayed: nothing ran, so nothing was written
-            self.take_ids(message)
-            if isinstance(message, AssistantMessage) and not message.parts:
-                self.end_answer()
-            else:
-                self._append(message, run)
-        return message
-
-    async def _commit(
-        self, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
-    ) -> Message:
-        self.writing.live += 1
-        if not message.id:
-            message = message.replace(id=self.next_id())
-        if self.conversation.ahead:  # an earlier life has written it, and that counts
-            message = self.conversation.ahead[0]
-            self.take_ids(message)
-        elif self.view.preMessage:
-            message = await self._pre_message(message, run)
-        if streamed is not None and isinstance(message, AssistantMessage):
-            if self.view.preMessage:
-                message = message.replace(parts=kept(message.parts))
-            await self.agree(message.parts, streamed)
-            if not message.parts:
-                self.end_answer()
-                return message
-        await self._write(message, run)
-        await self._publish_written(message)
-        if self.view.onMessage:
-            told: OnMessage[Any] = OnMessage(run=self.run, message=message)
-            await notify(self.view.onMessage, told, self.conduct)
-        return message
-
-    async def _pre_message(self, message: Message, run: CallRun | None) -> Message:
-        """Ask preMessage. A result that it was looking at when it failed is withheld."""
-        ctx: PreMessage[Any] = PreMessage(run=self.run, message=message)
-        try:
-            ctx, _, _ = await intercept(self.view.preMessage, ctx, self.conduct)
-        except Exception:
-            if run is not None:
-                run.withhold()
-                run.message = run.message_for(message.id)
-            raise
-        return cleaned(ctx.message)
-
-    async def _write(self, message: Message, run: CallRun | None) -> None:
-        """Write it to the store and the conversation, whoever cancels us meanwhile."""
-        if run is not None:
-            assert isinstance(message, ToolMessage)
-            run.message = message
-            run.move(WRITING)
-        try:
-            cut = await self.conversation.write(message)
-        except BaseException:
-            if run is not None:
-                run.move(REPORTED)
-                if self.making.batch is None:  # the ending has left it to us
-                    self._append(message, run)
-            raise
-        self._enter(message, run)
-        if cut is not None:
-            self.writing.untold = message
-            raise cut
-
-    async def write_past_hooks(self, message: Message, run: CallRun) -> None:
-        """Write a result that hooks or the store have refused, in the form that is safe."""
-        self._append(message, run)
-        await self._publish_written(message)
-
-    def write_now(self, message: Message, run: CallRun) -> None:
-        """The same without waiting for room: what history must have when a hook hangs."""
-        self._append(message, run)
-        if not self.outlet.full:
-            self.put(MessageAdded, message=message)
-
-    async def _publish_written(self, message: Message) -> None:
-        self.writing.untold = (
-            message  # if we are cut off before the event is out, the ending publishes it
-        )
-        await self.publish(MessageAdded, message=message)
-        self.writing.untold = None
-
     def next_id(self) -> str:
-        """The id of the message that is written next."""
+        """The id of the next message."""
         return f"{self.chat_id}.{len(self.messages)}"
 
-    def _append(self, message: Message, run: CallRun | None) -> None:
-        if run is not None:
-            run.move(WRITING)
-        self.conversation.commit(message)
-        self._enter(message, run)
-
-    def _enter(self, message: Message, run: CallRun | None) -> None:
-        """The message is written: the only place that says so."""
-        if run is not None:
-            run.move(WRITTEN)
-        if isinstance(message, AssistantMessage):
-            self.end_answer()
-        self.messages.append(message)
-
-    def end_answer(self) -> None:
-        """Nothing of the answer is partial any more."""
-        self.making.assembly = None
-        self.making.shown = False
-
-    def take_ids(self, message: Message) -> None:
-        """The ids of its calls are taken: they are not the ones that the model gave here."""
-        if type(message) is AssistantMessage:
-            self.conversation.call_ids.update({call.id: None for call in message.tool_calls})
-
-    async def agree(self, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
-        """Make what is shown the same as what is stored."""
-        if self.live and (final is streamed or said(final) == said(streamed)):
-            return
-        if self.writing.again and self.attempt > 1:
-            self.making.shown = True  # by an interrupted attempt
-        if said(streamed) or not self.live:
-            await self.take_back()
-        self.making.shown = True
-        for index, part in enumerate(final):
-            if not isinstance(part, ToolCall):
-                await self._show_text(part)
-            elif not self.live and part.id not in self.making.hidden:
-                await self.publish(
-                    ToolCallDelta,
-                    iteration=self.iteration,
-                    index=index,
-                    call_id=part.id,
-                    name=part.name,
-                    arguments=json_text(part.arguments),
-                )
-
-    async def _show_text(self, part: Text | Reasoning) -> None:
-        kind, name = (
-            (TextDelta, "text") if isinstance(part, Text) else (ReasoningDelta, "reasoning")
-        )
-        if name == "text" or part.text.strip():
-            await self.publish(kind, iteration=self.iteration, text=part.text)
-            await self.publish(PartEnd, iteration=self.iteration, part=name)
-
-    async def take_back(self) -> None:
-        """What was shown since the last message is not what will be stored."""
-        if self.making.shown:
-            self.making.shown = False
-            await self.publish(ResponseReset, iteration=self.iteration)
-
-    def json_state(self) -> dict[str, Any]:
-        """The JSON values of `run.state`: what outlives this process."""
-        items = _encoded_items(self.state).items()
-        return {key: msgspec.json.decode(data) for key, data in items}
+    def add_usage(self, usage: Usage) -> None:
+        """Add the usage of a model call."""
+        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
 
     # ── for a durable runtime ───────────────────────────────────────────────────────────────
 
+    def json_state(self) -> dict[str, Any]:
+        """The JSON values of `run.state`, which outlive this process."""
+        items = _encoded_items(self.state).items()
+        return {key: msgspec.json.decode(data) for key, data in items}
+
     def mark(self) -> Any:
-        """The state before a step."""
-        return _encoded_items(self.state), self.broken, self.usage
+        """The state before a step, for `effects`."""
+        return _encoded_items(self.state), _encoded_items(self.meta), self.broken, self.usage
 
     def effects(self, mark: Any) -> Effects:
-        """What was done since the mark."""
-        before, broken, usage = mark
+        """The changes since the mark."""
+        state, meta, broken, usage = mark
         verdict = self.life.verdict
-        after = _encoded_items(self.state)
-        changed = {key: self.state[key] for key, data in after.items() if before.get(key) != data}
         return Effects(
-            state=changed or None,
-            gone=tuple(key for key in before if key not in self.state),
+            state=_changed(state, self.state),
+            gone=tuple(key for key in state if key not in self.state),
+            meta=_changed(meta, self.meta),
+            meta_gone=tuple(key for key in meta if key not in self.meta),
             aborted=not broken and verdict is not None and verdict.sign is Sign.ABORT,
             reason=self.reason,
             seq=self.outlet.count,
@@ -626,10 +469,13 @@ class Chat:
         )
 
     def apply(self, effects: Effects) -> None:
-        """Do it again from the record."""
+        """Apply recorded changes."""
         self.state.update(effects.state or {})
         for key in effects.gone:
             self.state.pop(key, None)
+        self.meta.update(effects.meta or {})
+        for key in effects.meta_gone:
+            self.meta.pop(key, None)
         self.outlet.skip(effects.seq)
         self.usage = self.usage if effects.usage is None else effects.usage
         self.making.shown = effects.shown
@@ -638,29 +484,31 @@ class Chat:
         if effects.aborted:
             self.abort(effects.reason)
 
-    def add_usage(self, usage: Usage) -> None:
-        """Count what a model call has cost."""
-        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
 
-
-def new_chat(config: Config, task: Task, channel: Channel | None) -> Chat:
-    """A chat that has not begun."""
-    parent: Chat | None = task.parent
+def new_chat(config: Config, input: ChatInput, channel: Channel | None) -> Chat:
+    """A new chat that has not begun."""
+    parent: Chat | None = input.parent
     if parent is None:
         deadlines = Deadlines(None, config.limits.grace)
-        outlet = Outlet(task.chat_id, task.view, deadlines, channel or Channel(closed=True))
+        outlet = Outlet(input.view, deadlines, channel or Channel(closed=True))
     else:
         deadlines = Deadlines(parent.deadlines, config.limits.grace)
-        path = (*parent.outlet.path, task.call_id or "")
-        outlet = Outlet(task.chat_id, task.view, deadlines, parent.outlet.channel, path)
-    chat = Chat(config, task, deadlines, outlet)
+        path = (*parent.outlet.path, input.call_id or "")
+        outlet = Outlet(input.view, deadlines, parent.outlet.channel, path)
+    chat = Chat(config, input, deadlines, outlet)
     runtime = config.runtime.for_chat(chat)
     chat.runtime = runtime if runtime is LOCAL else Recorder(chat, runtime)
     return chat
 
 
+def _changed(before: dict[str, bytes], now: dict[str, Any]) -> dict[str, Any] | None:
+    """The JSON values that have changed."""
+    after = _encoded_items(now)
+    return {key: now[key] for key, data in after.items() if before.get(key) != data} or None
+
+
 def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
-    """The JSON values of run.state; others live in this process only."""
+    """The JSON values of run.state or run.meta, encoded. Other values stay in this process."""
     found: dict[str, bytes] = {}
     for key, value in state.items():
         try:
@@ -668,12 +516,3 @@ def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
         except Exception:
             continue
     return found
-
-
-def said(parts: tuple[ModelPart, ...]) -> list[tuple[type, str]]:
-    """What of an answer is shown: text and reasoning that are not blank."""
-    return [
-        (type(part), part.text)
-        for part in parts
-        if isinstance(part, (Text, Reasoning)) and part.text.strip()
-    ]

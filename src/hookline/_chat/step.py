@@ -18,6 +18,7 @@ from hookline._base.returns import Stop
 from hookline._base.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 from hookline._chat.answer import RESPONSE_JSON, ask_model, replay_answer, take_answer
 from hookline._chat.batch import ToolBatch, open_batch
+from hookline._chat.commit import commit, end_answer, take_ids
 from hookline._chat.request import (
     BuiltRequest,
     BuiltRequestReturns,
@@ -26,6 +27,7 @@ from hookline._chat.request import (
     check_tools,
     foreign_names,
 )
+from hookline._chat.shown import agree, take_back
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import OnResponse, OnStep, PreRequest
@@ -35,10 +37,10 @@ from hookline._talk.history import check_history
 from hookline._talk.store import PendingStep
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
-GO: Final = "go"  # the model is asked again
-NATURAL: Final = "natural"  # it asked for nothing more
-STOPPED_NATURAL: Final = "stopped"  # the same, and a hook said Stop: nothing may prolong it
-WAITING: Final = "waiting"  # calls wait for approval
+GO: Final = "go"  # ask the model again
+NATURAL: Final = "natural"  # the model asked for nothing more
+STOPPED_NATURAL: Final = "stopped"  # the same, after a Stop: nothing may prolong the chat
+WAITING: Final = "waiting"  # calls wait for approvals or clients
 
 _PENDING: Json[PendingStep] = Json(PendingStep)
 _STOPS: Json[list[Stop]] = Json(list[Stop])
@@ -47,7 +49,7 @@ _STOPS: Json[list[Stop]] = Json(list[Stop])
 async def run_step(
     chat: Chat, overrides: Overrides, iteration: int, given: ModelResponse | None
 ) -> StepEnd:
-    """One step; `given` is what preChat has answered in the model's place."""
+    """Run one step. `given` is an answer of preChat in place of the model's."""
     chat.iteration = iteration
     _check_parent(chat)
     if chat.config.scopes.told_by.told:
@@ -56,10 +58,10 @@ async def run_step(
     key, returns = (REQUEST, iteration), BuiltRequestReturns(chat)
     built = await chat.runtime.step(key, _request, returns, chat, overrides, given)
     if isinstance(built.answer, Stop):
-        return built.answer  # the step has never begun
+        return built.answer  # the step has not begun
     chat.check()
     chat.progress.steps = iteration + 1
-    await chat.publish(StepStarted, iteration=iteration)
+    await chat.publish(StepStarted(chat_id=chat.chat_id, iteration=iteration))
 
     answer = await ask_model(chat, (MODEL, iteration), built.request, built.answer)
     response = await _keep_answer(chat, answer, built.request)
@@ -75,8 +77,8 @@ async def run_step(
 
 
 def _check_parent(chat: Chat) -> None:
-    """Abort a sub-agent's chat with its parent's: one that never suspends looks for itself."""
-    parent: Chat | None = chat.task.parent
+    """Abort a sub-agent's chat with its parent. A chat that never suspends must check itself."""
+    parent: Chat | None = chat.input.parent
     if parent is not None and parent.broken:
         chat.abort(parent.reason)
         chat.check()
@@ -95,12 +97,12 @@ async def _request(chat: Chat, overrides: Overrides, given: ModelResponse | None
 
 
 def _checked(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
-    """The request as its hooks left it, if that can be sent."""
+    """The request as hooks have left it; raises if it cannot be sent."""
     if request is before:
         return before
     check_tools(before, request)
     if request.messages is not before.messages:
-        request = request.replace(messages=tuple(request.messages))  # the hook's list no more
+        request = request.replace(messages=tuple(request.messages))  # a copy of the hook's list
         check_history(request.messages)
         chat.making.base_messages = request.messages
     return request
@@ -112,10 +114,10 @@ def _checked(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRe
 async def _keep_answer(
     chat: Chat, streamed: ModelResponse | Stop, request: ModelRequest | None
 ) -> ModelResponse | Stop:
-    """Pass the answer through onResponse and write it; one that says nothing is not written.
+    """Pass the answer through onResponse and write it, unless it is empty.
 
-    Without a request it is the text of a Stop, which no model gave. A Stop of a hook in its place
-    takes back what was shown.
+    Without a request, the answer is the text of a Stop and skips onResponse. If a hook returns Stop
+    instead of an answer, the shown text is taken back.
     """
     response = streamed
     try:
@@ -135,14 +137,14 @@ async def _keep_answer(
             meta=response.meta,
         )
         if response is not streamed:  # a hook's own
-            chat.take_ids(message)
+            take_ids(chat, message)
         if message.parts:
-            written = await chat.commit(message, streamed=streamed.parts)
+            written = await commit(chat, message, streamed=streamed.parts)
             assert isinstance(written, AssistantMessage)
             chat.last.message = written if written.parts else None
         else:
-            await chat.agree((), streamed.parts)
-            chat.end_answer()
+            await agree(chat, (), streamed.parts)
+            end_answer(chat)
             chat.last.message = None
     except Exception:
         await _retract_answer(chat)
@@ -152,10 +154,10 @@ async def _keep_answer(
 
 
 async def _retract_answer(chat: Chat) -> None:
-    """Take back what was shown of an answer that a hook has refused: nothing of it is kept."""
+    """Take back the shown text of an answer that a hook has refused. Nothing of it is kept."""
     if chat.making.assembly is not None:
         chat.making.assembly = None
-        await chat.take_back()
+        await take_back(chat)
 
 
 async def _on_response(
@@ -187,42 +189,46 @@ async def say_stop_text(chat: Chat, text: str) -> None:
 async def finish_step(
     chat: Chat, response: ModelResponse, batch: ToolBatch | None, overrides: Overrides
 ) -> StepEnd:
-    """Run the step's calls and end it, or write down how to go on where some wait for approval."""
+    """Run the step's calls and end the step, or save it if some calls wait."""
     stop: Stop | None = None
-    results: tuple[ToolMessage, ...] = ()
     if batch is not None:
         complete = await batch.run()
         chat.check()
         if not complete:
             await _suspend(chat, batch, overrides)
             return WAITING
-        stop, results = batch.stop, batch.results
+        stop = batch.stop
     if chat.view.onStep:
         key = (STEP, chat.iteration)
+        results = () if batch is None else batch.results
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)
     await _finished(chat, response.finish_reason, response.usage)
-    if batch is not None or response.finish_reason == "pause":  # its provider is to go on
+    if batch is not None or response.finish_reason == "pause":  # the provider wants to go on
         return stop or GO
     return NATURAL if stop is None else STOPPED_NATURAL
 
 
 async def _finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> None:
-    iteration = chat.iteration
-    await chat.publish(StepFinished, iteration=iteration, finish_reason=reason, usage=usage)
+    await chat.publish(
+        StepFinished(
+            chat_id=chat.chat_id, iteration=chat.iteration, finish_reason=reason, usage=usage
+        )
+    )
 
 
 async def _suspend(chat: Chat, batch: ToolBatch, overrides: Overrides) -> None:
-    """Some calls wait for approval: write down how a later chat goes on."""
+    """Save the step so that a later chat can go on with it: some calls wait."""
     pending = batch.pending_step().replace(
         system=overrides.system,
         tools=None if overrides.tools is None else tuple(tool.name for tool in overrides.tools),
         foreign=tuple(foreign_names(chat, overrides.tools or ())),
         settings=overrides.settings,
         state=chat.json_state() or None,
+        guards=chat.input.guards,
     )
     waits = await chat.runtime.step((PENDING, batch.iteration), _wait, _PENDING, chat, pending)
-    chat.conversation.wait(waits)  # once more, for a step that was replayed
+    chat.conversation.wait(waits)  # again, since a replayed step did not run
     chat.making.batch = None
 
 
@@ -230,9 +236,7 @@ async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
     conversation = chat.conversation
     conversation.wait(pending)
     if conversation.ledger is not None:
-        cut = await conversation.flush()
-        if cut is not None:
-            raise cut
+        await conversation.flush()
     return pending
 
 

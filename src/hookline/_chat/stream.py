@@ -1,8 +1,8 @@
-"""`ChatStream`: the handle on a running chat that is iterated.
+"""`ChatStream`: the handle on a running chat, whose events you iterate over.
 
-It is an object and no generator: leaving it early must end the run in the run's own task, and must
-never cancel unrelated code in the consumer's. The handle holds the run, never the run the handle,
-so that a handle that is dropped can end its run.
+`ChatStream` is an object, not a generator. Leaving it early must end the run in the run's own task
+and must never cancel unrelated code in the reader's task. The handle refers to the run, but the run
+does not refer to the handle. A handle that is dropped can therefore end its run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import warnings
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator
 from contextvars import Context, copy_context
-from typing import Any, Generic, Self
+from typing import Any, Generic, NoReturn, Self
 
 from hookline._base.errors import (
     ChatAbortedError,
@@ -24,7 +24,7 @@ from hookline._base.events import ChatEvent
 from hookline._base.log import log_throw
 from hookline._base.returns import OutT, Response
 from hookline._chat.channel import Channel
-from hookline._chat.config import Config, Task
+from hookline._chat.config import ChatInput, Config
 from hookline._chat.partial import PartialOutputs
 from hookline._chat.state import new_chat
 from hookline._chat.supervisor import Supervisor
@@ -36,33 +36,31 @@ class ChatStream(Generic[OutT]):
     Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. Nothing
     runs before it is entered or first read. Leaving it early stops the chat. An error ends it with
     ChatFailed and is then raised; `stream.abort()` ends it with ChatAborted. Raises
-    StreamStateError for a second reader, and in another event loop than the one that began it.
+    StreamStateError for a second reader, or in an event loop other than the one that began it.
     """
 
     __slots__ = (
         "__weakref__",
-        "_asked",
         "_channel",
         "_closed",
         "_context",
+        "_input",
         "_loop",
         "_reading",
         "_supervisor",
-        "_told_end",
         "chat_id",
     )
 
-    def __init__(self, config: Config, task: Task) -> None:
-        self.chat_id = task.chat_id
+    def __init__(self, config: Config, input: ChatInput) -> None:
+        self.chat_id = input.chat_id
         """Known before the chat has begun."""
-        self._asked = config, task
+        self._input = config, input
         self._context: Context | None = copy_context()
         self._supervisor: Supervisor | None = None
         self._channel = Channel()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._reading = False  # a reader waits, or was woken and has not taken yet
+        self._reading = False  # a reader waits, or was woken and has not taken its event yet
         self._closed = False
-        self._told_end = False
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
@@ -84,7 +82,9 @@ class ChatStream(Generic[OutT]):
             raise
         finally:
             self._reading = False
-        return self._last() if event is None else event
+        if event is None:
+            self._end()
+        return event
 
     def _may_read(self) -> None:
         """Begin the chat, or refuse the reader."""
@@ -101,7 +101,7 @@ class ChatStream(Generic[OutT]):
             self._check_loop()
 
     def _check_loop(self) -> None:
-        """Refuse another event loop. Not at each event: it makes a system call."""
+        """Refuse another event loop. Checked once a wait, since it makes a system call."""
         try:
             here = get_running_loop() is self._loop
         except RuntimeError:  # outside of any
@@ -114,22 +114,18 @@ class ChatStream(Generic[OutT]):
     def _start(self) -> Supervisor:
         context, self._context = self._context, None
         supervisor = self._supervisor = Supervisor(
-            new_chat(*self._asked, self._channel), self._channel
+            new_chat(*self._input, self._channel), self._channel
         )
         supervisor.start(context)
         self._loop = supervisor.loop
         return supervisor
 
-    def _last(self) -> ChatEvent:
-        """The last event, then how it ended."""
+    def _end(self) -> NoReturn:
+        """All events are read: raise the chat's error, or StopAsyncIteration."""
         if self._closed:
             raise StopAsyncIteration
         supervisor = self._supervisor
         assert supervisor is not None
-        if not self._told_end:
-            self._told_end = True
-            if supervisor.terminal is not None:
-                return supervisor.terminal
         self._closed = True
         error, supervisor.error = supervisor.error, None
         if error is None:
@@ -145,7 +141,7 @@ class ChatStream(Generic[OutT]):
 
     @property
     def response(self) -> Response[OutT]:
-        """The answer; raises StreamStateError before the chat is done."""
+        """The response of the chat; raises StreamStateError before the chat is done."""
         supervisor = self._supervisor
         if supervisor is None or supervisor.response is None:
             raise StreamStateError(
@@ -155,29 +151,30 @@ class ChatStream(Generic[OutT]):
         return supervisor.response
 
     def partial_outputs(self) -> AsyncIterator[Any]:
-        """The answer as JSON data while it is written, read in place of the events.
+        """The output as JSON data while it is written; iterate over this instead of the events.
 
-        The data begin again where the model answers anew; the last item is the output. How the
-        chat ends is raised as by the stream. Raises UsageError without `output=`.
+        The data start over if the model starts a new answer; the last item is the output. Raises
+        the exceptions of the stream, and UsageError without `output=`.
         """
-        form = self._asked[0].output
+        form = self._input[0].output
         if form is None:
             raise UsageError(
-                f"chat {self.chat_id!r} has no form: pass output= to chat_stream or to the agent"
+                f"chat {self.chat_id!r} has no output type; pass output= to chat_stream or to the "
+                "agent"
             )
         return PartialOutputs(self, form)
 
     # ── leaving ─────────────────────────────────────────────────────────────────────────────
 
     def abort(self, reason: str | None = None) -> bool:
-        """Abort the chat and let the stream end with ChatAborted; False when it was too late."""
+        """Abort the chat; the stream ends with ChatAborted. Returns False if it is too late."""
         if self._supervisor is None:
             timely, self._closed = not self._closed, True
             return timely
         return self._supervisor.chat.abort(reason, by_reader=True)
 
     async def aclose(self) -> None:
-        """Stop the chat if it still runs and wait for its end; twice is harmless."""
+        """Stop the chat if it still runs, and wait for its end. You can call it more than once."""
         supervisor = self._supervisor
         if supervisor is None or (self._closed and supervisor.ended):
             self._closed = True
@@ -190,7 +187,7 @@ class ChatStream(Generic[OutT]):
         supervisor = self._supervisor
         assert supervisor is not None
         self._closed = True
-        self._channel.close()
+        self._channel.drop()
         if not supervisor.ended:
             supervisor.leave(reason)
             if not supervisor.holds_caller():
@@ -215,7 +212,7 @@ class ChatStream(Generic[OutT]):
         channel, chat = self._channel, supervisor.chat
 
         def collected() -> None:
-            channel.close()
+            channel.drop()
             chat.abort("collected")
 
         try:

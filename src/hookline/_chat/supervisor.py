@@ -1,18 +1,18 @@
-"""The supervisor of a chat: the one task in which it lives, and everything about its cancellation.
+"""The supervisor of a chat: the one task in which it runs, and everything about its cancellation.
 
-Theory of operation. Scopes, spans, provider streams, hooks and history writes live and die in one
-task, which is never the caller's. It takes the conversation, runs the loop, frees the conversation
-and settles the result. The caller waits for a future, so that cancelling the caller never cuts the
-chat at a random place: the chat is aborted instead, and waited for.
+Theory of operation. Scopes, spans, provider streams, hooks and history writes begin and end in one
+task, which is never the caller's. The task acquires the conversation, runs the loop, releases the
+conversation and settles the result. The caller waits for a future. Cancelling the caller therefore
+never interrupts the chat at a random place: the chat is aborted, and the caller waits for its end.
 
-- Abort: the task is cancelled once, and the grace period starts. CancelledError is what comes out.
-- Judging: what came out of the loop becomes the verdict, if there is none yet (see `life.py`). Our
-  own cancellations are taken back; what `task.cancelling()` still counts at the end is a third
-  party's, and is passed on.
+- Abort: the task is cancelled once, and the grace period starts. The loop raises CancelledError.
+- Judging: an exception of the loop becomes the verdict, if there is none yet (see `life.py`). Our
+  own cancellations are taken back. The cancellations that `task.cancelling()` still counts at the
+  end come from other code and are passed on.
 - Ending: it runs in a task of its own, which no further cancellation reaches. Its hooks share one
   grace period.
-- Rescue: a task that has not ended when the grace period is over is left behind, and named in the
-  log. A second task carries out the ending in its place. A store that hangs is left behind, too.
+- Rescue: a task that is still running after the grace period is left behind and named in the log.
+  A second task carries out the ending in its place. A store that hangs is left behind, too.
 
 Facts about asyncio's cancellation stay in this file and in `_base/cancel.py`.
 """
@@ -25,9 +25,9 @@ from contextvars import Context, ContextVar
 from typing import Any
 from weakref import ref
 
-from hookline._base.cancel import Cut, shielded, spawn
+from hookline._base.cancel import Cut, finished, shielded, spawn
 from hookline._base.errors import ChatAbortedError, HooklineError, StreamInterruptedError
-from hookline._base.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
+from hookline._base.events import ChatAborted, ChatDone, ChatFailed
 from hookline._base.log import log_throw, logger
 from hookline._base.returns import ErrorInfo, Response, forget_our_locals
 from hookline._base.runtime import Halted
@@ -38,21 +38,21 @@ from hookline._chat.loop import run
 from hookline._chat.state import Chat, Ending
 from hookline._hooks.call_rules import OutsideChat
 from hookline._hooks.registration import Hook
-from hookline._talk.ledger import Ledger
+from hookline._talk.conversation import Conversation
 
 # Weak, because a task holds its context and a supervisor its task.
 _inside: ContextVar[ref[Supervisor] | None] = ContextVar("hookline_supervisor", default=None)
 
 
 def _running(chat: Chat) -> list[str]:
-    """The model and the tools that have begun and not ended."""
+    """The names of the model and the tools that run now."""
     names: list[str] = chat.making.batch.running if chat.making.batch is not None else []
     tools = [f"tool {name!r}" for name in names]
     return ["the model", *tools] if chat.making.asking else tools
 
 
 async def _leave(chat: Chat) -> None:
-    """Write what is left to write, and free the conversation."""
+    """Write the remaining changes and release the conversation."""
     try:
         await chat.conversation.leave(chat.chat_id)
     finally:
@@ -60,7 +60,7 @@ async def _leave(chat: Chat) -> None:
 
 
 def _stuck_in(coro: Any) -> str:
-    """What a task is waiting in, as a name for a report: a hook, or a write to the store."""
+    """The name of the hook or the store that a task is waiting for, for a log message."""
     found = "a hook"
     while coro is not None:
         if getattr(coro, "cr_code", None) in _STORE_CALLS:
@@ -74,7 +74,7 @@ def _stuck_in(coro: Any) -> str:
 
 
 class Supervisor:
-    """Owns one chat's task."""
+    """Owns the task of one chat."""
 
     __slots__ = (
         "__weakref__",
@@ -95,28 +95,26 @@ class Supervisor:
         "loop",
         "response",
         "task",
-        "terminal",
     )
 
     def __init__(self, chat: Chat, channel: Channel | None) -> None:
         self.chat = chat
         self.channel = channel
         self.ended = False
-        self.terminal: ChatEvent | None = None  # the last event, kept apart from the channel
         self.response: Response | None = None
-        self.error: BaseException | None = None  # what reaches the caller
+        self.error: BaseException | None = None  # for the caller
         self._entered = False  # the task has begun to run
-        self._cancels = 0  # cancellations that are ours
-        self._outside = False  # cancellations that are not
-        self._finishing = False  # the ending is carried out, within bounds
-        self._halted: Halted | None = None  # this life is over, and the chat is not
+        self._cancels = 0  # our own cancellations
+        self._outside = False  # other code has cancelled the task
+        self._finishing = False  # the ending runs, within its grace period
+        self._halted: Halted | None = None  # this life of the chat is over
         self._left_behind = False  # the task is stuck, and the rescuer ends the chat
         self._timer: asyncio.TimerHandle | None = None
         self._rescuer: asyncio.Task[None] | None = None
         self._waiters: tuple[asyncio.Future[None], ...] = ()
 
     def start(self, context: Context | None = None) -> None:
-        """Begin the chat, in this loop and in a copy of the caller's context."""
+        """Begin the chat, in this event loop and in a copy of the caller's context."""
         chat = self.chat
         chat.supervisor = self
         self.around = _inside.get()
@@ -125,11 +123,11 @@ class Supervisor:
         self.task.add_done_callback(self._done)
 
     def cancelled(self) -> bool:
-        """Whether somebody is cancelling the chat's task."""
+        """Whether the chat's task is being cancelled."""
         return self.task.cancelling() > 0
 
     def holds_caller(self) -> bool:
-        """Whether the caller runs inside this chat, or inside one that this one has begun."""
+        """Whether the caller runs inside this chat, or inside a chat that this chat has begun."""
         inside = _inside.get()
         while inside is not None:
             supervisor = inside()
@@ -139,13 +137,13 @@ class Supervisor:
         return False
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """A task that is cancelled before its first step runs nothing: this settles it."""
+        """Settle the chat if its task was cancelled before its first step."""
         if not self._entered:
             self._outside = True
             self.error = asyncio.CancelledError()
             self._settle()
         raised, self.chat.making.raised = self.chat.making.raised, None
-        if raised and not self._left_behind:  # what was left behind may still need its frames
+        if raised and not self._left_behind:  # one left behind may still need its frames
             for exc in raised:
                 forget_our_locals(exc)
 
@@ -157,7 +155,7 @@ class Supervisor:
             chat.check()
             chat.conversation.acquire(chat.chat_id)
             try:
-                self.response = await run(chat, self)
+                await run(chat, self)
             finally:
                 await self.let_go()
         except (Exception, asyncio.CancelledError) as exc:
@@ -175,7 +173,7 @@ class Supervisor:
             raise asyncio.CancelledError
 
     def _exit(self, exc: BaseException) -> None:
-        """Halted ends this life; an exit of the process does, too, and is passed on."""
+        """End this life for Halted or an exit of the process; the exit is raised again."""
         self.chat.life.move(Sign.HALT)
         if not self.ended:
             self.error = self._halted or exc
@@ -184,18 +182,20 @@ class Supervisor:
             raise exc
 
     def halt(self, exc: Halted) -> None:
-        """Cancel what runs, and let the caller have this."""
+        """Cancel the task and raise this in the caller."""
         self._halted = exc
+        ledger = self.chat.conversation.ledger
+        if ledger is not None:
+            ledger.abandon(self.chat.chat_id)
         self.interrupt()
 
-    # ── the loop's port ─────────────────────────────────────────────────────────────────────
+    # ── for the loop ────────────────────────────────────────────────────────────────────────
 
     def judge(self, exc: BaseException) -> None:
-        """Decide the outcome by what came out of the chat; raises what is not the chat's."""
+        """Decide the outcome by an exception of the chat; raise any other exception again."""
         chat, life = self.chat, self.chat.life
-        if self._left_behind or self._halted is not None:
-            raise exc
-        if not isinstance(exc, (Exception, asyncio.CancelledError)):
+        ours = isinstance(exc, (Exception, asyncio.CancelledError))
+        if not ours or self._left_behind or self._halted is not None:
             raise exc
         self._stop_timer()
         while self._cancels:
@@ -208,14 +208,14 @@ class Supervisor:
         if isinstance(exc, Exception):
             if not life.decide(Verdict(Sign.FAIL, exc)) and exc is not chat.error:
                 log_throw(f"chat {chat.chat_id}: raised after its outcome was decided", exc)
-        else:  # ours, where there is a verdict; else a third party's, or a wrapper's time limit
+        else:  # ours if there is a verdict; else of other code, or of a wrapper's time limit
             life.decide(Verdict(Sign.CUT, exc, "cancelled"))
         life.move(Sign.CAUGHT)
         self._begin_ending()
 
     def _begin_ending(self) -> None:
-        """The chat stays broken: its ending's hooks run in a conduct that is not."""
-        self.chat.conduct = OutsideChat(self.chat.watch, self.chat.deadlines)
+        """Let hooks run again: the chat stays broken, and its ending has a Firing of its own."""
+        self.chat.firing = OutsideChat(self.chat.watch, self.chat.deadlines)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None
@@ -223,14 +223,14 @@ class Supervisor:
             timer.cancel()
 
     async def finish(self, ending: Ending) -> None:
-        """Carry out the ending in a task that no cancellation of ours reaches."""
+        """Carry out the ending in a task that our cancellations do not reach."""
         self._finishing = True
         await shielded(self._end(ending))  # a cancellation is found in task.cancelling() at the end
 
     async def _end(self, ending: Ending) -> None:
-        """Each act in its turn. The hooks share one grace period; what hangs past it is cut off.
+        """Carry out the acts one by one. The hooks share one grace period; a longer one is cut off.
 
-        The closing of a step, which may wait for a slow reader, has a period of its own.
+        Closing a step may wait for a slow reader and has a grace period of its own.
         """
         grace = self.chat.config.limits.grace
         until = self.loop.time() + grace
@@ -243,10 +243,10 @@ class Supervisor:
                 task.cancel()
                 await asyncio.wait([task], timeout=0.05)
                 logger.warning(
-                    "chat %s: %s took longer at its end than the grace period and was %s",
+                    "chat %s: %s ran longer than the grace period at the chat's end and was %s",
                     self.chat.chat_id,
                     stuck,
-                    "cut off" if task.done() else "left behind: it ignored its cancellation",
+                    "cancelled" if task.done() else "left behind: it ignored its cancellation",
                 )
             elif not task.cancelled() and (exc := task.exception()) is not None:
                 if not isinstance(exc, Exception):
@@ -258,7 +258,7 @@ class Supervisor:
     # ── aborting ────────────────────────────────────────────────────────────────────────────
 
     def interrupt(self) -> None:
-        """The chat was aborted or has failed: cancel what runs. From any thread."""
+        """Cancel the running work of a broken chat. Call it from any thread."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -270,7 +270,7 @@ class Supervisor:
 
     def _cancel(self) -> None:
         if self.task.done() or not self._entered or self.chat.outcome is not None:
-            return  # what has not been entered looks before it begins
+            return  # a task that has not begun checks for the abort itself
         if self._cancels:
             return  # once
         self._cancels += 1
@@ -278,22 +278,22 @@ class Supervisor:
         self.hurry()
 
     def hurry(self) -> None:
-        """Start the grace period; what still runs when it is over is left behind."""
+        """Start the grace period. Work that still runs when it is over is left behind."""
         if self._timer is None:
             self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
 
     def leave(self, reason: str) -> None:
-        """The caller goes: abort the chat, or hurry its end where the outcome is decided."""
+        """The caller leaves: abort the chat, or limit its ending if the outcome is decided."""
         if self.chat.abort(reason) or self.ended or self._finishing or self._timer is not None:
             return
         self._timer = self.loop.call_later(self.chat.config.limits.grace, self._cut_off)
 
     def _cut_off(self) -> None:
-        """Something at the end of the chat hangs, and nobody waits for it any more."""
+        """Cancel an ending that hangs after its caller has left."""
         if self.ended or self._finishing:
             return
         logger.warning(
-            "chat %s: %s took longer at its end than the grace period and was cut off",
+            "chat %s: %s ran longer than the grace period at the chat's end and was cancelled",
             self.chat.chat_id,
             _stuck_in(self.task.get_coro()),
         )
@@ -302,7 +302,7 @@ class Supervisor:
         self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
 
     def _rescue(self) -> None:
-        """The grace period is over and the chat has not ended: end it without its task."""
+        """End the chat without its task, which still runs after the grace period."""
         chat = self.chat
         if self.ended or self._finishing:
             return
@@ -333,7 +333,7 @@ class Supervisor:
             self._exit(exc)
 
     def report_later(self, name: str, ended: Callable[[], bool]) -> None:
-        """Name a thread that still runs after the grace period."""
+        """Log the name of a tool if its thread still runs after the grace period."""
 
         def report() -> None:
             if not ended():
@@ -351,13 +351,11 @@ class Supervisor:
     async def let_go(self) -> None:
         """Release the conversation and stop the timer.
 
-        An answer waits until it is written. After an abort or an error, or when somebody cancels,
-        a store that hangs is waited for no longer than the grace period.
+        A chat that is done waits for its writes. After an abort, an error or a cancellation, a
+        store that hangs gets the grace period.
         """
         chat, conversation = self.chat, self.chat.conversation
         chat.deadlines.close()
-        if self._halted is not None and conversation.ledger is not None:
-            conversation.ledger.abandon()
         if self._halted is not None or conversation.ledger is None:
             conversation.release(chat.chat_id)
             return
@@ -382,36 +380,29 @@ class Supervisor:
             raise cut
 
     async def _publish_last(self) -> None:
-        """The one last event; none where the chat never began."""
+        """Publish the one last event, if the chat has begun. A root chat's waits for no room."""
         chat = self.chat
         outlet = chat.outlet
         if chat.outcome is None or not outlet.has_listeners:
             return
-        kind, fields = self._last_event()
-        if chat.task.parent is None:
-            self.terminal = outlet.number(kind, **fields)
-            outlet.view.publish(self.terminal)
-            return
-        if outlet.full:  # a sub-agent's last event goes the way of all its events
+        if chat.input.parent is not None:
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
                     await outlet.room()
             except TimeoutError:
                 return
-        outlet.put(kind, **fields)
-
-    def _last_event(self) -> tuple[type[Any], dict[str, Any]]:
-        chat = self.chat
         if chat.outcome == "done":
             assert chat.response is not None
-            return ChatDone, {"response": chat.response}
-        if chat.outcome == "aborted":
-            return ChatAborted, {"reason": chat.reason, "partial": tuple(chat.messages)}
-        assert chat.error is not None
-        return ChatFailed, {"error": ErrorInfo.of(chat.error)}
+            outlet.put(ChatDone(chat_id=chat.chat_id, response=chat.response))
+        elif chat.outcome == "aborted":
+            partial = tuple(chat.messages)
+            outlet.put(ChatAborted(chat_id=chat.chat_id, reason=chat.reason, partial=partial))
+        else:
+            assert chat.error is not None
+            outlet.put(ChatFailed(chat_id=chat.chat_id, error=ErrorInfo.of(chat.error)))
 
     def _settle(self) -> None:
-        """Fix the result for the caller and drop our references to the exception."""
+        """Settle the result for the caller and drop our references to the exception."""
         chat, verdict = self.chat, self.chat.life.verdict
         self._stop_timer()
         cut = isinstance(self.error, asyncio.CancelledError)
@@ -436,12 +427,10 @@ class Supervisor:
                 waiter.set_result(None)
 
     async def join(self) -> None:
-        """Wait for the end, whoever cancels us; raises CancelledError after it if somebody did."""
+        """Wait for the end, even if cancelled; then raise that CancelledError."""
         if self.ended:
             return
-        _, cut = await shielded(self._waiter())
-        if cut is not None:
-            raise cut
+        await finished(self._waiter())
 
     def _waiter(self) -> asyncio.Future[None]:
         """A future that is done when the chat is over."""
@@ -474,5 +463,13 @@ class Supervisor:
 
 _STORE_CALLS = [
     method.__code__
-    for method in (Ledger.take, Ledger.leave, Ledger.write, Ledger.update, Supervisor.let_go)
+    for method in (
+        Conversation.take,
+        Conversation.claim,
+        Conversation.write,
+        Conversation.flush,
+        Conversation.change,
+        Conversation.leave,
+        Supervisor.let_go,
+    )
 ]

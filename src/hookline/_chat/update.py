@@ -1,8 +1,7 @@
-"""A message that stands in history is changed: its hooks, the write, its observers.
+"""The change of a message in history: its hooks, the write, its observers.
 
-It is done as if by a chat, with an id and a run of its own, and while no other runs on the
-conversation: so what a model reads never changes under a step. It is no part of any chat, and so
-of no replay.
+A change works like a chat, with an id and a run of its own, and holds the conversation. So the
+history never changes during a step. A change is not part of a chat and is never replayed.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _MODEL = (Text, Reasoning, ToolCall)
 
 
 async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -> Message:
-    """Change the message of that id and give it as it is now.
+    """Change the message with that id and return it.
 
     Raises UsageError, or what a hook raises; ConversationBusyError while a chat runs.
     """
@@ -71,9 +70,7 @@ async def _update(chat: Chat, message: Message, changes: MessageChanges) -> Mess
         changes = ctx.changes
     new = changed(message, changes)
     if new != message:
-        cut = await chat.conversation.change(new)
-        if cut is not None:
-            raise cut
+        await chat.conversation.change(new)
     if view.onMessageUpdate:
         seen: OnMessageUpdate[Any] = OnMessageUpdate(run=chat.run, message=new, changes=changes)
         await notify(view.onMessageUpdate, seen, chat)
@@ -81,7 +78,7 @@ async def _update(chat: Chat, message: Message, changes: MessageChanges) -> Mess
 
 
 def changed(message: Message, changes: MessageChanges) -> Message:
-    """The message with these changes; raises UsageError where they do not fit it."""
+    """The message with these changes; raises UsageError if they do not fit the message."""
     if changes.parts is not None:
         message = _with_parts(message, changes.parts)
     if changes.text is not None:
@@ -90,24 +87,24 @@ def changed(message: Message, changes: MessageChanges) -> Message:
         message = message.replace(parts=kept(message.parts))
         if not message.parts:
             raise UsageError(
-                f"this would leave nothing of message {message.id!r}; keep some text or a part"
+                f"these changes leave message {message.id!r} empty; keep some text or a part"
             )
     return cleaned(message)
 
 
 def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Message:
     if isinstance(message, ToolMessage):
-        raise UsageError(f"the message {message.id!r} of a tool has text alone; pass text=")
+        raise UsageError(f"tool message {message.id!r} has only text, no parts; pass text=")
     takes = _USER if isinstance(message, UserMessage) else _MODEL
     for part in parts:
         if type(part) not in takes:
             raise UsageError(
-                f"a {type(part).__name__} does not belong into the message of a "
-                f"{message.role}; leave it out"
+                f"{type(part).__name__} is not a part of a message with the role "
+                f"{message.role!r}; leave it out"
             )
     if isinstance(message, AssistantMessage) and calls_of(parts) != message.tool_calls:
         raise UsageError(
-            f"the calls of message {message.id!r} must stay as they are: their results stand "
-            "after it"
+            f"the tool calls of message {message.id!r} must not change, since their results follow "
+            "it; pass the same calls"
         )
     return message.replace(parts=parts)

@@ -1,5 +1,5 @@
-"""Hooks: the table of points, registrations, the rules by which hooks are called, the bus.
+"""Hooks: the table of points, registrations, the rules for calling hooks, and the bus.
 
-Imports `_base` and `_model`. Nothing here knows a chat: the call rules take what they need of one
-as arguments.
+Imports `_base` and `_model`. Nothing here depends on a chat: the call rules get everything that
+they need from a chat as arguments.
 """

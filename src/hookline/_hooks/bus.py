@@ -1,21 +1,20 @@
-"""The bus: where hooks are registered and where events go.
+"""The bus: holds the registered hooks and publishes events.
 
 A registration is a `Hook` in a sorted tuple per point. Tuples are replaced and never changed, so a
-dispatch runs the hooks that were registered when it started. A chat looks at a `View` of one or
-more buses: one attribute per point, an empty tuple where nobody listens. Buses keep their views up
-to date, so looking costs an attribute and a bus without hooks costs nothing. How hooks are called
-is `_hooks/call_rules.py`.
+dispatch runs the hooks that were registered when it started. A chat uses a `View` of one or more
+buses: one attribute per point, which is an empty tuple if the point has no hooks. Buses keep their
+views up to date. So a lookup costs one attribute access, and a bus without hooks costs nothing. The
+rules for calling hooks are in `_hooks/call_rules.py`.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from hookline._base.errors import HookOptionError, UnknownHookError
+from hookline._base.forks import lock_for_forks
 from hookline._base.run import DepsT
 from hookline._hooks.call_rules import (
     OUTSIDE,
@@ -30,6 +29,7 @@ from hookline._hooks.registration import (
     Disposer,
     Hook,
     HookInfo,
+    OnError,
     check_names,
     make_hook,
 )
@@ -41,17 +41,13 @@ E = TypeVar("E")
 R = TypeVar("R")
 
 Key: TypeAlias = str | type
+"""The name of a hook point, or the class of your own point."""
 Keep: TypeAlias = Callable[[Hook], bool]
 EMPTY: Final[tuple[Hook, ...]] = ()
 
-# Held while registrations change and views follow. There is one for all buses: a view has several,
-# which change in different threads. A fork waits for it, or a child whose parent was just adding a
-# hook in another thread would inherit a lock that nobody releases.
-_lock: Final = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
+# Held while registrations change and views are updated. All buses share one lock, because a view
+# may have several buses, which change in different threads.
+_lock: Final = lock_for_forks()
 
 
 def _sorted(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
@@ -59,14 +55,15 @@ def _sorted(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 
 
 class View:
-    """The hooks of one chat, as attributes named like the points, and who gets its events.
+    """The hooks of one chat, as attributes named after the points, and its subscribers.
 
-    A source is a bus and which of its hooks run: None for all.
+    A source is a bus and a filter of its hooks; None keeps all hooks.
     """
 
     def __init__(self, *sources: tuple[HookBus[Any], Keep | None]) -> None:
         self.sources = sources
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
+        self.guards: tuple[str, ...] = ()  # required hooks that were passed to the chat itself
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
         with _lock:
             for bus, _ in sources:
@@ -76,24 +73,24 @@ class View:
             self.refresh_subscribers()
 
     def refresh_subscribers(self) -> None:
-        """Somebody has subscribed at one of the buses, or has left."""
+        """Update the subscribers after a change at one of the buses."""
         buses = dict.fromkeys(bus for bus, _ in self.sources if bus.subscribers)
         self.subscribed = tuple(buses)
         """The buses that have subscribers."""
 
     def publish(self, event: object) -> None:
-        """Hand an event to the subscribers of all buses; never waits for any of them."""
+        """Pass an event to the subscribers of all buses, without waiting for any of them."""
         for bus in self.subscribed:
             bus.publish(event)
 
     def refresh(self, key: Key) -> None:
-        """The hooks of one point have changed."""
+        """Update the hooks of one point after a change."""
         merged: dict[object, Hook] = {}
         for bus, keep in self.sources:
             for hook in bus.standing(key):
                 if keep is None or keep(hook):
-                    # A bus may be a source twice, a definition may be registered twice: each
-                    # runs once, at its first place.
+                    # A bus may be a source twice, and a definition may be registered twice.
+                    # Each hook still runs once, at its first place.
                     merged.setdefault(hook.definition or hook, hook)
         if isinstance(key, str):
             self.__dict__[key] = _sorted(merged.values())
@@ -107,28 +104,30 @@ class View:
 
 
 class HookBus(Generic[DepsT]):
-    """Hooks and subscribers. Works without an agent, with points of one's own.
+    """A registry of hooks and subscribers. It also works without an agent, for your own points.
 
-    `notify`, `intercept` and `wrap` fire a point that is declared as a class; the points of a
-    chat are fired by the chat.
+    `notify`, `intercept` and `wrap` fire a point that is declared as a class. The points in the
+    table are fired only by chats.
     """
 
     origin = "add_hook"
-    """The origin of what is added here, as `hooks()` shows it."""
+    """The origin of hooks that are added here, as `hooks()` shows it."""
 
     def __init__(self) -> None:
         self._hooks: dict[Key, tuple[Hook, ...]] = {}
         self._views: weakref.WeakSet[View] = weakref.WeakSet()
         self.subscribers: tuple[Subscription[Any], ...] = ()
-        """Who gets the events, in no order that counts."""
+        """The open subscriptions, in no particular order."""
         self.view = View((self, None))
-        """What a chat on this bus looks at: the hooks of each point."""
+        """The view of a chat on this bus: the hooks of each point."""
 
     # ── registration ────────────────────────────────────────────────────────────────────────
 
     @property
     def add_hook(self) -> AddHook[DepsT]:
-        """Add a hook; returns its disposer. docs/hooks.md lists points and options."""
+        """`add_hook(point, hook, *, priority=0, name=None, tools=None, timeout=None,
+        on_error="raise", inherit=False)` adds a hook at a point and returns its disposer.
+        """
         return cast("AddHook[DepsT]", self._add)
 
     @property
@@ -136,7 +135,31 @@ class HookBus(Generic[DepsT]):
         """The decorator form of `add_hook`."""
         return cast("HookDecorator[DepsT]", self._decorate)
 
-    def _add(self, point: object, hook: Callable[..., Any], **options: Any) -> Disposer:
+    def _add(
+        self,
+        point: object,
+        hook: Callable[..., Any],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        tools: Iterable[str] | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+        **unknown: Any,
+    ) -> Disposer:
+        """Add a hook at a point; returns its disposer, which removes only this registration.
+
+        `point` is a name such as "preToolCall" or the class of its context. `hook` is called with
+        the context, and a wrapper also with `proceed`. Hooks with a higher `priority` run first.
+        `name` is by default the function's name. `tools` limits the hook to these tools. `timeout`
+        is in seconds, for async hooks. `on_error` is the effect of an exception: "raise"
+        ends the chat, "log" continues, and "deny" denies the call (at preToolCall). With `inherit`,
+        the hook also runs in the chats of sub-agents. Raises UnknownHookError for an
+        unknown point, and HookOptionError for an option that does not fit or does not exist.
+        """
+        options = {"priority": priority, "name": name, "tools": tools, "timeout": timeout}
+        options |= {"on_error": on_error, "inherit": inherit, **unknown}
         return self.enter(make_hook(point, hook, options, self.origin))
 
     def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:
@@ -161,8 +184,12 @@ class HookBus(Generic[DepsT]):
         key = hook.spec.key
         with _lock:
             known = self._hooks.get(key, EMPTY)
-            if any(each is hook for each in known):
-                self._hooks[key] = tuple(each for each in known if each is not hook)
+            left = tuple(each for each in known if each is not hook)
+            if len(left) < len(known):
+                if left:
+                    self._hooks[key] = left
+                else:
+                    del self._hooks[key]
                 self._refresh(key)
 
     def _refresh(self, key: Key) -> None:
@@ -174,55 +201,55 @@ class HookBus(Generic[DepsT]):
         return HookBus()
 
     def all_hooks(self) -> list[Hook]:
-        """Every registration."""
-        return [hook for hooks in self._hooks.values() for hook in hooks]
+        """Return all registrations."""
+        return [hook for hooks in list(self._hooks.values()) for hook in hooks]
 
     def used(self) -> tuple[Key, ...]:
-        """The points that have had a hook."""
+        """Return the points that have hooks."""
         return tuple(self._hooks)
 
     def watch(self, view: View) -> None:
-        """Keep a view up to date for as long as it lives."""
+        """Keep a view up to date for as long as it exists."""
         self._views.add(view)
 
     def standing(self, key: Key) -> tuple[Hook, ...]:
-        """The hooks that a dispatch of this point would run now, in order."""
+        """Return the hooks that this point would run if it fired now, in order."""
         return self._hooks.get(key, EMPTY)
 
     def registered(self, key: Key) -> tuple[Hook, ...]:
-        """The registrations of this point, in order."""
+        """Return the registrations at this point, in order."""
         return self._hooks.get(key, EMPTY)
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
-        """All registrations in firing order, of one point or of all."""
+        """Return the registrations at one point or at all points, in firing order."""
         return listed((self,), point)
 
     def clear(self, point: object = None) -> None:
-        """Remove all hooks, of one point or of all."""
+        """Remove the hooks at one point, or all hooks."""
         keys = [spec_of(point).key] if point is not None else list(self._hooks)
         for key in keys:
             for hook in self._hooks.get(key, EMPTY):
                 self._remove(hook)
 
-    # ── points of one's own ─────────────────────────────────────────────────────────────────
+    # ── user-defined points ─────────────────────────────────────────────────────────────────────
 
-    def _conduct(self) -> Firing:
+    def _firing(self) -> Firing:
         return OutsideChat(watcher(self.view, None)) if self.view.onHook else OUTSIDE
 
     async def notify(self, ctx: Any) -> None:
         """Fire an observer point."""
         point = ctx.__class__
-        if point not in _observers:  # asked once for each point, since most are not heard
+        if point not in _observers:  # checked once per point, because most points have no hooks
             _observers.add(_own(ctx, "observer").context)
         hooks = self.view.own.get(point)
         if hooks:
-            await notify(hooks, ctx, self._conduct())
+            await notify(hooks, ctx, self._firing())
 
     async def intercept(self, ctx: Interceptor[R]) -> R:
-        """Fire an interceptor point; gives its payload as the hooks left it."""
+        """Fire an interceptor point; returns its payload with the changes of the hooks."""
         spec = _own(ctx, "interceptor")
         hooks = self.view.own.get(spec.context, EMPTY)
-        last, end, _ = await intercept(hooks, ctx, self._conduct())
+        last, end, _ = await intercept(hooks, ctx, self._firing())
         if end is not None:
             return cast("R", end)
         return cast("R", getattr(last, spec.payload))
@@ -230,17 +257,17 @@ class HookBus(Generic[DepsT]):
     async def wrap(self, ctx: Wrapper[R], inner: Callable[[Any], Awaitable[R]]) -> R:
         """Fire a wrapper point around `inner`, which gets the payload."""
         hooks = self.view.own.get(_own(ctx, "wrapper").context, EMPTY)
-        return await wrap(hooks, ctx, inner, self._conduct())
+        return await wrap(hooks, ctx, inner, self._firing())
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
     def subscribe(
         self, *types: type[E], size: int = 1024, overflow: Overflow = "close"
     ) -> Subscription[E]:
-        """An iterator over the published events of these types (none: all).
+        """Return an iterator over the published events of these types, or over all events.
 
-        It holds at most `size`; `overflow` says what happens beyond: "close" ends it with
-        SubscriptionOverflowError, "drop_oldest" drops and counts.
+        It buffers at most `size` events. On overflow, "close" ends it with
+        SubscriptionOverflowError, and "drop_oldest" drops the oldest events and counts them.
         """
         subscription: Subscription[E] = Subscription(types, size, overflow, self._leave)
         with _lock:
@@ -259,7 +286,7 @@ class HookBus(Generic[DepsT]):
             view.refresh_subscribers()
 
     def publish(self, event: object) -> None:
-        """Hand an event to the subscribers; never waits for any of them."""
+        """Pass an event to the subscribers, without waiting for any of them."""
         for subscription in self.subscribers:
             subscription.offer(event)
 
@@ -268,14 +295,14 @@ class HookBus(Generic[DepsT]):
 
 
 class NullBus(HookBus[DepsT]):
-    """A bus that takes registrations and runs no hook."""
+    """A bus that accepts registrations but never runs a hook."""
 
     def standing(self, key: Key) -> tuple[Hook, ...]:
-        """No hook ever runs."""
+        """Return an empty tuple: no hook ever runs."""
         return EMPTY
 
     def sibling(self) -> HookBus[Any]:
-        """Another bus that runs no hook."""
+        """Return another bus that never runs a hook."""
         return NullBus()
 
 
@@ -284,15 +311,15 @@ class _GlobalBus(HookBus[Any]):
 
 
 global_bus: Final[HookBus[Any]] = _GlobalBus()
-"""The hooks of this process: they run in every chat of every agent, before the agent's own.
+"""The global hooks of this process. They run in every chat of every agent, before its own hooks.
 
-`Agent(global_hooks=False)` opts out, and so does an agent on a `NullBus`. Its subscribers get the
-events of every agent that has not opted out.
+`Agent(global_hooks=False)` opts out, and so does an agent on a `NullBus`. Subscribers of this bus
+get the events of every agent that has not opted out.
 """
 
 
 def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookInfo, ...]:
-    """The registrations of these buses in firing order, of one point or of all."""
+    """The registrations of these buses at one point or at all points, in firing order."""
     keys: Iterable[Key]
     if point is not None:
         keys = (spec_of(point).key,)
@@ -305,7 +332,7 @@ def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookI
     )
 
 
-_observers: Final[set[type]] = set()  # points of a user's own that `notify` may fire
+_observers: Final[set[type]] = set()  # user-defined points that `notify` may fire
 
 
 def _own(ctx: object, kind: str) -> PointSpec:
@@ -316,6 +343,6 @@ def _own(ctx: object, kind: str) -> PointSpec:
         raise HookOptionError(
             spec.name,
             "-",
-            f"it is an {spec.kind} point and was fired as {kind}; use its own method of the bus",
+            f"it is an {spec.kind} point, but was fired as {kind}; call the method for its kind",
         )
     return spec

@@ -1,23 +1,22 @@
-"""The call rules: how hooks are called. Nothing else calls a hook.
+"""The call rules: how observers and interceptors are called. `wrappers.py` calls wrappers.
 
-Theory of operation. A dispatch is given the hooks of one point in their order, as they stood when
-it began, and a context. `_drive` is the one loop behind observers, interceptors and deltas. For
-each hook it asks whether the hook is still registered and meant for this tool, calls it, awaits
-what it returns where that can be awaited, and hands a value that is not None to `take`, which says
-what has become of the context:
+Theory of operation. A dispatch gets the hooks of one point in order, as registered when it began,
+and a context. `_drive` is the loop behind observers, interceptors and deltas. For each hook it
+checks that the hook is still registered and applies to this tool, calls the hook, and awaits the
+returned value if it is awaitable. A value other than None is passed to `take`, which decides what
+happens to the context:
 
-- `notify` ignores the value: the context stays.
-- `intercept` looks the value's type up in the point's row. The context is replaced by one with the
-  new payload, or the value is kept and the context stays, or no context is left: the chain is over.
-- `flow` gives a context for each delta that the hook made of one: none, one or several. Later
-  hooks see them one by one.
+- `notify` ignores the value, and the context stays the same.
+- `intercept` looks up the value's type in the point's row. Either the context gets the value as its
+  new payload, or the value is kept and the context stays the same, or the value ends the chain.
+- `flow` replaces one delta by none, one or several. Later hooks see each of them separately.
 
-A sync hook costs no coroutine. An exception is a value until the hook's own failure rule (`excuse`)
-has seen it: it is raised again with a note that names hook and point, or logged, or it denies the
-call. After each hook the loop looks whether the chat has ended meanwhile.
+A sync hook creates no coroutine. An exception is treated as a value until the hook's own failure
+rule (`excuse`) has handled it: it is raised again with a note that names hook and point, or logged,
+or it denies the call. After each hook the loop checks whether the chat has ended.
 
-Wrappers are an onion instead of a loop (`wrappers.py`); they share the failure rule and the time
-limit. What the points mean, what a chat is, and how hooks are registered is not known here.
+Wrappers are nested calls instead of a loop; they use the same failure rule and time limits. This
+module does not depend on chats or registration.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from hookline._base.cancel import Deadlines, Expired
-from hookline._base.errors import HookError, HookReturnError, HookTimeoutError, ToolDenied
+from hookline._base.errors import HookError, HookReturnError, HookTimeoutError, StopChat, ToolDenied
 from hookline._base.log import log_throw
 from hookline._base.returns import ToolFailure
 from hookline._hooks.points import DECIDED, END, KEEP, HookOutcome
@@ -48,17 +47,25 @@ Hooks = Sequence[Hook]
 
 
 class Watch(Protocol):
-    """Called after each hook that ran, where `onHook` has observers."""
+    """Called after each hook that ran, if `onHook` has observers."""
 
-    async def __call__(self, hook: Hook, outcome: HookOutcome, duration: float) -> None: ...
+    async def __call__(
+        self,
+        hook: Hook,
+        outcome: HookOutcome,
+        duration: float,
+        ctx: Any,
+        value: Any = None,
+        way: Any = None,
+    ) -> None: ...
 
 
 class Firing(Protocol):
-    """What a dispatch needs of the chat that it happens in."""
+    """The part of a chat that a dispatch needs."""
 
     @property
     def broken(self) -> bool:
-        """Aborted or failed meanwhile: no later hook of the dispatch runs."""
+        """Whether the chat was aborted or has failed; no further hooks of the dispatch run."""
         ...
 
     @property
@@ -68,7 +75,7 @@ class Firing(Protocol):
 
 
 class OutsideChat:
-    """A dispatch that no end of a chat interrupts."""
+    """A dispatch outside a chat, which the end of a chat cannot interrupt."""
 
     broken = False
 
@@ -100,24 +107,25 @@ async def _limited(hook: Hook, work: Awaitable[R], firing: Firing) -> R:
 
 
 def fault(hook: Hook, exc: BaseException) -> Exception:
-    """The hook's own failure; raises what is not: the chat's cancellation, an interrupt."""
+    """Return the hook's own failure; re-raises a cancellation of the chat, or an interrupt."""
     if isinstance(exc, Exception):
         return exc
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        task = None  # scopes may be registered where no loop runs
+        task = None  # no event loop is running, as when a scope is registered outside one
     if not isinstance(exc, asyncio.CancelledError) or (task is not None and task.cancelling()):
         raise exc
     error = HookError(
-        f"hook {hook.name!r} at {hook.spec.name} raised CancelledError; raise an error instead"
+        f"hook {hook.name!r} at {hook.spec.name} raised CancelledError; "
+        "raise a subclass of Exception instead"
     )
     error.__cause__ = exc
     return error
 
 
 def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
-    """Apply the hook's failure rule: raise, or return what stands for the hook's answer."""
+    """Apply the hook's failure rule: raise, or return the answer to use in place of the hook's."""
     exc = fault(hook, exc)
     if denies(hook, exc):
         return ToolFailure.of(exc).replace(type="Denied")
@@ -125,7 +133,7 @@ def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
         log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", exc)
         return None
     if hook.options.on_error == "deny":
-        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised and denies the call", exc)
+        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised, so the call is denied", exc)
         return ToolFailure("the call was denied: its check failed", type="Denied")
     note = f"raised by hook {hook.name!r} at {hook.spec.name}"
     if note not in getattr(exc, "__notes__", ()):
@@ -133,7 +141,7 @@ def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
     try:
         raise exc
     finally:
-        del exc  # or its traceback would hold it
+        del exc  # otherwise its traceback would refer to it
 
 
 def refusal(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
@@ -141,11 +149,11 @@ def refusal(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
 
 
 def _act(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> str:
-    """What the value's type does at this point; raises HookReturnError where nothing."""
+    """Return the effect of the value's type at this point; raises HookReturnError if none."""
     spec = hook.spec
     if refused is not None and isinstance(value, refused):
         rest = ", ".join(kind.__name__ for kind in spec.acts if kind is not refused)
-        raise refusal(hook, value, f"{rest}, None: the value was converted once already")
+        raise refusal(hook, value, f"{rest}, None: the value was already converted once")
     act = spec.acts.get(type(value))
     if act is None:
         act = next((does for kind, does in spec.acts.items() if isinstance(value, kind)), None)
@@ -159,7 +167,7 @@ def _act(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> st
 
 
 def _outcome(hook: Hook, value: object) -> HookOutcome:
-    """What a hook decided, in a word."""
+    """Return the hook's decision as an outcome."""
     if value is None or hook.spec.kind != "interceptor":
         return "ok"
     kind = type(value)
@@ -167,8 +175,16 @@ def _outcome(hook: Hook, value: object) -> HookOutcome:
 
 
 def denies(hook: Hook, exc: BaseException) -> bool:
-    """True if this refuses a call, which is not a failure of the hook."""
+    """Return whether this exception refuses a call, which is not a failure of the hook."""
     return isinstance(exc, ToolDenied) and hook.spec.name in ("preToolCall", "aroundToolCall")
+
+
+def outcome_of(hook: Hook, exc: BaseException) -> HookOutcome:
+    """Return the outcome of a hook that raised."""
+    if denies(hook, exc):
+        return "blocked"
+    stops = isinstance(exc, StopChat) and hook.spec.name in ("aroundRequest", "onResponse")
+    return "stopped" if stops else "raised"
 
 
 def stopped() -> asyncio.CancelledError:
@@ -177,24 +193,23 @@ def stopped() -> asyncio.CancelledError:
 
 # ── the loop ────────────────────────────────────────────────────────────────────────────────
 
-# What has become of a context: the ones in its place, None if it stays.
+# Returns the contexts that replace a context; None if it stays the same.
 Take: TypeAlias = Callable[[Hook, Any, Any], Sequence[Any] | None]
-Failed: TypeAlias = Callable[[Hook, BaseException], ToolFailure | None]
 
 
 async def _drive(
-    hooks: Hooks, ctx: Any, take: Take, firing: Firing, tool: str = "", failed: Failed = excuse
+    hooks: Hooks, ctx: Any, take: Take, firing: Firing, tool: str = ""
 ) -> Sequence[Any]:
-    """Call each hook with each context in turn; gives the contexts that are left."""
+    """Call each hook with each context in turn; returns the contexts at the end."""
     contexts: Sequence[Any] = (ctx,)
     watch = firing.watch
     for hook in hooks:
         if hook.tools is not None and tool not in hook.tools:
             continue
-        after: list[Any] | None = None  # the contexts for the next hook, once one has changed
+        after: list[Any] | None = None  # the contexts for the next hook, once one of them changed
         for index, ctx in enumerate(contexts):
             made: Sequence[Any] | None = None
-            if hook.alive:  # also asked between two deltas: it may be disposed by then
+            if hook.alive:  # checked for each delta, because the hook may be disposed in between
                 start = perf_counter()
                 try:
                     value = hook.fn(ctx)
@@ -203,11 +218,12 @@ async def _drive(
                             value = await in_time(hook, value, firing)
                         made = _taken(take, hook, ctx, value)
                 except BaseException as exc:
-                    await _tell_failure(watch, hook, exc, start)
-                    made = _taken(take, hook, ctx, failed(hook, exc))
+                    await _tell_failure(watch, hook, exc, start, ctx)
+                    made = _taken(take, hook, ctx, excuse(hook, exc))
                 else:
                     if watch is not None:
-                        await watch(hook, _outcome(hook, value), perf_counter() - start)
+                        spent = perf_counter() - start
+                        await watch(hook, _outcome(hook, value), spent, ctx, value)
                 if firing.broken:
                     raise stopped()
             if made is not None or after is not None:
@@ -224,36 +240,37 @@ def _taken(take: Take, hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None
 def _replaced(
     contexts: Sequence[Any], index: int, after: list[Any] | None, made: Sequence[Any] | None
 ) -> list[Any]:
-    """The contexts so far, with what was made of the one at the index."""
+    """Extend the new contexts with the replacement of the context at this index."""
     if after is None:
         after = list(contexts[:index])
     after.extend((contexts[index],) if made is None else made)
     return after
 
 
-async def _tell_failure(watch: Watch | None, hook: Hook, exc: BaseException, start: float) -> None:
+async def _tell_failure(
+    watch: Watch | None, hook: Hook, exc: BaseException, start: float, ctx: Any
+) -> None:
     if watch is not None:
-        outcome: HookOutcome = "blocked" if denies(hook, exc) else "raised"
-        await watch(hook, outcome, perf_counter() - start)
+        await watch(hook, outcome_of(hook, exc), perf_counter() - start, ctx)
 
 
 def _ignore(hook: Hook, ctx: Any, value: Any) -> None:
-    """What an observer returns."""
+    """Ignore the return value of an observer."""
 
 
 async def notify(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE, tool: str = "") -> None:
-    """Observers: one after the other, each awaited; what they return is ignored."""
+    """Call observers one after the other and await each; their return values are ignored."""
     await _drive(hooks, ctx, _ignore, firing, tool)
 
 
 class _Chain:
-    """What the interceptors of one dispatch have decided so far."""
+    """The decisions of one dispatch's interceptors so far."""
 
     __slots__ = ("ctx", "end", "kept", "refused")
 
     def __init__(self, ctx: Any, refused: type | None) -> None:
         self.ctx = ctx
-        self.end: Any = None  # the value that ended it
+        self.end: Any = None  # the value that ended the chain
         self.kept: list[Any] = []
         self.refused = refused
 
@@ -276,9 +293,9 @@ async def intercept(
     tool: str = "",
     refused: type | None = None,
 ) -> tuple[C, Any, list[Any]]:
-    """Interceptors: a chain. Gives the last context, what ended the chain, what was kept.
+    """Call interceptors as a chain; returns the last context, the value at the end, kept values.
 
-    `refused`: a type that the point takes and this dispatch does not.
+    `refused` is a type that the point accepts but this dispatch does not.
     """
     chain = _Chain(ctx, refused)
     await _drive(hooks, ctx, chain.take, firing, tool)
@@ -286,37 +303,25 @@ async def intercept(
 
 
 async def flow(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> Sequence[Any]:
-    """Deltas: each hook turns one into none, one or several, which later hooks see one by one."""
+    """Call delta hooks: each turns a delta into none, one or several for the later hooks."""
     return [left.delta for left in await _drive(hooks, ctx, _split, firing)]
 
 
 def _split(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
-    """A context for each delta that a hook made of one."""
+    """Make a context for each delta that a hook returned."""
     return [_replace(ctx, delta=delta) for delta in _deltas(hook, ctx, value)]
 
 
 def _deltas(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
-    """Check what `onDelta` returned for one delta, and keep what may not get lost."""
+    """Check the return value of `onDelta`, and keep deltas that must not be lost."""
     old = ctx.delta
     new = cast("Sequence[Any]", value if isinstance(value, (tuple, list)) else (value,))
     for delta in new:
         _act(hook, ctx, delta)
         if isinstance(delta, (ToolCallChunk, PartEndChunk)) and delta != old:
-            raise refusal(hook, delta, "text and reasoning deltas, or the delta it was given")
+            raise refusal(hook, delta, "text and reasoning deltas, or the delta itself, unchanged")
     if type(old) is ToolCallChunk and any(delta != old for delta in new):
-        raise refusal(hook, new, "for a call the same delta, or an empty tuple to hide it")
+        raise refusal(hook, new, "for a call, the same delta, or an empty tuple to hide it")
     if type(old) is PartEndChunk and old not in new:
         return (*new, old)
     return new
-
-
-async def call(hook: Hook, ctx: Any, firing: Firing = OUTSIDE) -> None:
-    """Call one observer and raise what it raises, where another failure rule applies."""
-    await _drive((hook,), ctx, _ignore, firing, failed=_raise)
-
-
-def _raise(hook: Hook, exc: BaseException) -> None:
-    try:
-        raise exc
-    finally:
-        del exc  # or its traceback would hold it

@@ -1,7 +1,7 @@
-"""Hooks that are declared now and registered later: definitions, their ids, objects that hold them.
+"""Hooks that are defined now and registered later: definitions, their ids, and objects with hooks.
 
-`expand` makes registrations of what `hooks=` was given; each takes a place of its own on a bus, and
-a view runs a definition once, however often it is registered.
+`expand` makes the registrations for `hooks=`. Each registration has its own place on a bus, but a
+view runs a definition only once, however many times it is registered.
 """
 
 from __future__ import annotations
@@ -21,42 +21,43 @@ from hookline._hooks.registration import (
 
 
 class HookDef:
-    """A hook to be registered later: for `Agent(hooks=[...])`, plugins and files of hooks.
+    """A hook to register later: for `Agent(hooks=[...])`, plugins and files of hooks.
 
-    With an `id` it can be named by it; `required` hooks also run in a chat with `only_hooks=`.
-    Calling it calls `fn`. As an attribute of a class it binds to an object like a method.
-    `origin` says where it was found, for a hook that comes out of a file. Raises HookOptionError
-    for an option that does not fit the point, and UnknownHookError.
+    A hook with an `id` can be named by that id. `required` hooks also run in a chat with
+    `only_hooks=`. Calling a HookDef calls its `fn`. As an attribute of a class, it binds to an
+    instance like a method. `origin` is the file or entry point of a hook found by discovery. Raises
+    HookOptionError for an option that does not fit the point, and UnknownHookError for an unknown
+    point.
     """
 
     __slots__ = ("_bound_to", "_class", "_fits", "_unbound", "fn", "options", "origin", "point")
 
     def __init__(self, point: object, fn: Callable[..., Any], **options: Any) -> None:
         self.options: HookOptions = check_hook(point, fn, options)[1]
-        """The options, checked: `name`, `priority`, `timeout` and so on."""
+        """The checked options: `name`, `priority`, `timeout` and so on."""
         self.point = point
         """The point's name or context class."""
         self.fn = fn
         """The function."""
         self.origin: str | None = None
-        self._fits = False  # its parameters are known to be right
-        self._class: str | None = None  # of which it is a method
+        self._fits = False  # whether its parameters have been checked
+        self._class: str | None = None  # the class that it is a method of
         self._unbound = self
         self._bound_to: object = None
 
     @property
     def name(self) -> str:
-        """The hook's name: the function's, unless `name=` was given."""
+        """The hook's name; by default the function's name."""
         return self.options.name
 
     @property
     def id(self) -> str | None:
-        """What it may be named by."""
+        """The id that the hook can be named by, if any."""
         return self.options.id
 
     @property
     def required(self) -> bool:
-        """True if it also runs in a chat with `only_hooks=`."""
+        """True if the hook also runs in a chat with `only_hooks=`."""
         return self.options.required
 
     def __call__(self, *args: Any) -> Any:
@@ -76,7 +77,7 @@ class HookDef:
         bound._unbound, bound._bound_to = self, instance
         return bound
 
-    # Each access binds anew, so definitions are compared as methods are: by function and object.
+    # Each access binds anew, so definitions compare like methods: by function and object.
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HookDef):
@@ -90,41 +91,44 @@ class HookDef:
         return f"<HookDef {self.id or self.name!r} at {self.point}>"
 
     def register(self, origin: str) -> Hook:
-        """A registration of this definition, not yet on a bus."""
+        """Make a registration of this definition; it is not on a bus yet."""
         if self._class is not None:
             raise HookOptionError(
                 str(self.point),
                 self.name,
-                f"it is a method of {self._class}; pass an object of that class, or its attribute",
+                f"the hook is a method of {self._class}; pass an instance of the class instead",
             )
         spec = spec_of(self.point)
-        if not self._unbound._fits:  # asked once: a chat may register it again and again
+        if not self._unbound._fits:  # checked only once, because each chat may register it again
             check_parameters(spec, self.fn, self.name)
             self._unbound._fits = True
         return Hook(spec, self.fn, self.options, self.origin or origin, self)
 
 
 class HookSet:
-    """Base of a class whose methods are hooks, so that type checkers know its objects as hooks.
+    """Base class for classes whose methods are hooks, so that type checkers accept their instances.
 
-    An object goes wherever a definition goes: `Agent(hooks=[Tenant("ann")])`. While a program runs
-    any class with methods under `@define_hook` will do.
+    Pass an instance wherever a definition is accepted: `Agent(hooks=[Tenant("ann")])`. At run time,
+    any class whose methods are decorated with `@define_hook` works.
     """
 
 
 class HasHooks(Protocol):
-    """A plugin that brings hooks; `tools` and `scopes` are looked at too."""
+    """A plugin that has hooks; its `tools` and `scopes` are used too."""
 
     @property
     def hooks(self) -> HooksArgument: ...
 
 
 HookLike: TypeAlias = "HookDef | HookSet | HasHooks | str | Sequence[HookLike]"
+"""A hook definition, an object with hooks, the id of a definition, or a list of these."""
 HooksArgument: TypeAlias = "Mapping[Any, Any] | Sequence[HookLike]"
+"""The values that `hooks=` takes: a table of points and functions, or a list of definitions
+and ids."""
 
 
 def hooks_of(holder: object) -> list[Any]:
-    """What an object brings: its `hooks`, and its attributes that are definitions."""
+    """Return an object's `hooks`, and its attributes that are definitions."""
     names = dict.fromkeys(
         name
         for attributes in (*(vars(kind) for kind in reversed(type(holder).__mro__)), _vars(holder))
@@ -142,7 +146,7 @@ def _vars(holder: object) -> dict[str, Any]:
 
 
 def define(point: object, hook: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """A definition, or the decorator that makes one of the function below it."""
+    """Return a definition, or a decorator that makes a definition from a function."""
     if hook is not None:
         return HookDef(point, hook, **options)
 
@@ -155,21 +159,21 @@ def define(point: object, hook: Callable[..., Any] | None = None, **options: Any
 def definitions(
     hooks: HooksArgument, found: dict[str, HookDef] | None = None
 ) -> dict[str, HookDef]:
-    """The definitions with an id among these, added to `found`; an id belongs to one alone."""
+    """Add the definitions that have an id to `found`; each id may belong to only one definition."""
     found = {} if found is None else found
     for each in _flat(hooks):
         if isinstance(each, HookDef) and each.id is not None:
             other = found.setdefault(each.id, each)
             if other != each:
                 raise UsageError(
-                    f"two hooks have the id {each.id!r}: {other!r}, {each!r}; give one of them "
-                    "another"
+                    f"two hooks have the id {each.id!r}: {other!r} and {each!r}; give one of them "
+                    "another id"
                 )
     return found
 
 
 def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
-    """The registrations that `hooks=` declares: a table, or definitions, ids and lists of them."""
+    """Make the registrations for `hooks=`: a table, or definitions, ids and lists of these."""
     made: list[Hook] = []
     for each in _flat(hooks):
         if isinstance(each, HookDef):
@@ -187,7 +191,7 @@ def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> l
 
 
 def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
-    """Definitions and ids in order, and a point with a function for each entry of a table."""
+    """Yield definitions and ids in order, and (point, function) for each entry of a table."""
     if isinstance(hooks, Mapping):
         table = cast("Mapping[Any, Any]", hooks)  # type: ignore[redundant-cast]
         for point, value in table.items():
@@ -208,11 +212,11 @@ def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
 
 def _held(each: object) -> list[Any]:
     if isinstance(each, type):
-        raise UsageError(f"hooks= has the class {each.__qualname__}; pass an object of it")
+        raise UsageError(f"hooks= has the class {each.__qualname__}; pass an instance of it")
     held = hooks_of(each)
     if not held and not hasattr(each, "hooks"):
         raise UsageError(
-            f"{each!r} in hooks= is not a hook: pass what define_hook or hookline.hooks makes, an "
+            f"{each!r} in hooks= is not a hook; pass a hook of define_hook or hookline.hooks, an "
             "id, or an object that has such hooks"
         )
     return held

@@ -1,9 +1,9 @@
-"""Plugins: what `agent.use()` takes, and how all that one has added is taken back.
+"""Plugins: the argument of `agent.use()`, and how everything that a plugin added is removed.
 
-A plugin is a function of the agent, or something that holds hooks, tools and scopes. While its
-function runs, each registration made from its context is noted, also by way of the agent's bus or
-of another plugin; a plugin that raises leaves nothing behind. What cleans up asynchronously runs
-in one task for each plugin, whoever asks for it, so that it runs once.
+A plugin is a function that takes the agent, or an object with hooks, tools and scopes. While the
+function runs, each registration made from its context is noted, even through the agent's bus or
+another plugin. A plugin that raises leaves nothing behind. The async cleanup of a plugin runs in
+one task, so that it runs only once, no matter how many callers request it.
 """
 
 from __future__ import annotations
@@ -19,74 +19,76 @@ from hookline._base.errors import UsageError
 from hookline._base.log import log_throw
 from hookline._hooks.declared import HasHooks, HookDef, hooks_of
 from hookline._hooks.registration import OWNER
+from hookline._model.callables import is_async_callable
 from hookline._model.scopes import Scope
-from hookline._model.tool import ToolLike, is_async_callable
+from hookline._model.tool import ToolLike
 
 A = TypeVar("A", contravariant=True)
 
 
 class SetUp(Protocol[A]):
-    """A plugin that is a function, sync or async, and may return one that cleans up."""
+    """A plugin function, sync or async, which may return a cleanup function."""
 
     def __call__(self, agent: A, /) -> object: ...
 
 
 class HasTools(Protocol):
-    """A plugin that brings tools; `hooks` and `scopes` are looked at too."""
+    """A plugin that has tools; its `hooks` and `scopes` are used too."""
 
     @property
     def tools(self) -> Iterable[ToolLike]: ...
 
 
 class HasScopes(Protocol):
-    """A plugin that brings scopes; `hooks` and `tools` are looked at too."""
+    """A plugin that has scopes; its `hooks` and `tools` are used too."""
 
     @property
     def scopes(self) -> Iterable[Scope]: ...
 
 
 PluginObject: TypeAlias = HasHooks | HasTools | HasScopes
+"""An object that a plugin can be: it has hooks, tools or scopes."""
 
 
 class Uninstall:
-    """Takes back all that a plugin has added. Twice is harmless.
+    """Removes everything that a plugin has added. It may be called more than once.
 
-    Calling it, or leaving a `with`, removes hooks, tools and scopes at once, and starts what cleans
-    up asynchronously in a task of the plugin's own; an exception there is logged. `aclose()`, or
-    leaving an `async with`, waits for that task and raises what it raised. Where no event loop
-    runs, the asynchronous part waits for `aclose()`.
+    Calling it, or leaving a `with` block, removes hooks, tools and scopes at once. Async cleanup is
+    started in a separate task; an exception in the cleanup is logged. `aclose()`, or leaving an
+    `async with` block, waits for that task and raises its exception. If no event loop is running,
+    async cleanup waits for `aclose()`.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         """The plugin's name."""
         self.origin = f"plugin {name}"
-        """What `hooks()` shows as the origin of its hooks."""
+        """The origin of the plugin's hooks, as `hooks()` shows it."""
         self._undo: list[Callable[[], object]] = []
-        self._cleanups: list[Callable[[], object]] = []  # to be awaited, last in, first out
+        self._cleanups: list[Callable[[], object]] = []  # to be awaited, in reverse order
         self._inner: list[Uninstall] = []
         self._closing: asyncio.Task[None] | None = None
-        self._awaited = False  # somebody is told what its closing raises
+        self._awaited = False  # whether a caller gets the exceptions of the cleanup
         self._raised: list[Exception] = []
 
     def note(self, dispose: Callable[[], object], /) -> None:
-        """Something was added, and this takes it back."""
+        """Register a function that removes something the plugin added."""
         self._undo.append(dispose)
         if isinstance(dispose, Uninstall):
             self._inner.append(dispose)
 
     def clean_up(self, cleanup: Callable[[], object]) -> None:
-        """Call this, sync or async, when the plugin goes."""
+        """Register a function, sync or async, to be called when the plugin is removed."""
         (self._cleanups if is_async_callable(cleanup) else self._undo).append(cleanup)
 
     @property
     def gone(self) -> bool:
-        """True once nothing of it is left, its closing included."""
+        """True once everything has been removed and the cleanup has ended."""
         busy = self._undo or self._cleanups or (self._closing and not self._closing.done())
         return not busy and all(each.gone for each in self._inner)
 
     def __call__(self) -> None:
-        """Last in, first out; what one step raises is raised when all are done."""
+        """Undo all steps in reverse order; the first exception is raised at the end."""
         raised: list[BaseException] = []
         while self._undo:
             try:
@@ -105,7 +107,7 @@ class Uninstall:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # aclose() will do it
+            return  # no event loop: aclose() must be called for the cleanup
         self._closing = loop.create_task(self._close(), name=f"hookline: {self.origin} closes")
 
     async def _close(self) -> None:
@@ -118,10 +120,10 @@ class Uninstall:
                 if self._awaited:
                     self._raised.append(exc)
                 else:
-                    log_throw(f"{self.origin} raised while it was closed", exc)
+                    log_throw(f"{self.origin} raised during its cleanup", exc)
 
     async def aclose(self) -> None:
-        """Take everything back and wait until it has cleaned up; raises what that raised."""
+        """Remove everything and wait for the cleanup; raises the exceptions of the cleanup."""
         raised: list[Exception] = []
         self._awaited = True
         try:
@@ -156,7 +158,7 @@ class Uninstall:
 
 
 async def close_all(plugins: Iterable[Uninstall]) -> None:
-    """Close these plugins, the last first; raises the first exception when all are done."""
+    """Close these plugins in reverse order; raises the first exception at the end."""
     raised: list[Exception] = []
     for plugin in reversed(list(plugins)):
         try:
@@ -169,7 +171,7 @@ async def close_all(plugins: Iterable[Uninstall]) -> None:
 
 @contextmanager
 def noted(plugin: Uninstall) -> Generator[None]:
-    """What is added from this context belongs to the plugin, and to the one that uses it."""
+    """Note everything added from this context for the plugin, and for the plugin that uses it."""
     outer = OWNER.get()
     token = OWNER.set(plugin)
     try:
@@ -178,7 +180,7 @@ def noted(plugin: Uninstall) -> Generator[None]:
         try:
             plugin()
         except Exception as exc:
-            log_throw(f"{plugin.origin} raised while it was taken back", exc)
+            log_throw(f"{plugin.origin} raised while it was removed", exc)
         raise
     finally:
         OWNER.reset(token)
@@ -187,7 +189,7 @@ def noted(plugin: Uninstall) -> Generator[None]:
 
 
 async def set_up(plugin: Callable[[Any], object], agent: object, undo: Uninstall) -> None:
-    """Call a plugin's function; a sync function that it returns is called first when it goes."""
+    """Call a plugin's function; the function that it returns is called first on removal."""
     cleanup: Any = plugin(agent)
     if isawaitable(cleanup):
         cleanup = await _awaited(cleanup)
@@ -195,8 +197,8 @@ async def set_up(plugin: Callable[[Any], object], agent: object, undo: Uninstall
         return
     if not callable(cleanup):
         raise UsageError(
-            f"plugin {undo.name!r} returned a {type(cleanup).__name__}: return nothing, "
-            "or a function that cleans up, sync or async"
+            f"plugin {undo.name!r} returned a {type(cleanup).__name__}; return nothing, "
+            "or a cleanup function, sync or async"
         )
     undo.clean_up(cleanup)
 
@@ -206,14 +208,14 @@ async def _awaited(work: Awaitable[Any]) -> Any:
 
 
 def brings(plugin: object) -> bool:
-    """True for an object that holds what an agent can take, so that it is not called."""
+    """Return whether an object has hooks, tools or scopes, so that it is not called."""
     if any(hasattr(plugin, part) for part in ("hooks", "tools", "scopes")):
         return True
     return not isinstance(plugin, type) and bool(hooks_of(plugin))
 
 
 def name_of(plugin: object) -> str:
-    """How a plugin is called in `hooks()`: its `name`, or that of its function or class."""
+    """The plugin's name in `hooks()`: its `name`, or the name of its function or class."""
     if isinstance(plugin, HookDef):
         return plugin.id or plugin.name
     if isinstance(plugin, (list, tuple)):

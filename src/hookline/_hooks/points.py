@@ -1,11 +1,12 @@
-"""THE TABLE: one row per hook point, in the order of a chat's life.
+"""THE TABLE: one row per hook point, in the order in which a chat reaches them.
 
-A row is a frozen class: its fields are the context that the hooks get, its spec says name, kind
-and what each returned type does. Dispatch, the typed overloads of `add_hook`, docs/hooks.md and
-the tests are made from this table. To add a point: one row here, one firing line, one test.
+A row is a frozen class: its fields are the context that the hooks get, and its spec has the name,
+the kind and the effect of each type that a hook may return. Dispatch, the typed overloads of
+`add_hook`, docs/hooks.md and the tests are derived from this table. To add a point, add a row here,
+a line that fires it, and a test.
 
-Points of a user's own are classes derived from Observer, Interceptor or Wrapper: the same
-mechanism, without a name in the table.
+User-defined points are classes derived from Observer, Interceptor or Wrapper. They use the same
+mechanism, but have no name in the table.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ from hookline._base.run import D, Run
 from hookline._model.model import (
     ChatRequest,
     Delta,
+    FileChunk,
     ModelRequest,
     ModelResponse,
     PartEndChunk,
     ReasoningChunk,
+    SourceChunk,
     TextChunk,
     ToolCallChunk,
 )
@@ -65,58 +68,61 @@ from hookline._model.scopes import Scope
 from hookline._model.tool import AnyTool
 
 Kind = Literal["observer", "interceptor", "wrapper"]
+"""The three kinds of hook point."""
 HookOutcome = Literal["ok", "changed", "answered", "blocked", "stopped", "asked", "raised"]
+"""The decision of a hook, as onHook reports it."""
 C = TypeVar("C", bound=type)
 R = TypeVar("R")
 
-END: Final = "(end)"  # the value ends the chain and stands for what would have come
-KEEP: Final = "(keep)"  # the value is collected and the chain goes on
+END: Final = "(end)"  # the value ends the chain and is its result
+KEEP: Final = "(keep)"  # the value is collected and the chain continues
 
-ENDS_CHAT: Final = "ends the chat; `onChatError`; the same exception reaches the caller"
-IGNORED: Final = "logged and ignored"
-NO_CHAT: Final = "runs again: a change is no part of a chat"
+ENDS_CHAT: Final = "the chat ends, `onChatError` fires, and the same exception reaches the caller"
+IGNORED: Final = "the exception is logged and ignored"
+NO_CHAT: Final = "runs again, because the change of a message is not part of a chat"
 
 
 class PointSpec(Data, frozen=True, kw_only=True):
-    """What a row says of its point.
+    """The properties of a hook point, as defined by its row in the table.
 
-    `acts` maps each type that a hook may return to what it does: END, KEEP, or the name of the
-    context's field that it replaces. `check` finds fault with a replacement (None: it is fine).
+    `acts` maps each type that a hook may return to its effect: END, KEEP, or the name of the
+    context's field that it replaces. `check` returns a description of an invalid replacement, or
+    None.
     """
 
     name: str
     """The point's name, such as "preToolCall"."""
     kind: Kind
-    """Who may stand there: an observer, interceptor or wrapper."""
+    """The point's kind: observer, interceptor or wrapper."""
     acts: dict[type, str]
-    """What a hook may return, and the field that it replaces or how it ends the chain."""
+    """The types that a hook may return, and the effect of each."""
     check: Callable[[Any, Any], str | None] | None = None
-    """Says why a replacement is refused; None where it is fine."""
+    """A function that returns the reason to refuse a replacement, or None if it is valid."""
     at_tool: bool = False
-    """Whether `tools=` may limit its hooks."""
+    """Whether hooks at this point can be limited to tools with `tools=`."""
     flat: bool = False
-    """Whether a hook may return a tuple of what it takes."""
-    payload: str = ""  # the field that `proceed(changed)` replaces; that a point of one's own gives
+    """Whether a hook may return a tuple of the allowed values."""
+    payload: str = ""  # the field that `proceed(changed)` or a user-defined interceptor replaces
     """The field that a change replaces."""
-    takes: tuple[type, ...] = ()  # what `proceed(changed)` may be given
-    """What `proceed(changed)` may be given."""
+    takes: tuple[type, ...] = ()  # the types that `proceed(changed)` accepts
+    """The types that `proceed(changed)` accepts."""
     throws: str = ENDS_CHAT
-    """What a hook that throws does."""
+    """The effect of an exception in a hook."""
     replay: str = "not run again"
-    """What a durable runtime does with it when the chat runs again."""
+    """What a durable runtime does with the hooks of this point when the chat is replayed."""
     note: str = ""
-    """What else there is to know."""
+    """Further remarks, as sentences without the last full stop."""
     context: type
-    """The class of what the hooks get."""
+    """The class of the context that hooks are called with."""
 
     @property
     def key(self) -> str | type:
-        """What the point's hooks are kept by: its name in the table, or the user's class."""
+        """The key of the point's hooks: its name in the table, or the user-defined class."""
         return self.name if TABLE.get(self.name) is self else self.context
 
     @property
     def allowed(self) -> str:
-        """What a hook may return, in words for an error."""
+        """The values that a hook may return, as text for an error message."""
         names = [kind.__name__ for kind in self.acts]
         if self.flat:
             names.append("a tuple of these")
@@ -124,14 +130,14 @@ class PointSpec(Data, frozen=True, kw_only=True):
 
 
 TABLE: dict[str, PointSpec] = {}
-"""The rows by their names, in the order of a chat's life."""
+"""The rows by name, in the order in which a chat reaches the points."""
 _specs: dict[type, PointSpec] = {}
 
 
 def row(
     name: str, kind: Kind, acts: dict[type, str] | None = None, **rest: Any
 ) -> Callable[[C], C]:
-    """Enter the class below into the table."""
+    """Enter the decorated class into the table."""
 
     def enter(context: C) -> C:
         spec = PointSpec(name=name, kind=kind, acts=acts or {}, context=context, **rest)
@@ -142,7 +148,7 @@ def row(
 
 
 def spec_of(point: object) -> PointSpec:
-    """The spec of a point given by name or by context class; raises UnknownHookError."""
+    """Return the spec of a point, given by name or context class; raises UnknownHookError."""
     spec = (
         TABLE.get(point) if isinstance(point, str) else _spec_of_class(get_origin(point) or point)
     )
@@ -163,33 +169,34 @@ def _spec_of_class(context: Any) -> PointSpec | None:
     return spec
 
 
-# ── points of a user's own ──────────────────────────────────────────────────────────────────
+# ── user-defined points ─────────────────────────────────────────────────────────────────────
 
 
 class Observer(Data, frozen=True):
-    """Base of an observer point of your own: `bus.notify(MyPoint(...))` fires it."""
+    """Base class for your own observer points: `bus.notify(MyPoint(...))` fires the point."""
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """The point's row, made when it is first used."""
+        """Make the point's properties, at its first use."""
         return PointSpec(name=cls.__qualname__, kind="observer", acts={}, context=cls)
 
 
 class Interceptor(Data, Generic[R], frozen=True):
-    """Base of an interceptor point of your own.
+    """Base class for your own interceptor points.
 
-    `bus.intercept(MyPoint(...))` gives an R: the class's first field (or the one that `payload`
-    names) as the hooks left it, or the value of a type in `ends` that ended the chain.
+    `bus.intercept(MyPoint(...))` returns an R. That is the first field of the class, or the field
+    that `payload` names, as hooks have changed it. If a hook ended the chain with a value whose
+    type is in `ends`, it is that value.
     """
 
     payload: ClassVar[str] = ""
-    """The field that hooks may change; by default the first."""
+    """The name of the field that hooks may change; by default the first field."""
     ends: ClassVar[tuple[type, ...]] = ()
-    """Types that end the chain and stand for its result."""
+    """Types that end the chain: if a hook returns such a value, it is the result."""
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """The point's row, made when it is first used; raises HookOptionError."""
+        """Make the point's properties, at its first use; raises HookOptionError."""
         field = _payload(cls)
         acts = dict.fromkeys(_taken(cls, Interceptor), field)
         acts.update(dict.fromkeys(cls.ends, END))
@@ -199,17 +206,18 @@ class Interceptor(Data, Generic[R], frozen=True):
 
 
 class Wrapper(Data, Generic[R], frozen=True):
-    """Base of a wrapper point of your own: `bus.wrap(MyPoint(...), inner)` gives an R.
+    """Base class for your own wrapper points: `bus.wrap(MyPoint(...), inner)` returns an R.
 
-    `inner` gets the payload: the class's first field, or the one that `payload` names.
+    `inner` is called with the payload: the first field of the class, or the field named by
+    `payload`.
     """
 
     payload: ClassVar[str] = ""
-    """The field that `inner` gets; by default the first."""
+    """The name of the field that `inner` is called with; by default the first field."""
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """The point's row, made when it is first used; raises HookOptionError."""
+        """Make the point's properties, at its first use; raises HookOptionError."""
         acts = dict.fromkeys(_taken(cls, Wrapper), END)
         field = _payload(cls)
         return PointSpec(
@@ -229,13 +237,13 @@ def _payload(cls: Any) -> str:
     field: str = cls.payload or next(iter(cls.__struct_fields__), "")
     if field not in cls.__struct_fields__:
         raise HookOptionError(
-            cls.__qualname__, "-", "the point needs a field to be its payload: declare one"
+            cls.__qualname__, "-", "the point needs a field for its payload: declare one"
         )
     return field
 
 
 def _taken(cls: type, base: type) -> tuple[type, ...]:
-    """The runtime types behind R of `class MyPoint(Interceptor[R])`."""
+    """The runtime types of R in `class MyPoint(Interceptor[R])`."""
     for parent in getattr(cls, "__orig_bases__", ()):
         if get_origin(parent) is base:
             return tuple(dict.fromkeys(_runtime_types(get_args(parent)[0])))
@@ -245,13 +253,13 @@ def _taken(cls: type, base: type) -> tuple[type, ...]:
 def _field_types(cls: type, field: str) -> tuple[type, ...]:
     try:
         hint = get_type_hints(cls)[field]
-    except Exception:  # a hint that cannot be resolved says nothing
+    except Exception:  # the hint cannot be resolved, so it accepts any type
         return (object,)
     return tuple(_runtime_types(hint))
 
 
 def _runtime_types(hint: Any) -> list[type]:
-    """What isinstance can ask of a hint; `object` where it can ask nothing."""
+    """The types of a hint that isinstance can check; `object` if it can check none."""
     origin = get_origin(hint)
     if origin is Annotated:
         return _runtime_types(get_args(hint)[0])
@@ -269,7 +277,7 @@ def _runtime_types(hint: Any) -> list[type]:
     return [kind]
 
 
-# ── what a replacement must keep ────────────────────────────────────────────────────────────
+# ── restrictions on replacements ────────────────────────────────────────────────────────────
 
 
 def _same_call(ctx: Any, call: ToolCall) -> str | None:
@@ -280,7 +288,7 @@ def _same_call(ctx: Any, call: ToolCall) -> str | None:
 
 def _no_message(ctx: Any, request: ChatRequest) -> str | None:
     if ctx.request.message is None and request.message is not None:
-        return "a ChatRequest without a message, as the chat goes on from its history"
+        return "a ChatRequest without a message, because the chat continues from its history"
     if ctx.request.message is not None and request.message is None:
         return "a ChatRequest with a message"
     return None
@@ -300,10 +308,10 @@ def _same_message(ctx: Any, message: Message) -> str | None:
 
 
 class Context(Data, Generic[D], frozen=True, kw_only=True):
-    """What every context has."""
+    """The fields that every context has."""
 
     run: Run[D]
-    """The chat, as a hook may know it."""
+    """The chat that the hook runs in."""
 
 
 @row(
@@ -312,23 +320,24 @@ class Context(Data, Generic[D], frozen=True, kw_only=True):
     {Response: END},
     payload="message",
     takes=(UserMessage,),
-    throws="before `proceed`: reaches the caller alone; after it: the outcome stands, then raised",
-    replay="runs again: it spans the whole chat",
-    note="`proceed` exactly once; it raises what the chat raises",
+    throws="before `proceed`, the exception reaches only the caller; after `proceed`, the chat "
+    "keeps its outcome, and then the exception is raised",
+    replay="runs again, because it spans the whole chat",
+    note="Call `proceed` exactly once. If the chat raises an exception, `proceed` raises it",
 )
 class AroundChat(Context[D], frozen=True, kw_only=True):
     """Around the whole chat."""
 
     message: UserMessage | None
-    """None for a chat that is resumed or goes on from its history."""
+    """The user's message; None for a chat that is resumed or continues from its history."""
 
 
 @row("onChatStart", "observer")
 class OnChatStart(Context[D], frozen=True, kw_only=True):
-    """Once, before the user message is in history."""
+    """Once, before the user's message is added to the history."""
 
     message: UserMessage | None
-    """None for a chat that is resumed or goes on from its history."""
+    """The user's message; None for a chat that is resumed or continues from its history."""
 
 
 @row(
@@ -336,28 +345,30 @@ class OnChatStart(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {ChatRequest: "request", ModelResponse: END, Stop: END},
     check=_no_message,
-    note="`ModelResponse` stands for step 0's answer; after `Stop` nothing is written",
+    note="If a hook returns a `ModelResponse`, it becomes the first answer, and the model is not "
+    "called. If a hook returns a `Stop`, nothing is written",
 )
 class PreChat(Context[D], frozen=True, kw_only=True):
-    """Before the chat: what it begins with, for all its steps."""
+    """Before the first step; a change applies to all steps of the chat."""
 
     request: ChatRequest
-    """The message, system text, tools and settings to begin with."""
+    """The message, system text, tools and settings of the chat."""
 
 
 @row(
     "preRequest",
     "interceptor",
     {ModelRequest: "request", ModelResponse: END, Stop: END},
-    note="`ModelResponse` skips the model and `aroundRequest`",
+    note="If a hook returns a `ModelResponse`, it becomes the answer: the model and "
+    "`aroundRequest` are skipped",
 )
 class PreRequest(Context[D], frozen=True, kw_only=True):
-    """Before each model call; an edit lasts one call."""
+    """Before each model call; a change applies only to that call."""
 
     iteration: int
     """The step, counted from 0."""
     request: ModelRequest
-    """What the model is about to be given."""
+    """The request that is about to be sent to the model."""
 
 
 @row(
@@ -366,7 +377,8 @@ class PreRequest(Context[D], frozen=True, kw_only=True):
     {ModelResponse: END},
     payload="request",
     takes=(ModelRequest,),
-    note="calling `proceed` again after text was shown publishes `ResponseReset`",
+    note="If you call `proceed` again after text was shown, a `ResponseReset` event withdraws that "
+    "text",
 )
 class AroundRequest(Context[D], frozen=True, kw_only=True):
     """Around each model call."""
@@ -374,7 +386,7 @@ class AroundRequest(Context[D], frozen=True, kw_only=True):
     iteration: int
     """The step, counted from 0."""
     request: ModelRequest
-    """What `proceed()` gives to the model."""
+    """The request that `proceed()` sends to the model."""
 
 
 @row(
@@ -385,29 +397,32 @@ class AroundRequest(Context[D], frozen=True, kw_only=True):
         ReasoningChunk: "delta",
         PartEndChunk: "delta",
         ToolCallChunk: "delta",
+        SourceChunk: "delta",
+        FileChunk: "delta",
     },
     flat=True,
-    note="an empty tuple drops it; a `PartEndChunk` cannot be dropped, a call only hidden",
+    note="An empty tuple drops the delta. A `PartEndChunk` cannot be dropped. Dropping a "
+    "`ToolCallChunk` only hides it from the stream",
 )
 class OnDelta(Context[D], frozen=True, kw_only=True):
-    """Each delta of the answer: what is returned is streamed, stored and traced."""
+    """At each delta of the answer; the changed delta is streamed, stored and traced."""
 
     iteration: int
     """The step, counted from 0."""
     delta: Delta
-    """A chunk of text, reasoning or a call, or the end of a part."""
+    """A piece of text, of reasoning or of a tool call; the end of a part; a source; or a file."""
 
 
 @row("onResponse", "interceptor", {ModelResponse: "response"})
 class OnResponse(Context[D], frozen=True, kw_only=True):
-    """After each model answer, real or given by a hook, before it is committed."""
+    """After each answer, whether from the model or from a hook, before the answer is written."""
 
     iteration: int
     """The step, counted from 0."""
     request: ModelRequest
-    """What was asked."""
+    """The request that was answered."""
     response: ModelResponse
-    """What was answered."""
+    """The model's response."""
 
 
 @row(
@@ -415,21 +430,21 @@ class OnResponse(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {UserMessage: "message", AssistantMessage: "message", ToolMessage: "message"},
     check=_same_message,
-    note="same role, id and calls",
+    note="The message's role, id and tool calls must stay the same",
 )
 class PreMessage(Context[D], frozen=True, kw_only=True):
-    """Before a message is committed to history."""
+    """Before a message is added to the history."""
 
     message: Message
-    """What is about to stand in history."""
+    """The message that is about to be added to the history."""
 
 
 @row("onMessage", "observer")
 class OnMessage(Context[D], frozen=True, kw_only=True):
-    """After every commit: user, assistant and tool messages."""
+    """After a message was added to the history: a user, assistant or tool message."""
 
     message: Message
-    """What stands in history now."""
+    """The message as it is in the history."""
 
 
 @row(
@@ -438,20 +453,21 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
     {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolFailure: END, Deny: END, Stop: END},
     check=_same_call,
     at_tool=True,
-    throws=f"{ENDS_CHAT}; with `on_error='deny'` this call alone is refused",
-    note="arguments only may change; the handler does not run after an END",
+    throws=f"{ENDS_CHAT}; with `on_error='deny'`, only this call is refused",
+    note="A hook may change only the arguments of the call. If a hook returns a result, a `Deny` "
+    "or a `Stop`, the tool does not run",
 )
 class PreToolCall(Context[D], frozen=True, kw_only=True):
-    """Before a call's arguments are validated and before anything runs."""
+    """Before a call's arguments are validated and before the tool runs."""
 
     iteration: int
     """The step, counted from 0."""
     call: ToolCall
-    """What the model asked for, as earlier hooks left it."""
+    """The model's call, as changed by earlier hooks."""
     tool: AnyTool
     """The tool that is called."""
     scope: Scope
-    """Where the tool comes from."""
+    """The scope that the tool belongs to."""
 
 
 @row(
@@ -462,17 +478,18 @@ class PreToolCall(Context[D], frozen=True, kw_only=True):
     takes=(ToolCall,),
     check=_same_call,
     at_tool=True,
-    note="`proceed` never raises for the tool; again only if the tool is `idempotent`",
+    note="If the tool raises an exception, `proceed` returns a `ToolFailure`. Call `proceed` again "
+    "only if the tool is `idempotent`",
 )
 class AroundToolCall(Context[D], frozen=True, kw_only=True):
-    """Around a tool's handler."""
+    """Around the run of a tool."""
 
     call: ToolCall
-    """What `proceed()` runs."""
+    """The call that `proceed()` runs."""
     tool: AnyTool
     """The tool that is called."""
     scope: Scope
-    """Where the tool comes from."""
+    """The scope that the tool belongs to."""
 
 
 @row(
@@ -480,20 +497,21 @@ class AroundToolCall(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {ToolResult: "result", ToolFailure: END},
     at_tool=True,
-    throws=f"{ENDS_CHAT}; history keeps 'ran; result withheld'",
-    note="`ToolFailure` converts: it goes through `onToolCallError` once",
+    throws=f"{ENDS_CHAT}; the history has 'ran; result withheld' as the call's result",
+    note="If a hook returns a `ToolFailure`, the call fails, and the failure goes "
+    "through `onToolCallError` once",
 )
 class OnToolCallResult(Context[D], frozen=True, kw_only=True):
-    """After a call has a result, before it is written to history."""
+    """After a call has a result, before the result is added to the history."""
 
     call: ToolCall
-    """What has run."""
+    """The call that has run."""
     tool: AnyTool
     """The tool that was called."""
     scope: Scope
-    """Where the tool comes from."""
+    """The scope that the tool belongs to."""
     result: ToolResult
-    """Its value as JSON data."""
+    """The result; its `value` is JSON data."""
 
 
 @row(
@@ -501,183 +519,221 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {ToolFailure: "error", ToolResult: END, Stop: KEEP},
     at_tool=True,
-    throws=f"{ENDS_CHAT}; history keeps 'ran; result withheld'",
-    note="`ToolResult` recovers: it goes through `onToolCallResult` once; `Stop` after the step",
+    throws=f"{ENDS_CHAT}; the history has 'ran; result withheld' as the call's result",
+    note="If a hook returns a `ToolResult`, the call succeeds, and the result passes "
+    "`onToolCallResult` once. A `Stop` takes effect after the step",
 )
 class OnToolCallError(Context[D], frozen=True, kw_only=True):
-    """After a call failed, was refused, or named no tool (then `tool` is None)."""
+    """After a call failed, was refused, or named an unknown tool."""
 
     call: ToolCall
-    """What was to run."""
+    """The call that failed."""
     tool: AnyTool | None
-    """None where there is no tool of that name."""
+    """The tool; None if the agent has no tool of that name."""
     scope: Scope | None
-    """Where the tool comes from, None where there is none."""
+    """The scope that the tool belongs to; None if the agent has no tool of that name."""
     error: ToolFailure
-    """What the model is to be told."""
+    """The failure that the model will see."""
 
 
-@row("onStep", "interceptor", {Stop: KEEP}, note="of several `Stop`s the first in order counts")
+@row(
+    "onStep",
+    "interceptor",
+    {Stop: KEEP},
+    note="If several hooks return a `Stop`, the first `Stop` in the order of the hooks counts",
+)
 class OnStep(Context[D], frozen=True, kw_only=True):
-    """After a step: the answer and the results of its calls."""
+    """After a step, that is, after an answer and the results of its tool calls."""
 
     iteration: int
     """The step, counted from 0."""
     response: ModelResponse
     """The answer."""
     results: tuple[ToolMessage, ...]
-    """The results of its calls, in the model's order."""
+    """The results of the step's calls, in the order of the calls."""
 
 
 @row(
     "preStop",
     "interceptor",
     {Continue: KEEP},
-    note="`reason` is None at a natural end, where alone `Continue` counts; several are joined",
+    note="A `Continue` counts only if `ctx.reason` is None, that is, if the model ended by itself. "
+    "If several hooks return a `Continue`, their inputs are joined",
 )
 class PreStop(Context[D], frozen=True, kw_only=True):
-    """Before a chat ends well."""
+    """Before a chat ends successfully."""
 
     reason: str | None
-    """Why the chat ends, None at a natural end."""
+    """The reason of the `Stop`; None if the chat ends by itself."""
     response: Response
-    """What the chat has come to."""
+    """The response of the chat so far."""
     steps: int
-    """The model calls so far."""
+    """The number of model calls so far."""
     continuations: int
-    """How often a hook has prolonged the chat so far."""
+    """How often hooks have continued the chat so far."""
 
 
 @row(
     "onChatDone",
     "observer",
-    throws="the others still run, `ChatDone` is delivered, then the first exception is raised",
+    throws="the other hooks still run, and `ChatDone` is delivered; then the first exception is "
+    "raised",
+    note="For each started chat, exactly one of `onChatDone`, `onChatAbort` and `onChatError` "
+    "fires",
 )
 class OnChatDone(Context[D], frozen=True, kw_only=True):
-    """The chat is done; exactly one of done, abort and error follows each start."""
+    """After the chat has ended successfully."""
 
     response: Response
-    """What the caller is given."""
+    """The response that the caller gets."""
 
 
 @row("onChatAbort", "observer", throws=IGNORED)
 class OnChatAbort(Context[D], frozen=True, kw_only=True):
-    """The chat was aborted; `partial` holds the messages that were kept."""
+    """After the chat was aborted."""
 
     reason: str | None
-    """What was given to `abort()`."""
+    """The reason that was passed to `abort()`."""
     partial: tuple[Message, ...]
-    """The messages of the chat, as far as it came."""
+    """The messages of the chat up to the abort; the history keeps them."""
 
 
 @row("onChatError", "observer", throws=IGNORED)
 class OnChatError(Context[D], frozen=True, kw_only=True):
-    """The chat failed."""
+    """After the chat has failed."""
 
     error: BaseException
-    """The exception that reaches the caller."""
+    """The exception that the caller gets."""
 
 
 @row("onChatEnd", "observer", throws=IGNORED)
 class OnChatEnd(Context[D], frozen=True, kw_only=True):
-    """After done, abort or error."""
+    """After `onChatDone`, `onChatAbort` or `onChatError`."""
 
     outcome: Outcome
     """"done", "aborted" or "error"."""
     response: Response | None
-    """There where the chat is done."""
+    """The response; None unless the chat is done."""
     error: BaseException | None
-    """There where the chat failed."""
+    """The exception; None unless the chat failed."""
     usage: Usage
-    """What the chat has cost."""
+    """The tokens that the chat has used."""
     duration: float
-    """Seconds since its start."""
+    """The seconds since the chat began."""
 
 
-@row("onStatus", "observer", throws=f"{ENDS_CHAT}, also from a tool, which cannot catch it")
+@row(
+    "onStatus",
+    "observer",
+    throws=f"{ENDS_CHAT}; a tool that reports the progress cannot catch the exception",
+)
 class OnStatus(Context[D], frozen=True, kw_only=True):
-    """A hook or a tool reported progress."""
+    """After a hook or a tool reported progress."""
 
     type: str
-    """What is reported, in the reporter's words."""
+    """The name of the status, as passed to `run.status()`."""
     data: Any
     """JSON data."""
     call: ToolCall | None
-    """The call whose tool reports, None for a hook."""
+    """The call whose tool reports the progress; None if a hook reports it."""
 
 
 @row("onApproval", "observer")
 class OnApproval(Context[D], frozen=True, kw_only=True):
-    """A call was put to somebody (`decision` is None), or was answered."""
+    """When an approval of a call is requested, and again when the request is answered."""
 
     request: ApprovalRequest
-    """What is asked."""
+    """The request for approval."""
     decision: Decision | None
-    """None when the question is put; the answer when there is one."""
+    """The answer; None while the approval is being requested."""
 
 
 @row(
     "preMessageUpdate",
     "interceptor",
     {MessageChanges: "changes"},
-    throws="nothing is written; the same exception reaches the caller",
+    throws="nothing is written, and the same exception reaches the caller",
     replay=NO_CHAT,
-    note="no chat runs meanwhile; role, id and calls stay",
+    note="No chat uses the conversation meanwhile. The message's role, id and tool calls must stay "
+    "the same",
 )
 class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
-    """Before a message that stands in history is changed."""
+    """Before a message in the history is changed."""
 
     message: Message
-    """As it stands."""
+    """The message before the change."""
     changes: MessageChanges
-    """What is to be different."""
+    """The changes that are about to be made."""
 
 
 @row(
     "onMessageUpdate",
     "observer",
-    throws="the change stands; the same exception reaches the caller",
+    throws="the change is kept, and the same exception reaches the caller",
     replay=NO_CHAT,
 )
 class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
-    """After it was changed: `message` is what stands there now."""
+    """After a message in the history was changed."""
 
     message: Message
-    """The message as it is now."""
+    """The message after the change."""
     changes: MessageChanges
-    """What has been changed."""
+    """The changes that were made."""
 
 
-@row("onScopeRegister", "observer", throws=IGNORED, note="outside a chat: there is no `run`")
+@row(
+    "onScopeRegister",
+    "observer",
+    throws=IGNORED,
+    note="The hook runs outside of a chat, so its context has no `run`",
+)
 class OnScopeRegister(Data, frozen=True, kw_only=True):
-    """A scope was registered."""
+    """After a scope was registered."""
 
     scope: Scope
-    """The scope that is there now."""
+    """The scope that was registered."""
 
 
-@row("onScopeUnregister", "observer", throws=IGNORED, note="outside a chat: there is no `run`")
+@row(
+    "onScopeUnregister",
+    "observer",
+    throws=IGNORED,
+    note="The hook runs outside of a chat, so its context has no `run`",
+)
 class OnScopeUnregister(Data, frozen=True, kw_only=True):
-    """A scope was removed."""
+    """After a scope was removed."""
 
     scope: Scope
-    """The scope that is gone."""
+    """The scope that was removed."""
 
 
-@row("onHook", "observer", throws=IGNORED, note="never for itself; `run` is None outside a chat")
+@row(
+    "onHook",
+    "observer",
+    throws=IGNORED,
+    note="Hooks at `onHook` itself are not reported. `ctx.run` is None outside of a chat",
+)
 class OnHook(Data, Generic[D], frozen=True, kw_only=True):
-    """After each hook of another point: what it decided and how long it took, in seconds."""
+    """After each hook of another point, with its input, its decision and its duration."""
 
     run: Run[D] | None
-    """The chat, None outside of one."""
+    """The chat; None outside of a chat."""
     point: str
-    """The name of the other point."""
+    """The name of the hook's point."""
     hook: str
     """The hook's name."""
     outcome: HookOutcome
-    """What it decided."""
+    """The hook's decision."""
     duration: float
-    """Seconds that it took."""
+    """The seconds that the hook took."""
+    inner: float = 0.0
+    """The seconds of this duration that a wrapper spent in `proceed`."""
+    context: Any = None
+    """The hook's context."""
+    returned: Any = None
+    """The hook's return value; None if the hook raised an exception."""
+    passed: Any = None
+    """The changed payload that a wrapper passed to `proceed`."""
 
 
 DECIDED: Final[dict[type, HookOutcome]] = {

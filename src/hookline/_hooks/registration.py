@@ -1,9 +1,9 @@
-"""One registration: the options of a hook, checked, and the disposer that removes it.
+"""Registrations: the checked options of a hook, and the disposer that removes it.
 
-`Hook` is what the call rules see, `HookOptions` what `add_hook` was given, `HookInfo` how `hooks()`
-lists it. Hooks that are declared and registered later are `declared.py`; where hooks are kept is
-`bus.py`. While a plugin is set up, each new disposer is noted for it, whoever made the registration
-(`plugins.py`).
+The call rules use `Hook`, `add_hook` takes the options in `HookOptions`, and `hooks()` returns
+`HookInfo`. Definitions are in `declared.py`, and `bus.py` stores the registrations. While a plugin
+is being set up, each new disposer is noted for the plugin, even if other code makes the
+registration (`plugins.py`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from inspect import isasyncgenfunction, isgeneratorfunction, signature, unwrap
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self, cast
 
 import msgspec
 
 from hookline._base.errors import HookOptionError, closest, did_you_mean
 from hookline._base.messages import Data
+from hookline._base.patterns import NamePatterns
 from hookline._hooks.points import Kind, PointSpec, spec_of
-from hookline._model.tool import is_async_callable
+from hookline._model.callables import is_async_callable
 
 OnError = Literal["raise", "log", "deny"]
+"""The effect of an exception in a hook."""
 _ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Owner(Protocol):
-    """Brings hooks: they bear its name, and it takes them back."""
+    """Owns the hooks that are added while it is active: sets their origin, and removes them."""
 
     origin: str
 
@@ -38,26 +40,29 @@ OWNER: Final[ContextVar[Owner | None]] = ContextVar("hookline.plugin", default=N
 
 
 class HookOptions(Data, frozen=True, kw_only=True):
-    """The options of a hook, as `add_hook` and `define_hook` take them."""
+    """The options of a hook, as in `add_hook` and `define_hook`."""
 
     name: str
-    """The hook's name: the function's, unless `name=` was given."""
+    """The hook's name in errors and traces; by default the name of the function."""
     priority: int = 0
-    """Higher runs first."""
+    """Hooks with a higher priority run first; equal ones in the order of registration."""
     tools: tuple[str, ...] | None = None
-    """The tools that it is limited to, None for all."""
+    """Names or patterns of the tools that the hook is limited to; None for all tools. Only for
+    hooks at points of a tool call."""
     timeout: float | None = None
-    """Seconds, None for no limit."""
+    """The time limit in seconds; None for no limit. Only for async hooks. A hook that takes longer
+    raises HookTimeoutError."""
     on_error: OnError = "raise"
-    """What an exception does."""
+    """The effect of an exception in the hook: "raise" ends the chat, "log" continues without the
+    hook's return value, and "deny", only at preToolCall, refuses the call."""
     inherit: bool = False
-    """True if it also runs in the chats of sub-agents."""
+    """Whether the hook also runs in the chats of sub-agents."""
     id: str | None = None
-    """What a definition may be named by."""
+    """An id by which `hooks=` and `only_hooks=` of a chat can name the definition."""
     required: bool = False
-    """True if it also runs in a chat with `only_hooks=`."""
+    """Whether the hook also runs in a chat with `only_hooks=`."""
     withhold: bool = False
-    """True if an answer is shown only once it has passed the hooks at onResponse."""
+    """Whether an answer is shown only after the hooks at onResponse have accepted it."""
 
 
 class HookInfo(HookOptions, frozen=True, kw_only=True):
@@ -66,17 +71,19 @@ class HookInfo(HookOptions, frozen=True, kw_only=True):
     point: str
     """The point's name."""
     origin: str
-    """Who brought it: "agent", "add_hook", "global", a plugin, a file."""
+    """The source of the hook: "agent", "add_hook", "global", a plugin or a file."""
     kind: Kind = "observer"
-    """What its point is: observer, interceptor or wrapper."""
+    """The kind of the hook's point: observer, interceptor or wrapper."""
     is_async: bool = False
-    """Whether its function is a coroutine function."""
+    """Whether the hook's function is a coroutine function."""
     where: str | None = None
-    """module:line of its function, where it has one."""
+    """The `module:line` of the hook's function, if known."""
+    unmatched: tuple[str, ...] = ()
+    """The entries of `tools` that match no current tool of the agent."""
 
 
 class Hook:
-    """One registration. `alive` is False once its disposer has returned."""
+    """One registration. `alive` is False once it has been removed."""
 
     __slots__ = (
         "alive",
@@ -103,15 +110,16 @@ class Hook:
         self.spec = spec
         self.fn = fn
         self.options = options
-        self.name, self.tools, self.timeout = options.name, options.tools, options.timeout
+        self.name, self.timeout = options.name, options.timeout
+        self.tools = None if options.tools is None else NamePatterns(options.tools)
         self.origin = origin
-        self.definition = definition  # the HookDef that it was made of
-        self.declared = False  # by Agent(hooks=): `only_hooks=` of a chat replaces it
+        self.definition = definition  # the HookDef that it was made from
+        self.declared = False  # True if made from `hooks=`: `only_hooks=` of a chat replaces it
         self.alive = True
         self.is_async = is_async_callable(fn)
 
     def info(self) -> HookInfo:
-        """The registration as `hooks()` lists it."""
+        """Return the registration as `hooks()` shows it."""
         return HookInfo(
             **msgspec.structs.asdict(self.options),
             point=self.spec.name,
@@ -123,7 +131,7 @@ class Hook:
 
 
 class Disposer:
-    """Removes one registration. Twice is harmless; it also works in a `with`."""
+    """Removes one registration. It may be called more than once, or used as a context manager."""
 
     __slots__ = ("_hook", "_remove")
 
@@ -151,7 +159,7 @@ _DECLARED: Final = (*_ADDED, "id", "required", "withhold")
 def make_hook(
     point: object, fn: Callable[..., Any], options: Mapping[str, Any], origin: str
 ) -> Hook:
-    """A checked registration, not yet on a bus; a plugin that is being set up is its origin."""
+    """Make a checked registration, not yet on a bus; its origin is the plugin being set up."""
     spec, checked = check_hook(point, fn, options, _ADDED)
     check_parameters(spec, fn, checked.name)
     owner = OWNER.get()
@@ -163,10 +171,14 @@ def make_hook(
 def check_hook(
     point: object, fn: Any, given: Mapping[str, Any], known: Iterable[str] = _DECLARED
 ) -> tuple[PointSpec, HookOptions]:
-    """The point and the options of a hook; raises HookOptionError and UnknownHookError."""
+    """Check a hook and its options; raises HookOptionError and UnknownHookError."""
     spec = check_names(point, given, known)
     name = given.get("name") or _name_of(fn)
     options: dict[str, Any] = {**given, "name": name}
+    if isinstance(options.get("tools"), Iterable) and not isinstance(
+        options["tools"], (str, bytes)
+    ):
+        options["tools"] = tuple(options["tools"])  # an iterator can be read only once
     problem = _problem(spec, fn, **options)
     if problem:
         raise HookOptionError(spec.name, name, problem)
@@ -176,7 +188,7 @@ def check_hook(
 
 
 def check_names(point: object, given: Iterable[str], known: Iterable[str] = _ADDED) -> PointSpec:
-    """Refuse options of other names; gives the point's spec."""
+    """Check that all options are known; returns the point's spec."""
     spec = spec_of(point)
     for name in sorted(set(given) - set(known)):
         there = ", ".join(sorted(known))
@@ -189,7 +201,7 @@ def check_names(point: object, given: Iterable[str], known: Iterable[str] = _ADD
 
 
 def check_parameters(spec: PointSpec, fn: Callable[..., Any], name: str) -> None:
-    """Refuse a function that cannot be called with what the point gives."""
+    """Check that a function can be called with the arguments of the point."""
     given = ("ctx", "proceed") if spec.kind == "wrapper" else ("ctx",)
     try:
         signature(fn).bind(*given)
@@ -197,7 +209,7 @@ def check_parameters(spec: PointSpec, fn: Callable[..., Any], name: str) -> None
         problem = f"it must take ({', '.join(given)}): {exc}"
         raise HookOptionError(spec.name, name, problem) from None
     except ValueError:
-        return  # implemented in C: it does not say what it takes
+        return  # implemented in C: the parameters are unknown
 
 
 def _name_of(hook: Any) -> str:
@@ -220,19 +232,17 @@ def _problem(
     required: object = False,
     withhold: object = False,
 ) -> str | None:
-    """The first thing that is wrong with a hook and its options."""
+    """Describe the first problem with a hook and its options; None if there is none."""
     if not callable(hook):
-        return f"{hook!r} must be a function, or be callable"
+        return f"{hook!r} must be a function or another callable"
     if isgeneratorfunction(hook) or isasyncgenfunction(hook):
-        return "a function with `yield` does nothing when it is called: return the value instead"
+        return "a function with `yield` does nothing when it is called; return the value instead"
     if not isinstance(name, str):
         return f"name={name!r} must be a str"
     if not isinstance(priority, int):
         return f"priority={priority!r} must be an int"
     if id is not None and not (isinstance(id, str) and _ID.fullmatch(id)):
-        return (
-            f"the id {id!r} must be snake_case: lowercase letters, digits and '_', a letter first"
-        )
+        return f"the id {id!r} must be lowercase letters, digits and '_', and begin with a letter"
     for option, value in (("inherit", inherit), ("required", required), ("withhold", withhold)):
         if not isinstance(value, bool):
             return f"{option}={value!r} must be True or False"
@@ -244,30 +254,42 @@ def _problem(
 def _problem_at(
     spec: PointSpec, hook: object, tools: object, timeout: object, on_error: object
 ) -> str | None:
-    """What is wrong with the options that depend on the point."""
+    """Describe a problem with the options that depend on the point."""
     if tools is not None and not spec.at_tool:
-        return f"tools={tools!r} is for the points of a tool call only; leave it out"
-    if tools is not None and (not isinstance(tools, Iterable) or isinstance(tools, (str, bytes))):
-        return f"tools={tools!r} must be a list of names"
+        return f"tools={tools!r} works only at the points of a tool call; leave it out"
+    if tools is not None and (problem := _problem_of_names(tools)) is not None:
+        return problem
     if on_error not in ("raise", "log", "deny"):
         return f"on_error={on_error!r} must be 'raise', 'log' or 'deny'"
     if on_error == "deny" and spec.name != "preToolCall":
-        return "on_error='deny' is for preToolCall only; use 'raise' or 'log'"
+        return "on_error='deny' works only at preToolCall; use 'raise' or 'log'"
     if timeout is not None:
         if not isinstance(timeout, (int, float)) or not timeout > 0:
             return f"timeout={timeout!r} must be above 0 seconds"
         if not is_async_callable(hook):
-            return f"timeout={timeout!r} needs an async hook: a sync one cannot be interrupted"
+            return f"timeout={timeout!r} needs an async hook; a sync hook cannot be interrupted"
+    return None
+
+
+def _problem_of_names(tools: object) -> str | None:
+    """Describe why a hook that is limited to these tools would never run."""
+    if not isinstance(tools, tuple):
+        return f"tools={tools!r} must be a list of names or patterns"
+    if not tools:
+        return "tools=[] matches no tool, so the hook would never run; leave it out to match all"
+    for each in cast("tuple[object, ...]", tools):
+        if not isinstance(each, str) or not each:
+            return f"tools= has {each!r}, which matches no tool; use names, or patterns like 'a_*'"
     return None
 
 
 def _where(hook: Any) -> str | None:
-    """module:line of a hook; None for functions implemented in C."""
+    """Return the `module:line` of a hook; None for functions implemented in C."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     try:
         hook = unwrap(hook)
-    except ValueError:  # wraps itself
+    except ValueError:  # the function wraps itself
         return None
     for found in (hook, hook.__call__):
         code = getattr(found, "__code__", None)

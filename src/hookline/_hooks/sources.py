@@ -1,6 +1,6 @@
-"""Hooks that come into a chat from elsewhere: telemetry, imported when it is used, not before.
+"""External sources of hooks: telemetry, which is imported only when it is used.
 
-The core knows no telemetry. It knows that some module may have hooks for a chat that begins.
+The core does not depend on telemetry. It only knows that a module may add hooks to a new chat.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final, Protocol
 from hookline._hooks.bus import HookBus
 
 TELEMETRY: Final = "hookline.otel"
-# Whoever wants traces has imported this, or has named a provider in the environment.
+# A program that wants traces has imported this API, or named a provider in the environment.
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 _BY_NAME: Final = any(f"OTEL_PYTHON_{kind}_PROVIDER" in os.environ for kind in ("TRACER", "METER"))
 
 
 class HookSource(Protocol):
-    """Brings hooks of its own into chats, such as `hookline.otel.Telemetry`."""
+    """Adds its own hooks to chats, such as `hookline.otel.Telemetry`."""
 
     def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
-        """The hooks for a chat that begins now, if any; asked once for each chat.
+        """Return the hooks for a chat that begins now, or None; called once per chat.
 
         `beside` are the points at which the chat has other hooks.
         """
@@ -31,7 +31,7 @@ class HookSource(Protocol):
 
 
 class DefaultTelemetry:
-    """Telemetry where the process has it: nothing is imported while nobody can have set it up."""
+    """Telemetry if the process uses it; otherwise nothing is imported."""
 
     __slots__ = ()
 

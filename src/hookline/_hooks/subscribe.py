@@ -1,7 +1,7 @@
-"""Subscriptions: an iterator over published events for any other task, which slows nobody.
+"""Subscriptions: iterators over published events for other tasks, which never slow down a chat.
 
-A subscription has a bound of its own. What overflows either closes it (default: a gap never goes
-unnoticed) or drops its oldest events and counts them.
+Each subscription has its own bound. On overflow it is either closed (the default, so that a gap is
+never missed), or drops its oldest events and counts them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from hookline._base.errors import StreamStateError, SubscriptionOverflowError, U
 
 E = TypeVar("E")
 Overflow = Literal["close", "drop_oldest"]
+"""What happens when a subscriber's buffer is full."""
 
 
 class Subscription(Generic[E]):
-    """Events of the asked types, in order. Close it, or use it as a context manager.
+    """The events of the requested types, in order. Close it, or use it as a context manager.
 
-    `dropped` counts what was lost to `overflow="drop_oldest"`. With `overflow="close"` the iterator
-    gives what it still holds and then raises SubscriptionOverflowError. Raises UsageError for a
-    size or a type that is none, and StreamStateError for a second reader.
+    `dropped` counts the events lost to `overflow="drop_oldest"`. With `overflow="close"` the
+    iterator returns the events that it still holds, and then raises SubscriptionOverflowError.
+    Raises UsageError for an invalid size or type, and StreamStateError for a second reader.
     """
 
     def __init__(
@@ -34,27 +35,27 @@ class Subscription(Generic[E]):
         leave: Callable[[Subscription[Any]], None],
     ) -> None:
         if not isinstance(size, int) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"size={size!r} must be a whole number of at least 1")
+            raise UsageError(f"size={size!r} must be an integer of at least 1")
         if overflow not in ("close", "drop_oldest"):
             raise UsageError(f"overflow={overflow!r} must be 'close' or 'drop_oldest'")
         for each in types:
             if not isinstance(each, (type, UnionType)):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"{each!r} is no type of event; give classes such as TextDelta")
+                raise UsageError(f"{each!r} is not an event type; pass classes such as TextDelta")
         self.types = types
-        """What is given; all events where it is empty."""
+        """The types of events to deliver; empty for all events."""
         self.size = size
-        """How many events it holds at most."""
+        """The maximum number of events that it holds."""
         self.overflow: Overflow = overflow
         self.dropped = 0
         self.closed = False
-        """Whether no more events come."""
+        """Whether the subscription receives no more events."""
         self._leave = leave
         self._items: deque[E] = deque()
         self._overflowed = False
         self._waiter: asyncio.Future[None] | None = None
 
     def offer(self, event: E) -> None:
-        """Take an event if it is of an asked type; never waits."""
+        """Add an event if its type was requested; never waits."""
         if self.closed or (self.types and not isinstance(event, self.types)):
             return
         if len(self._items) >= self.size:
@@ -82,7 +83,7 @@ class Subscription(Generic[E]):
             loop.call_soon_threadsafe(_release, waiter)
 
     def close(self) -> None:
-        """No more events; what is already held can still be read."""
+        """Stop receiving events; events that are already held can still be read."""
         if not self.closed:
             self.closed = True
             self._leave(self)
@@ -99,15 +100,15 @@ class Subscription(Generic[E]):
                     raise SubscriptionOverflowError(self.size)
                 raise StopAsyncIteration
             if self._waiter is not None and not self._waiter.done():
-                raise StreamStateError("a subscription has one reader; subscribe once for each")
+                raise StreamStateError("a subscription has one reader; subscribe again for another")
             waiter = self._waiter = asyncio.get_running_loop().create_future()
-            if self._items or self.closed:  # an event from another thread came meanwhile
+            if self._items or self.closed:  # an event arrived from another thread
                 continue
             await waiter
         return self._items.popleft()
 
     async def aclose(self) -> None:
-        """The same as close(), for `aclosing`."""
+        """Close the subscription, for use with `aclosing`."""
         self.close()
 
     def __enter__(self) -> Self:

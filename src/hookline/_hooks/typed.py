@@ -1,7 +1,7 @@
-"""The types of `add_hook`, `hook` and `define_hook`: what there is of them while a program runs.
+"""The types of `add_hook`, `hook` and `define_hook`, as they exist at run time.
 
-What type checkers see stands in `typed.pyi`, which is made from the table: one overload per hook
-point. Here they would cost a tenth of the import, and nothing would look at them.
+Type checkers use `typed.pyi`, which is generated from the table and has one overload per hook
+point. At run time the overloads are not needed, and would take a tenth of the import time.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from hookline._base.run import D
 
 
 class AddHook(Generic[D]):
-    """What `add_hook` is."""
+    """The type of `add_hook`."""
 
 
 class HookDecorator(Generic[D]):
-    """What `hook` is."""
+    """The type of `hook`."""
 
 
 class DefineHook:
-    """What `define_hook` is."""
+    """The type of `define_hook`."""

@@ -26,10 +26,12 @@ from hookline._hooks.registration import Disposer
 from hookline._hooks.wrappers import Proceed
 from hookline._model.model import (
     ChatRequest,
+    FileChunk,
     ModelRequest,
     ModelResponse,
     PartEndChunk,
     ReasoningChunk,
+    SourceChunk,
     TextChunk,
     ToolCallChunk,
 )
@@ -132,7 +134,17 @@ class AddHook(Protocol[D]):
                 | ReasoningChunk
                 | PartEndChunk
                 | ToolCallChunk
-                | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
+                | SourceChunk
+                | FileChunk
+                | tuple[
+                    TextChunk
+                    | ReasoningChunk
+                    | PartEndChunk
+                    | ToolCallChunk
+                    | SourceChunk
+                    | FileChunk,
+                    ...,
+                ]
             ],
         ],
         *,
@@ -500,7 +512,11 @@ class HookDecorator(Protocol[DepsT]):
         | ReasoningChunk
         | PartEndChunk
         | ToolCallChunk
-        | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...],
+        | SourceChunk
+        | FileChunk
+        | tuple[
+            TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk | SourceChunk | FileChunk, ...
+        ],
     ]: ...
     @overload
     def __call__(
@@ -848,7 +864,17 @@ class DefineHook(Protocol):
                 | ReasoningChunk
                 | PartEndChunk
                 | ToolCallChunk
-                | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
+                | SourceChunk
+                | FileChunk
+                | tuple[
+                    TextChunk
+                    | ReasoningChunk
+                    | PartEndChunk
+                    | ToolCallChunk
+                    | SourceChunk
+                    | FileChunk,
+                    ...,
+                ]
             ],
         ],
         *,
@@ -1312,7 +1338,17 @@ class DefineHook(Protocol):
                     | ReasoningChunk
                     | PartEndChunk
                     | ToolCallChunk
-                    | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
+                    | SourceChunk
+                    | FileChunk
+                    | tuple[
+                        TextChunk
+                        | ReasoningChunk
+                        | PartEndChunk
+                        | ToolCallChunk
+                        | SourceChunk
+                        | FileChunk,
+                        ...,
+                    ]
                 ],
             ]
             | Callable[
@@ -1322,7 +1358,17 @@ class DefineHook(Protocol):
                     | ReasoningChunk
                     | PartEndChunk
                     | ToolCallChunk
-                    | tuple[TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk, ...]
+                    | SourceChunk
+                    | FileChunk
+                    | tuple[
+                        TextChunk
+                        | ReasoningChunk
+                        | PartEndChunk
+                        | ToolCallChunk
+                        | SourceChunk
+                        | FileChunk,
+                        ...,
+                    ]
                 ],
             ]
         ],

@@ -1,6 +1,6 @@
-"""Which hooks run in a chat: global ones, the agent's, the chat's own, those of a parent.
+"""Decides which hooks run in a chat: global hooks, the agent's, the chat's own, and a parent's.
 
-Also how an observer of scopes is called, which happens outside of any chat.
+Also calls the observers of scopes, which run outside chats.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from hookline._base.log import log_throw
 from hookline._hooks.bus import HookBus, Keep, NullBus, View, global_bus
-from hookline._hooks.call_rules import OUTSIDE, OutsideChat, call, fault
+from hookline._hooks.call_rules import OUTSIDE, OutsideChat, fault, notify
 from hookline._hooks.on_hook import watcher
 from hookline._hooks.registration import Hook
 
@@ -18,19 +18,19 @@ Sources: TypeAlias = tuple[tuple[HookBus[Any], Keep | None], ...]
 
 
 def sources_of(bus: HookBus[Any], *, with_global: bool) -> Sources:
-    """Where an agent's hooks come from: a NullBus keeps those of every other source out."""
+    """The sources of an agent's hooks; on a NullBus, no hooks of any source run."""
     if not with_global:
         return ((bus, None),)
     return ((global_bus, _none if isinstance(bus, NullBus) else None), (bus, None))
 
 
 def only_required(sources: Sources) -> Sources:
-    """The same for a chat with `only_hooks=`: declared hooks run only where they are required."""
+    """Filter the sources for `only_hooks=`: of the declared hooks, only the required ones run."""
     return tuple((bus, keep or _stays) for bus, keep in sources)
 
 
 def for_sub_agent(parent: View, sources: Sources) -> Sources:
-    """A sub-agent's sources, with those of its parent's hooks that are inherited."""
+    """The sources of a sub-agent, including the inherited hooks of its parent."""
     silent = any(isinstance(bus, NullBus) for bus, _ in sources)
     above = tuple(
         (bus, _none if silent else _inherited(keep))
@@ -65,12 +65,12 @@ def _inherited(keep: Keep | None) -> Keep:
 
 
 async def observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
-    """Call an async scope observer; `begun` is what a sync one has returned to be awaited."""
+    """Call an async scope observer; `begun` is the awaitable that a sync observer returned."""
     firing = OutsideChat(watcher(view, None)) if view.onHook else OUTSIDE
     try:
         if begun is not None:
             await begun
         elif hook.alive:
-            await call(hook, ctx, firing)
+            await notify((hook,), ctx, firing)
     except BaseException as exc:
         log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", fault(hook, exc))

@@ -1,8 +1,8 @@
-"""Wrappers: an onion whose first hook is the outermost, and `Proceed`, the way on inside of it.
+"""Wrappers: nested layers, of which the first hook is the outermost; and `Proceed`.
 
-Each layer calls its hook with a `proceed` that enters the next layer, or the inner part. A wrapper
-that fails before it has called `proceed` is skipped where its failure rule allows that. The inner
-part never runs twice because a wrapper failed: its result or its error is then the answer.
+Each layer calls its hook with a `proceed` that enters the next layer, or the wrapped operation. A
+wrapper that fails before it calls `proceed` is skipped if its failure rule allows that. The wrapped
+operation never runs twice because a wrapper failed: its first result or exception is used.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hookline._hooks.call_rules import (
     OUTSIDE,
     Firing,
     Hooks,
-    denies,
     excuse,
     in_time,
+    outcome_of,
     refusal,
     stopped,
 )
@@ -38,14 +38,14 @@ _replace = msgspec.structs.replace
 
 
 class Proceed(Protocol[P, R_co]):
-    """The way on, as a wrapper is given it: `await proceed()` or `await proceed(changed)`.
+    """Runs the wrapped operation: `await proceed()` or `await proceed(changed)`.
 
-    Raises HookError when it is called while an earlier call of it runs, or after its hook has
-    returned; and whatever the inner part raises.
+    Raises HookError if an earlier call of the same `proceed` is still running, or if the hook has
+    returned. Exceptions of the wrapped operation are raised unchanged.
     """
 
     async def __call__(self, payload: P | None = None, /) -> R_co:
-        """Run what is inside, and give what it came to."""
+        """Run the wrapped operation, and return its result."""
         ...
 
 
@@ -58,9 +58,9 @@ def wrap(
     tool: str = "",
     again: Callable[[], str | None] | None = None,
 ) -> Awaitable[R]:
-    """Wrappers: an onion whose first hook is the outermost; `inner` gets the point's payload.
+    """Call wrappers as nested layers, the first hook outermost; `inner` gets the point's payload.
 
-    `again` is asked before a further call of one `proceed`; a text refuses it.
+    `again` is called before a second call of one `proceed`; if it returns a text, that call raises.
     """
     field = hooks[0].spec.payload if hooks else spec_of(ctx.__class__).payload
     return _inside(_Onion(hooks, field, inner, firing, tool, again), 0, ctx)
@@ -68,7 +68,7 @@ def wrap(
 
 class _Onion(msgspec.Struct, frozen=True, eq=False):
     hooks: Hooks
-    field: str  # of the context: the payload
+    field: str  # the context's field with the payload
     inner: Callable[[Any], Awaitable[Any]]
     firing: Firing
     tool: str
@@ -76,7 +76,7 @@ class _Onion(msgspec.Struct, frozen=True, eq=False):
 
 
 def _inside(onion: _Onion, index: int, ctx: Any) -> Awaitable[Any]:
-    """The next layer that stands, or what is inside of all: nothing but a call."""
+    """Enter the next active layer, or `inner`; this function only makes the call."""
     hooks = onion.hooks
     while index < len(hooks):
         hook = hooks[index]
@@ -87,7 +87,7 @@ def _inside(onion: _Onion, index: int, ctx: Any) -> Awaitable[Any]:
 
 
 class _Way(msgspec.Struct, eq=False):
-    """The way on from one layer, and how it went: a hook's `proceed`."""
+    """A hook's `proceed`: the way to the next layer, and the record of its calls."""
 
     onion: _Onion
     index: int
@@ -95,24 +95,27 @@ class _Way(msgspec.Struct, eq=False):
     ctx: Any
     calls: int = 0
     running: bool = False
-    over: bool = False  # the hook has returned
+    over: bool = False  # whether the hook has returned
     result: Any = None
     error: BaseException | None = None
+    inner: float = 0.0  # seconds spent in the next layers, measured only if there is a watch
+    passed: Any = None  # the value that was passed in place of the payload
 
     async def __call__(self, payload: Any = None, /) -> Any:
         if self.running:
             raise HookError(
-                "proceed was called while an earlier call of it was still running; await that one "
-                "first"
+                "proceed was called again while an earlier call was still running; await the "
+                "earlier call first"
             )
         if self.over:
             raise HookError(
-                "proceed was called after its hook had returned; await it inside of the hook"
+                "proceed was called after its hook had returned; await it inside the hook"
             )
         onion, ctx = self.onion, self.ctx
         self.calls += 1
         self.running = True
         self.error = None
+        start = perf_counter() if onion.firing.watch is not None else 0.0
         try:
             if onion.firing.broken:
                 raise stopped()
@@ -120,6 +123,7 @@ class _Way(msgspec.Struct, eq=False):
                 self._ask_again(onion.again)
             if payload is not None:
                 ctx = self._changed(payload)
+                self.passed = payload
             result = self.result = await _inside(onion, self.index + 1, ctx)
             return result
         except BaseException as exc:
@@ -127,6 +131,8 @@ class _Way(msgspec.Struct, eq=False):
             raise
         finally:
             self.running = False
+            if start:
+                self.inner += perf_counter() - start
 
     def _ask_again(self, again: Callable[[], str | None]) -> None:
         problem = again()
@@ -134,7 +140,7 @@ class _Way(msgspec.Struct, eq=False):
             raise HookError(f"hook {self.hook.name!r} at {self.hook.spec.name}: {problem}")
 
     def _changed(self, payload: Any) -> Any:
-        """The context with what the hook hands on."""
+        """Return the context with the payload that the hook passed."""
         spec = self.hook.spec
         if not isinstance(payload, spec.takes):
             names = ", ".join(kind.__name__ for kind in spec.takes)
@@ -151,8 +157,9 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     watch = firing.watch
     start = perf_counter() if watch is not None else 0.0
     outcome: HookOutcome = "ok"
+    value: Any = None
     try:
-        value: Any = hook.fn(ctx, proceed)
+        value = hook.fn(ctx, proceed)
         if value.__class__ is CoroutineType or isawaitable(value):
             value = await in_time(hook, value, firing)
         if value.__class__ not in hook.spec.acts and not isinstance(value, tuple(hook.spec.acts)):
@@ -164,22 +171,22 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
         return value
     except BaseException as exc:
         if exc is proceed.error:
-            raise  # what it wraps failed, not the wrapper
-        outcome = "blocked" if denies(hook, exc) else "raised"
+            raise  # the wrapped operation failed, not the wrapper
+        outcome = outcome_of(hook, exc)
         denial = excuse(hook, exc)
         if denial is not None:
             return denial
         if proceed.calls == 0:
             return await _inside(onion, index + 1, ctx)
         if proceed.running:
-            raise exc from None  # in a task of the hook's own: no result stands yet
+            raise exc from None  # `proceed` runs in another task: there is no result yet
         if proceed.error is not None:
             if isinstance(proceed.error, asyncio.CancelledError):
-                raise exc from None  # its own timeout cut the inner part: no result stands
+                raise exc from None  # its own timeout cut off the operation: no result
             raise proceed.error from None
         return proceed.result
     finally:
         proceed.over = True
-        proceed.error = None  # whose traceback holds it
+        proceed.error = None  # the exception's traceback refers to `proceed`
         if watch is not None:
-            await watch(hook, outcome, perf_counter() - start)
+            await watch(hook, outcome, perf_counter() - start, ctx, value, proceed)

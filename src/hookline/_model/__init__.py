@@ -1,4 +1,4 @@
-"""The model's side: the Model protocol, tools and their schemas, scopes, typed answers.
+"""The model side: the Model protocol, tools and their schemas, scopes, and structured output.
 
-Imports `_base` only. Knows nothing of hooks, conversations or chats.
+Imports only `_base`. Does not depend on hooks, conversations or chats.
 """

@@ -1,7 +1,8 @@
-"""Chunks → the parts of an answer. Pure: no I/O, no events, no hooks.
+"""Assemble chunks into the parts of an answer. Pure: no I/O, no events, no hooks.
 
-Text and reasoning are what `onDelta` let through, calls what the model wrote. Ids are made unique
-here, before anybody sees them; arguments are parsed once, when the answer is complete.
+Text and reasoning are assembled as `onDelta` returned them, calls as the model wrote them. Ids are
+made unique here, before anything else sees them. Arguments are parsed once, when the answer is
+complete.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hookline._base.errors import ModelError
+from hookline._base.input import cleaned
 from hookline._base.json import BadArguments, clean_data, clean_text, parse_arguments
-from hookline._base.messages import ModelPart, Reasoning, Text, ToolCall
-from hookline._model.model import Finish, ModelResponse, Timing, ToolCallChunk
+from hookline._base.messages import MediaPart, ModelPart, Reasoning, Source, Text, Timing, ToolCall
+from hookline._model.model import Finish, ModelResponse, ToolCallChunk
 
 PartKind = Literal["text", "reasoning"]
 
 
 class _Call(msgspec.Struct, eq=False):
-    """A call in the making."""
+    """A call that is being assembled."""
 
     id: str
     name: str
@@ -30,29 +32,32 @@ class _Call(msgspec.Struct, eq=False):
 
 
 class Assembly(msgspec.Struct, eq=False):
-    """One answer in the making. `taken` holds the call ids that this conversation has used."""
+    """One answer that is being assembled. `taken` has the call ids of this conversation."""
 
     taken: dict[str, int | None]
     chat_id: str
     iteration: int
-    limit: int  # bytes of a call's arguments
+    limit: int  # the most bytes that the arguments of a call may have
     calls: dict[int, _Call] = {}
     parts: list[Any] = []
-    pieces: int = 0  # of all complete texts
-    source: PartKind | None = None  # what the model is sending
-    kind: PartKind | None = None  # what hooks made of it: the part that is written
-    text: list[str] = []  # its pieces
-    shown: bool = False  # it is not blank: its pieces are shown as they come
-    hot: bool = False  # text that hooks have not changed, and shown: the fast way
+    pieces: int = 0  # the number of pieces of all complete texts
+    source: PartKind | None = None  # the kind that the model is sending
+    kind: PartKind | None = None  # the kind of the open part, which hooks may have changed
+    text: list[str] = []  # the pieces of the open part
+    shown: bool = False  # whether the open part is not blank, so that its pieces are shown
+    began: float = 0.0  # when the model was called
+    first: float | None = None  # when its first chunk arrived
+    waited: float = 0.0  # how long the chat had waited for its reader when the model was called
+    hot: bool = False  # whether the fast path applies: shown text that hooks have not changed
 
     def open(self, kind: PartKind) -> None:
         """Begin a text or reasoning part."""
         self.kind = kind
 
     def add(self, text: str) -> str:
-        """Keep a piece of the open part; gives what there is to show of it.
+        """Add a piece to the open part; returns the text to show.
 
-        Blank text is no text, so the blank beginning of a part waits for what follows.
+        Blank text does not count as text, so a blank beginning is held back until more arrives.
         """
         self.text.append(text)
         if self.shown:
@@ -65,7 +70,7 @@ class Assembly(msgspec.Struct, eq=False):
         return whole
 
     def close(self, meta: dict[str, Any] | None = None) -> None:
-        """The open part is complete. Blank text is no part; reasoning with `meta` is one."""
+        """Complete the open part. Blank text is dropped, as is blank reasoning without `meta`."""
         kind, self.kind = self.kind, None
         text = "".join(self.text)
         self.pieces += len(self.text)
@@ -74,11 +79,17 @@ class Assembly(msgspec.Struct, eq=False):
         if kind == "text" and text.strip():
             self.parts.append(Text(text, clean_data(meta)))
         elif kind == "reasoning" and (meta or text.strip()):
-            said = text if text.strip() else ""  # what was not shown is not stored
+            said = text if text.strip() else ""  # text that was not shown is not stored
             self.parts.append(Reasoning(said, clean_data(meta)))
 
+    def add_part(self, part: Source | MediaPart) -> Source | MediaPart:
+        """Add a whole part and return it as stored; no text or reasoning part may be open."""
+        made = cleaned(part)
+        self.parts.append(made)
+        return made
+
     def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
-        """Take more of a call; gives its id and name."""
+        """Add a piece of a call; returns the call's id and name."""
         index, text = chunk.index, chunk.arguments
         call = self.calls.get(index)
         if call is not None:
@@ -86,9 +97,9 @@ class Assembly(msgspec.Struct, eq=False):
                 call.text.append(text)
                 call.size += len(text)
         else:
-            name = chunk.name  # an empty one is that of an unknown tool
+            name = chunk.name  # an empty name is treated as an unknown tool
             if name is None:
-                raise ModelError(f"the first chunk of call {index} must have a name: {chunk!r}")
+                raise ModelError(f"the first chunk of call {index} must have a name, not {chunk!r}")
             if not name.isascii():
                 name = clean_text(name)
             call = self.calls[index] = _Call(self._unique(chunk.id, index), name, [text], len(text))
@@ -101,39 +112,45 @@ class Assembly(msgspec.Struct, eq=False):
         return unique_id(id or made_id(self.chat_id, self.iteration, index), self.taken)
 
     def forget(self) -> None:
-        """The answer is taken back: its ids are free again."""
+        """Discard the answer and free its ids."""
         for part in self.parts:
             if isinstance(part, (_Call, ToolCall)):
                 self.taken.pop(part.id, None)
                 base = part.id.rpartition("_")[0]
                 if base in self.taken:
-                    self.taken[base] = None  # its numbers are free again, too
+                    self.taken[base] = None  # the numbers after this id are free again, too
 
     def given(self, call: ToolCall, index: int) -> ToolCall:
-        """Take a whole call that a hook wrote."""
+        """Add a whole call that a hook wrote."""
         found = self._unique(call.id, index)
         call = call if found == call.id else call.replace(id=found)
         self.parts.append(call)
         return call
 
     def recall(self, response: ModelResponse) -> None:
-        """Take an answer that was given in an earlier life of the chat."""
+        """Restore an answer that was recorded in an earlier life of the chat."""
         self.parts = list(response.parts)
         self.taken.update({call.id: None for call in response.tool_calls})
 
     def whole(self) -> tuple[ModelPart, ...]:
-        """The parts, where no call is in the making."""
+        """The parts of an answer that has no unfinished calls."""
         return tuple(self.parts)
 
-    def finish(
-        self, finish: Finish, first: float | None = None, duration: float = 0.0
-    ) -> ModelResponse:
-        """The whole answer; `first` and `duration` say how it went in time, where that was seen."""
+    def timing(self, now: float, waited: float) -> Timing | None:
+        """The timing of the call so far; None before the first chunk."""
+        if self.first is None:
+            return None
+        chunks = self.pieces + len(self.text) + sum([len(c.text) for c in self.calls.values()])
+        return Timing(
+            first_chunk=self.first - self.began,
+            duration=now - self.began,
+            chunks=chunks,
+            reader_wait=waited - self.waited,
+        )
+
+    def finish(self, finish: Finish, timing: Timing | None = None) -> ModelResponse:
+        """Complete the answer; `timing` is the timing of the call, if it was measured."""
         parts = self.parts
-        timing: Timing | None = None
-        if first is not None:
-            chunks = self.pieces + sum([len(call.text) for call in self.calls.values()])
-            timing = Timing(first_chunk=first, duration=duration, chunks=chunks)
         if self.calls:
             cut = parts[-1] if finish.finish_reason == "length" else None
             for place, part in enumerate(parts):
@@ -151,7 +168,7 @@ class Assembly(msgspec.Struct, eq=False):
 
     def _parsed(self, call: _Call, cut: bool) -> ToolCall:
         text = call.text[0] if len(call.text) == 1 else "".join(call.text)
-        if not cut or text.strip():  # else it was cut before its arguments
+        if not cut or text.strip():  # otherwise the answer was cut off before the arguments
             try:
                 arguments = parse_arguments(text, limit=self.limit)
                 return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
@@ -160,9 +177,9 @@ class Assembly(msgspec.Struct, eq=False):
         return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
 
     def partial(self) -> tuple[ModelPart, ...]:
-        """What there is of an answer that was cut off: text and reasoning, no calls."""
+        """The parts of an answer that was cut off, without its calls."""
         self.close()
-        return tuple(part for part in self.parts if isinstance(part, (Text, Reasoning)))
+        return tuple(part for part in self.parts if not isinstance(part, (_Call, ToolCall)))
 
 
 MAX_ID: Final = 64
@@ -170,10 +187,10 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def unique_id(id: str, taken: dict[str, int | None]) -> str:
-    """Take an id that every provider accepts and that is not taken: `id`, or one like it.
+    """Reserve an id that every provider accepts: `id` itself, or a variant that is not taken.
 
-    A number is put behind one that is taken. With each id stands the last number that was tried
-    behind it, so that a thousand calls of one id are not compared with each other.
+    A taken id gets a number as a suffix. `taken` stores the last number that was tried for each id,
+    so that a thousand calls with the same id need no quadratic search.
     """
     base = _FOREIGN.sub("_", id)[:MAX_ID]
     found, n = base, taken.get(base) or 1
@@ -188,12 +205,12 @@ def unique_id(id: str, taken: dict[str, int | None]) -> str:
 
 
 def made_id(chat_id: str, iteration: int, index: int) -> str:
-    """The id of a call that came without one."""
+    """Make an id for a call that has none."""
     return f"call_{chat_id[:8]}_{iteration}_{index}"
 
 
 def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
-    """The parts as history keeps them: no blank text, and of bad arguments only `{}`."""
+    """The parts as history stores them: without blank text, and with `{}` for invalid arguments."""
     for part in parts:
         if (type(part) is ToolCall and part.raw is not None) or (
             type(part) is Text and not part.text.strip()
@@ -217,7 +234,7 @@ def unique_calls(
     chat_id: str,
     iteration: int,
 ) -> ModelResponse:
-    """A response that hooks changed, with call ids that this chat has not used otherwise."""
+    """Give the calls of a changed response ids that this chat has not used elsewhere."""
     free = {call.id for call in before.tool_calls}
     parts: list[ModelPart] = []
     for index, part in enumerate(response.parts):

@@ -1,10 +1,10 @@
-"""What Python knows of a callable: its parameters, their hints as types, and its docstring.
+"""Inspect a callable: its parameters, their type hints, and its docstring.
 
-Rules. What could not be called with keyword arguments alone, or leaves a type unsaid, is a
-ToolDefinitionError that says what to do. Hints written as text are read where the function was
-defined: its globals, its closure, and the enclosing functions that still run. Docstrings are read
-in the styles of Google, NumPy and Sphinx, and what is in no style is description.
-Knows nothing of JSON Schema.
+Rules. A callable that cannot be called with only keyword arguments, or has a parameter without a
+type, raises a ToolDefinitionError that says what to do. Type hints written as text are evaluated in
+the function's scope: its globals, its closure, and the enclosing functions that are still running.
+Docstrings are parsed in the styles of Google, NumPy and Sphinx; text in no known style counts as
+description. This module does not depend on JSON Schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from hookline._base.errors import ToolDefinitionError
 
-__all__ = ["Callee", "hints_of", "parse_docstring", "read_callable"]
+__all__ = ["Callee", "hints_of", "is_async_callable", "parse_docstring", "read_callable"]
 
 _NO_KEYWORD: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the '/' from the signature",
@@ -31,7 +31,7 @@ _NO_KEYWORD: Final[dict[object, str]] = {
 
 
 class Callee(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that a call can give, in order, with their types and the docstring."""
+    """The parameters that a call can pass, in order, with their types, and the docstring."""
 
     parameters: dict[str, inspect.Parameter]
     hints: dict[str, Any]
@@ -39,9 +39,9 @@ class Callee(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
-    """Reads a function, method, partial or callable object; ToolDefinitionError if it cannot be."""
+    """Inspect a function, method, partial or callable object; raises ToolDefinitionError."""
     if inspect.isclass(fn) or not callable(fn):
-        raise ToolDefinitionError(tool, "a tool is made from a function; wrap this in one")
+        raise ToolDefinitionError(tool, "a tool is made from a function; wrap this class in one")
     function, fixed, doc = _unwrap(fn)
     try:
         found = inspect.signature(fn).parameters
@@ -49,7 +49,7 @@ def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
         raise ToolDefinitionError(
             tool, f"its signature cannot be read ({error}); wrap it in a function with type hints"
         ) from error
-    # What a partial has bound by keyword is decided, and may be a secret: no model sees it.
+    # An argument that a partial binds by keyword is fixed and may be secret: models never see it.
     parameters = {name: parameter for name, parameter in found.items() if name not in fixed}
     for name, parameter in parameters.items():
         problem = _NO_KEYWORD.get(parameter.kind)
@@ -65,13 +65,13 @@ def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
 def hints_of(
     fn: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], tool: str
 ) -> dict[str, Any]:
-    """The hints of those parameters that have one."""
+    """The types of the parameters that have a type hint."""
     hinted = {name: each for name, each in parameters.items() if each.annotation is not each.empty}
     return _resolve(_unwrap(fn)[0], hinted, tool)
 
 
 def _unwrap(fn: Any) -> tuple[Any, frozenset[str], str]:
-    """The function inside, the names that partials bound, and the docstring."""
+    """Return the innermost function, the names that partials bind, and the docstring."""
     fixed: frozenset[str] = frozenset()
     while True:
         fn = inspect.unwrap(fn)
@@ -86,7 +86,7 @@ def _unwrap(fn: Any) -> tuple[Any, frozenset[str], str]:
             function = type(fn).__call__
             doc = function.__doc__ or type(fn).__doc__ or ""
             if doc.startswith(f"{type(fn).__name__}("):
-                doc = ""  # a dataclass without a docstring gets its signature as one
+                doc = ""  # the generated docstring of a dataclass is its signature
             return inspect.unwrap(function), fixed, inspect.cleandoc(doc)
 
 
@@ -96,7 +96,7 @@ def _unwrap(fn: Any) -> tuple[Any, frozenset[str], str]:
 def _resolve(
     function: Any, parameters: Mapping[str, inspect.Parameter], tool: str
 ) -> dict[str, Any]:
-    """The hints as types; only those of the parameters, for the return type does not matter."""
+    """Evaluate the hints of the parameters; the return type does not matter."""
 
     def holder() -> None: ...
 
@@ -110,21 +110,21 @@ def _resolve(
         except NameError as error:
             raise ToolDefinitionError(
                 tool,
-                f"the type hint of parameter {name!r} uses {error.name!r}, which is not known "
-                "where the tool is made; define or import it at the top of the module, before "
-                "the tool and not only under TYPE_CHECKING",
+                f"the type hint of parameter {name!r} uses {error.name!r}, which is not defined "
+                "there; define or import it at the top of the module, before the tool and not only "
+                "under TYPE_CHECKING",
             ) from error
         except Exception as error:
             raise ToolDefinitionError(
                 tool,
-                f"the type hint of parameter {name!r} cannot be read ({error}); write one that "
-                "names a type",
+                f"the type hint of parameter {name!r} cannot be evaluated ({error}); write a hint "
+                "that names a type",
             ) from error
     return hints
 
 
 def _local_names(function: Any) -> dict[str, Any]:
-    """What a hint may name beside the globals; the innermost of several wins."""
+    """The names that a hint may use in addition to the globals; inner scopes take precedence."""
     if not inspect.isfunction(function):
         return {}
     local = {parameter.__name__: parameter for parameter in _type_parameters(function)}
@@ -134,7 +134,7 @@ def _local_names(function: Any) -> dict[str, Any]:
         except ValueError:
             continue  # a variable of the enclosing function that has no value yet
     for frame in _frames():
-        # Not any caller: only the functions and class bodies that the function stands in.
+        # Not every caller: only the functions and class bodies that contain the function.
         encloses = function.__qualname__.startswith(frame.f_code.co_qualname + ".")
         if encloses and frame.f_globals is function.__globals__:
             for name, value in frame.f_locals.items():
@@ -159,7 +159,7 @@ _PARAMETERS: Final = {"args", "arguments", "parameters", "params", "other parame
     "keyword args",
     "keyword arguments",
 }
-# Of no use to a model, which sees results and errors as they come.
+# Of no use to a model, which sees the actual results and errors.
 _LEFT_OUT: Final = {"returns", "return", "yields", "yield", "raises", "raise", "receives", "warns"}
 _FIELD = re.compile(r":(\w+)(?:[ \t]+([^:]*))?:[ \t]*(.*)")
 _PARAMETER_FIELDS: Final = {"param", "parameter", "arg", "argument", "key", "keyword"}
@@ -169,8 +169,9 @@ _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 
 
 def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
-    """The description without the sections on parameters, results and errors; and what the
-    docstring says of each parameter."""
+    """Split a docstring into the description and the texts of the parameters.
+
+    The description has no sections on parameters, results and errors."""
     lines = doc.expandtabs().splitlines()
     kept: list[str] = []
     texts: dict[str, str] = {}
@@ -199,7 +200,7 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
 
 
 def _take_indented(lines: list[str]) -> list[str]:
-    """Takes the block that belongs to the line before: all that is indented, or blank."""
+    """Take the block that belongs to the previous line: all lines that are indented or blank."""
     taken: list[str] = []
     while lines and (not lines[0].strip() or lines[0].startswith(" ")):
         taken.append(lines.pop(0))
@@ -207,7 +208,7 @@ def _take_indented(lines: list[str]) -> list[str]:
 
 
 def _take_numpy(lines: list[str]) -> list[str]:
-    """Takes a NumPy section, which ends where the next title is underlined."""
+    """Take a NumPy section, which ends before the next underlined title."""
     taken: list[str] = []
     while lines and not (len(lines) > 1 and re.fullmatch(r"-{3,}\s*", lines[1])):
         taken.append(lines.pop(0))
@@ -224,3 +225,13 @@ def _read_entries(block: list[str], entry: re.Pattern[str], texts: dict[str, str
             texts.update(dict.fromkeys(names, first))
         elif line.strip():
             texts.update({name: f"{texts[name]} {line.strip()}".strip() for name in names})
+
+
+def is_async_callable(fn: object) -> bool:
+    """Return whether a call of this object returns a coroutine."""
+    target: Any = fn
+    while isinstance(target, functools.partial):
+        target = target.func
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+        getattr(target, "__call__", None)  # noqa: B004 - checks the method itself
+    )

@@ -1,16 +1,16 @@
-"""The scopes that one chat sees where it brings tools of its own."""
+"""The scopes of a chat that has its own tools."""
 
 from __future__ import annotations
 
 from hookline._base.log import logger
-from hookline._model.scopes import Scope, Scopes
+from hookline._model.scopes import LOCK, Scope, Scopes
 
 
 class ChatScopes(Scopes):
-    """The scopes of an agent in one chat that brings tools of its own, as the scope `chat`.
+    """The scopes of an agent in one chat that has its own tools, as the scope `chat`.
 
-    They follow what is registered and removed meanwhile. Raises ScopeError where the agent has a
-    tool of one of the names; a tool of that name that comes later is hidden in this chat.
+    They follow later changes of the agent's scopes. Raises ScopeError if the agent already has a
+    tool with the same name. If such a tool is registered later, it is hidden in this chat.
     """
 
     def __init__(self, agents: Scopes, own: Scope) -> None:
@@ -19,20 +19,20 @@ class ChatScopes(Scopes):
         self._agents = agents
         self._own = own
         self._token = object()
-        with agents._lock:
+        with LOCK:
             self._place(agents._entries)
-            self.register(own)  # which refuses a name that is taken
+            self.register(own)  # raises if a name is taken
             agents._followers.add(self)
 
     @property
     def told_by(self) -> Scopes:
-        """The agent's own: what its observers are told is no matter of one chat."""
+        """The agent's scopes: its observers do not depend on one chat."""
         return self._agents
 
     def follow(self) -> None:
-        """Take over what the agent's scopes have become."""
+        """Take over the current scopes of the agent."""
         self._place((*self._agents._entries, (self._token, self._own)))
         hidden = {each.name for each in self._own.tools} & self._agents.tools.keys()
         for name in sorted(hidden - self._hidden):
-            logger.warning("tool %r was registered and is hidden in a chat that brought one", name)
+            logger.warning("tool %r was registered, but is hidden in a chat with its own one", name)
         self._hidden = hidden

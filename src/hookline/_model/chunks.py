@@ -1,19 +1,27 @@
-"""Whether what a model sent is a chunk as the protocol has it. Pure."""
+"""Check that the values sent by a model are valid chunks. Pure functions."""
 
 from __future__ import annotations
 
 from typing import Any, get_args
 
 from hookline._base.errors import ModelError
-from hookline._base.messages import FinishReason, Usage
-from hookline._model.model import Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from hookline._base.messages import File, FinishReason, Image, Source, Usage
+from hookline._model.model import (
+    FileChunk,
+    Finish,
+    PartEndChunk,
+    ReasoningChunk,
+    SourceChunk,
+    TextChunk,
+    ToolCallChunk,
+)
 
 _REASONS = frozenset(get_args(FinishReason))
-_MAYBE = (str, type(None))  # what most fields are
+_MAYBE = (str, type(None))  # the type of most fields
 
 
 def checked(chunk: Any) -> Any:
-    """The chunk; raises ModelError that names the field which is not what it must be."""
+    """Return the chunk; raises a ModelError that names the invalid field."""
     kind = chunk.__class__
     if kind is ToolCallChunk:
         if (
@@ -36,7 +44,8 @@ def checked(chunk: Any) -> Any:
             return chunk
     elif (kind is TextChunk or kind is ReasoningChunk) and chunk.text.__class__ is str:
         return chunk
-    problem = _problem(chunk)
+    whole = kind is SourceChunk or kind is FileChunk
+    problem = _wrong_part(chunk) if whole else _problem(chunk)
     if problem:
         raise ModelError(f"the model sent {problem}; fix its adapter")
     return chunk
@@ -68,10 +77,16 @@ def _problem(chunk: Any) -> str | None:
                 or _wrong(chunk, "meta", dict, None)
             )
         case _:
-            return f"a {type(chunk).__name__}, which is no chunk"
+            return f"a {type(chunk).__name__}, which is not a chunk"
 
 
-def _wrong(chunk: Any, field: str, kind: type, *others: None) -> str | None:
+def _wrong_part(chunk: SourceChunk | FileChunk) -> str | None:
+    if isinstance(chunk, SourceChunk):
+        return _wrong(chunk, "source", Source)
+    return _wrong(chunk, "file", (Image, File))
+
+
+def _wrong(chunk: Any, field: str, kind: type | tuple[type, ...], *others: None) -> str | None:
     value = getattr(chunk, field)
     if isinstance(value, kind) or (others and value is None):
         return None

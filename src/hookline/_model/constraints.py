@@ -1,8 +1,8 @@
-"""pydantic's `Field` and annotated_types in a parameter's hint, as msgspec's `Meta`.
+"""Convert pydantic's `Field` and annotated_types in a parameter's hint to msgspec's `Meta`.
 
-`Annotated[int, pydantic.Field(ge=1)]` is what most people write. Both are descriptions of the same
-JSON schema, so one is put in place of the other where the hint is read. What has no counterpart,
-such as an alias, is an error that says so; pydantic itself is never imported here.
+`Annotated[int, pydantic.Field(ge=1)]` is the common way to write constraints. Both libraries
+describe the same JSON schema, so one can replace the other when a hint is read. Anything without a
+counterpart, such as an alias, raises a clear error. pydantic itself is never imported here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NO_EFFECT: Final = frozenset(["annotation", "strict", "repr"])
 
 
 class Unknown(Exception):
-    """A constraint that msgspec has no word for."""
+    """A constraint that msgspec does not support."""
 
 
 def is_foreign(value: object) -> bool:
-    """Whether this is metadata of pydantic or annotated_types."""
+    """Return whether this is metadata of pydantic or annotated_types."""
     kind = type(value)
     return kind.__module__ == "annotated_types" or (
         kind.__name__ == "FieldInfo" and kind.__module__.startswith("pydantic")
@@ -35,7 +35,7 @@ def is_foreign(value: object) -> bool:
 
 
 def translated(hint: Any) -> Any:
-    """The hint with msgspec's metadata in place of pydantic's; raises Unknown."""
+    """Replace pydantic's metadata in a hint with msgspec's; raises Unknown."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         meta = [_meta(each) if is_foreign(each) else each for each in args[1:]]
@@ -72,9 +72,9 @@ def _meta(value: Any) -> msgspec.Meta:
 
 
 def _told(value: Any) -> dict[str, Any]:
-    """What was said in the Field, or in one of annotated_types."""
+    """The options of a Field, or of an object of annotated_types."""
     said: dict[str, Any] = dict(getattr(value, "_attributes_set", ()))
-    for each in getattr(value, "metadata", [value]):  # of a Field: what it keeps in other words
+    for each in getattr(value, "metadata", [value]):  # a Field keeps some options there
         names = getattr(each, "__dataclass_fields__", None) or getattr(each, "__dict__", None)
         if not names:
             raise Unknown(type(each).__name__)

@@ -1,9 +1,9 @@
-"""A tool's signature that somebody else's JSON schema describes: a server's, a client's, a file's.
+"""The signature of a tool that is described by an external JSON schema: a server's or a client's.
 
-Rules. A schema that is none is an error where the tool is made, and so is a `$ref` that leads out
-of it: nothing is ever fetched. Arguments are checked as they stand: no default is filled in and
-nothing is converted. The library `jsonschema` is an extra and is imported when a schema is to be
-checked. What it says of a value is bounded, for it may quote the whole of it.
+Rules. An invalid schema is an error when the tool is made. So is a `$ref` that points outside the
+schema: nothing is ever fetched. Arguments are checked as they are: no default is filled in and
+nothing is converted. The library `jsonschema` is an optional dependency, imported when a schema has
+to be checked. Its messages are truncated, because they may quote a whole value.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline._base.errors import ToolDefinitionError
+from hookline._base.errors import ToolDefinitionError, ToolDenied
 from hookline._base.frozen import thaw
 from hookline._base.json import BadArguments, NotJson, clean_text, to_json_data
 from hookline._base.run import is_run
+from hookline._model.bounded import TooLong, bounded, errors_of, without_dialects
 from hookline._model.callables import hints_of
 
 MAX_ISSUES: Final = 20
 _ISSUE: Final = 300  # characters
-_DATA: Final = frozenset(["enum", "const", "default", "examples"])  # no schemas in there
+_DATA: Final = frozenset(["enum", "const", "default", "examples"])  # these contain no schemas
 
 
 class ForeignSignature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a model has to know to call a function, told by a schema that is not made from it."""
+    """The schema and description of a function, which are not derived from its signature."""
 
     schema: dict[str, Any]
     description: str
@@ -38,11 +39,11 @@ class ForeignSignature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     _validator: Any
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, plain and checked, as the function's one parameter."""
+        """Check the arguments and pass a plain copy as the function's one parameter."""
         try:
             plain = thaw(arguments)
         except RecursionError as error:
-            raise BadArguments(("they contain themselves; send a finite value",)) from error
+            raise BadArguments(("the arguments contain themselves; send finite data",)) from error
         if self._validator is not None:
             _check(self._validator, plain)
         return {self._argument: plain}
@@ -50,31 +51,33 @@ class ForeignSignature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def _check(validator: Any, data: Any) -> None:
     try:
-        issues = [_issue(error) for error in islice(validator.iter_errors(data), MAX_ISSUES)]
-    except Exception as error:  # such as a pattern that is none, or a schema without end
-        issues = [f"they cannot be checked against the tool's schema ({_issue(error)})"]
+        issues = [_issue(error) for error in islice(errors_of(validator, data), MAX_ISSUES)]
+    except TooLong:
+        issues = ["checking the arguments against the tool's schema takes too long; send less"]
+    except Exception as error:  # such as an invalid pattern, or a schema without end
+        issues = [f"the arguments cannot be checked against the tool's schema ({_issue(error)})"]
     if issues:
         raise BadArguments(tuple(issues))
 
 
 def checker(name: str, schema: dict[str, Any]) -> Callable[[Any], None]:
-    """A check of data against a schema, which raises BadArguments; ToolDefinitionError if bad."""
+    """Make a check of data against a schema; raises ToolDefinitionError, the check BadArguments."""
     return partial(_check, _validator(schema, name))
 
 
 def foreign_signature(
     name: str, description: str, schema: dict[str, Any], fn: Any, *, validate: bool
 ) -> ForeignSignature:
-    """The signature; raises ToolDefinitionError for a schema or a function that cannot work."""
+    """Make the signature; raises ToolDefinitionError for an invalid schema or function."""
     if not isinstance(schema, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ToolDefinitionError(name, f"schema={schema!r} must be a dict: a JSON schema")
+        raise ToolDefinitionError(name, f"schema={schema!r} must be a dict with a JSON schema")
     try:
         data: Any = to_json_data({"type": "object", "properties": {}, **schema})
     except NotJson as error:
         raise ToolDefinitionError(name, f"its schema must be JSON data: {error}") from error
     if data["type"] != "object" or not isinstance(data["properties"], dict):
         raise ToolDefinitionError(
-            name, f"schema={data!r} must describe an object, with 'properties'"
+            name, f"schema={data!r} must describe an object and have 'properties'"
         )
     argument, injected = _parameters(fn, name)
     return ForeignSignature(
@@ -87,12 +90,12 @@ def foreign_signature(
 
 
 def _parameters(fn: Any, tool: str) -> tuple[str, str | None]:
-    """The parameter for the arguments, and the one for the run."""
+    """The name of the parameter for the arguments, and the name of the parameter for the run."""
     try:
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError) as error:
         raise ToolDefinitionError(
-            tool, f"{fn!r} must be a function of the arguments, such as async def call(arguments)"
+            tool, f"{fn!r} must be a function that takes the arguments: async def call(arguments)"
         ) from error
     hints = hints_of(fn, parameters, tool)
     injected = [name for name in parameters if is_run(hints.get(name))]
@@ -106,14 +109,15 @@ def _parameters(fn: Any, tool: str) -> tuple[str, str | None]:
     if len(rest) != 1 or len(injected) > 1 or parameters[rest[0]].kind not in named:
         raise ToolDefinitionError(
             tool,
-            f"its function must not take ({', '.join(parameters)}); give it one dict, and the run "
-            "if it needs one: async def call(arguments: dict[str, Any], run: Run)",
+            f"its function must not have the parameters ({', '.join(parameters)}); give it one "
+            "dict parameter, "
+            "and the run if needed: async def call(arguments: dict[str, Any], run: Run)",
         )
     return rest[0], injected[0] if injected else None
 
 
 def _validator(schema: dict[str, Any], tool: str) -> Any:
-    """What checks values against the schema, compiled once."""
+    """Compile a validator for the schema."""
     try:
         jsonschema: Any = import_module("jsonschema")
         referencing: Any = import_module("referencing")
@@ -128,7 +132,7 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
     unresolvable = referencing.exceptions.Unresolvable
     draft = drafts.DRAFT202012
     dialect = jsonschema.validators.validator_for(plain, default=jsonschema.Draft202012Validator)
-    registry = referencing.Registry()  # knows nothing beside, and fetches nothing
+    registry = referencing.Registry()  # contains no other schemas, and fetches nothing
     try:
         dialect.check_schema(plain)
         resource = referencing.Resource.from_contents(plain, default_specification=draft)
@@ -138,18 +142,18 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
             except (unresolvable, ValueError) as error:
                 raise ToolDefinitionError(
                     tool,
-                    f"its schema refers to {ref[:100]!r}, which is not in it; nothing is "
-                    "fetched; put the definition under '$defs'",
+                    f"its schema refers to {ref[:100]!r}, which it does not contain, and nothing "
+                    "is fetched; put the definition under '$defs'",
                 ) from error
     except jsonschema.SchemaError as error:
         raise ToolDefinitionError(
-            tool, f"schema= must be a JSON schema: {_issue(error)}"
+            tool, f"schema= must be a valid JSON schema: {_issue(error)}"
         ) from error
-    return dialect(plain, registry=registry)
+    return bounded(dialect)(without_dialects(plain), registry=registry)
 
 
 def _references(schema: Any, resolver: Any, draft: Any) -> Iterator[tuple[str, Any]]:
-    """Each `$ref` of a schema, with what resolves it."""
+    """Yield each `$ref` of a schema, with its resolver."""
     if isinstance(schema, list):
         for each in schema:  # pyright: ignore[reportUnknownVariableType]
             yield from _references(each, resolver, draft)
@@ -172,12 +176,42 @@ def _issue(error: Any) -> str:
     return f"{path[:100]}: {text}" if path else text
 
 
+def client_function(name: str, fn: Callable[..., Any] | None, client: bool) -> Callable[..., Any]:
+    """Return the function of a tool that a schema describes; a client's tool has no function."""
+    if fn is None:
+        if not client:
+            raise ToolDefinitionError(
+                name, f"fn={fn!r} must be a function; or pass client=True if a client runs the tool"
+            )
+        return _run_by_client
+    if client:
+        raise ToolDefinitionError(name, f"a client runs this tool (client=True); leave out {fn!r}")
+    return fn
+
+
+async def _run_by_client(arguments: dict[str, Any]) -> Any:
+    raise ToolDenied(f"a client runs this tool with {arguments!r}; pass its result to resume()")
+
+
+def check_client(name: str, timeout: float | None, injected: str | None) -> None:
+    """Raise if a client's tool has options that only a local handler could use."""
+    if timeout is not None:
+        raise ToolDefinitionError(
+            name, f"timeout={timeout!r} has no effect if a client runs the tool; leave it out"
+        )
+    if injected is not None:
+        raise ToolDefinitionError(
+            name,
+            f"a tool that runs in the client gets no Run; leave out the parameter {injected!r}",
+        )
+
+
 def takes_run(fn: Callable[..., Any]) -> bool:
-    """Whether a predicate asks for the run: by a parameter that must be given, or that says so."""
+    """Return whether a predicate takes the run: as a required parameter, or one named `run`."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
-        return False  # of a builtin nobody knows
+        return False  # the signature of a builtin may be unknown
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if not parameters or parameters[0].kind not in positional:
         return False

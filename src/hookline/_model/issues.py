@@ -1,11 +1,13 @@
-"""A JSON value as a Python type, and every reason why it does not fit, for the model to read.
+"""List every reason why a JSON value does not fit a Python type, in texts for the model.
 
-msgspec converts and stops at its first error. So a value that failed is asked again, one level
-deeper each time, along its type: each list item and each field by itself. What has no fault
-inside has its own (a length, a `__post_init__`). Only failures come here: it may be slow.
+msgspec converts and stops at its first error. So a value that failed is checked again, one level
+deeper each time, along its type: each list item and each field separately. If no part of a value
+fails, the error is its own (a length, a `__post_init__`). Only failures are checked in this way, so
+it may be slow.
 
-Strict: nothing is coerced but what JSON has no word for (ISO times, UUID, base64, …), also in
-pydantic models. An issue names path and rule; the value may be long or secret.
+Conversion is strict, also in pydantic models: only types that JSON lacks are converted from strings
+(ISO times, UUID, base64, …). An issue names the path and the rule, but not the value, which may be
+long or secret.
 """
 
 from __future__ import annotations
@@ -40,27 +42,27 @@ _AT_PATH: Final = re.compile(r"(?s)(.*) - at `(?:key` in `)?\$(.*)`")
 
 
 def is_model(kind: object) -> bool:
-    """Whether it is a pydantic model class; looks only, so that pydantic is never imported."""
+    """Whether `hint` is a pydantic model class; checked without importing pydantic."""
     return isinstance(kind, type) and hasattr(kind, "model_validate_json")
 
 
 def is_record(kind: object) -> bool:
-    """Whether it is a Struct, dataclass, attrs class or TypedDict: an object of known fields."""
+    """Return whether this is a Struct, dataclass, attrs class or TypedDict, with known fields."""
     marks = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__total__")
     return any(hasattr(kind, mark) for mark in marks)
 
 
 def decode_foreign(kind: Any, value: object) -> object:
-    """msgspec's `dec_hook`: pydantic models, in their strict JSON mode."""
+    """Decode pydantic models in their strict JSON mode; msgspec's `dec_hook`."""
     if isinstance(value, kind):
         return value
     if not is_model(kind):
-        raise TypeError(f"{kind!r} is not a type that JSON can be converted to")
+        raise TypeError(f"{kind!r} cannot be converted from JSON")
     return kind.model_validate_json(msgspec.json.encode(value), strict=True)
 
 
 def find_issues(value: Any, hint: Any, path: str) -> list[str]:
-    """Every reason why `value` does not fit the type `hint`; empty when it fits."""
+    """List every reason why `value` does not fit the type `hint`; empty if it fits."""
     try:
         msgspec.convert(value, hint, str_keys=True, dec_hook=decode_foreign)
     except Exception as error:
@@ -68,7 +70,7 @@ def find_issues(value: Any, hint: Any, path: str) -> list[str]:
     return []
 
 
-# ── inside: one level deeper ────────────────────────────────────────────────────────────────
+# ── inside a value: one level deeper ────────────────────────────────────────────────────────
 
 
 def _inside(value: Any, hint: Any, path: str) -> list[str]:
@@ -100,19 +102,19 @@ def _inside_mapping(value: dict[Any, Any], args: tuple[Any, ...], path: str) -> 
         try:
             msgspec.convert({key: None}, keys, str_keys=True)
         except Exception:
-            issues.append(f"{_join(path, key)}: not a key that is allowed here")
+            issues.append(f"{_join(path, key)}: this key is not allowed here")
         issues += find_issues(item, args[1], _join(path, key))
     return issues
 
 
 def missing_and_unknown(value: dict[Any, Any], kind: type, path: str) -> list[str]:
-    """Every issue of an object with the fields of `kind`, a class that msgspec can look into."""
+    """List every issue of an object with the fields of `kind`, a class that msgspec can inspect."""
     try:
         info: Any = msgspec.inspect.type_info(kind)
         fields = {field.encode_name: field for field in info.fields}
         hints = get_type_hints(kind, include_extras=True)
     except Exception:
-        return []  # a class that keeps its fields to itself: its own error is reported
+        return []  # the fields of the class are unknown, so its own error is reported
     if getattr(info, "array_like", False):
         return []
     issues: list[str] = []
@@ -132,11 +134,11 @@ def missing_and_unknown(value: dict[Any, Any], kind: type, path: str) -> list[st
     return issues
 
 
-# ── types, without their wrapping ───────────────────────────────────────────────────────────
+# ── types without wrappers ──────────────────────────────────────────────────────────────────
 
 
 def _arm_for(value: object, hint: Any) -> Any:
-    """The hint without Annotated, NewType and alias; of a union the one arm that fits the shape."""
+    """Unwrap Annotated, NewType and aliases, and choose the only arm of a union that fits."""
     hint = _unqualified(hint)
     while True:
         if get_origin(hint) is Annotated:
@@ -182,12 +184,12 @@ def _unqualified(hint: Any) -> Any:
     return hint
 
 
-# ── words for the model ─────────────────────────────────────────────────────────────────────
+# ── texts for the model ─────────────────────────────────────────────────────────────────────
 
 
 def _own(error: Exception, hint: Any, path: str) -> list[str]:
     errors: Any = getattr(error.__cause__, "errors", None)
-    if callable(errors):  # pydantic's own list, one issue each
+    if callable(errors):  # pydantic's own list, with one item per issue
         found: Any = errors(include_url=False, include_context=False, include_input=False)
         at = _AT_PATH.fullmatch(str(error))
         return [_pydantic(issue, path + (at[2] if at else "")) for issue in found]
@@ -195,7 +197,7 @@ def _own(error: Exception, hint: Any, path: str) -> list[str]:
     if allowed:
         return [f"{path}: must be one of {allowed}"]
     if not isinstance(error, msgspec.ValidationError):
-        return [f"{path}: cannot be read as the type it needs ({type(error).__qualname__})"]
+        return [f"{path}: cannot be converted to the required type ({type(error).__qualname__})"]
     text = str(error)
     if at := _AT_PATH.fullmatch(text):
         text, path = at[1], path + at[2]
@@ -210,7 +212,7 @@ def _pydantic(issue: Any, path: str) -> str:
 
 
 def _short(text: str) -> str:
-    """Few words repeat the value, but those that do may be long and broken with it."""
+    """Shorten a text: few messages repeat the value, but a value may be long or invalid Unicode."""
     return clean_text(text if len(text) <= 300 else text[:299] + "…")
 
 

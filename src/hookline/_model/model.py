@@ -1,9 +1,9 @@
-"""The seam to language models: a request in, an async iterator of typed chunks out.
+"""The interface to language models: takes a request and returns an async iterator of chunks.
 
-A model's chunks and the stream's events are different types: chunks are what `onDelta` sees and
-may change, events are what came of them. An adapter may send `PartEndChunk` to separate two
-texts; where it does not, the loop ends a part when another kind of chunk follows. `Finish` comes
-last and is required: an answer without it is cut off.
+A model's chunks and a stream's events are different types: `onDelta` sees chunks and may change
+them, and events are made from the result. An adapter may send `PartEndChunk` to separate two texts;
+otherwise a part ends when a chunk of another kind follows. `Finish` comes last and is required:
+an answer without it counts as cut off.
 """
 
 from __future__ import annotations
@@ -13,20 +13,25 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
-from hookline._base.frozen import own, own_tuples
+from hookline._base.frozen import own, own_tuple
 from hookline._base.messages import (
     Data,
     FinishReason,
     History,
+    MediaPart,
     Message,
     ModelPart,
     Reasoning,
+    Source,
     Text,
+    Timing,
     ToolCall,
     Usage,
     UserMessage,
     calls_of,
+    files_of,
     reasoning_of,
+    sources_of,
     text_of,
     with_text,
 )
@@ -36,103 +41,122 @@ from hookline._model.tool import AnyTool
 
 
 class TextChunk(Data, frozen=True, tag_field="chunk", tag="text"):
-    """More text."""
+    """More text of the answer."""
 
     text: str
-    """As the model wrote it, of any length."""
+    """A piece of the model's text, of any length."""
 
 
 class ReasoningChunk(Data, frozen=True, tag_field="chunk", tag="reasoning"):
-    """More reasoning."""
+    """More of the model's reasoning."""
 
     text: str
-    """As the model wrote it, of any length."""
+    """A piece of the model's reasoning, of any length."""
 
 
 class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
-    """The open text or reasoning part is complete; `meta` is kept with it."""
+    """The open text or reasoning part is complete; `meta` is stored with the part."""
 
     part: Literal["text", "reasoning"]
-    """Which of the two it is."""
+    """Whether the part is text or reasoning."""
     meta: dict[str, Any] | None = None
-    """The provider's own, kept with a reasoning part."""
+    """The provider's own data, stored with the part."""
 
     def __post_init__(self) -> None:
-        own(self, "meta")
+        if self.meta is not None:
+            own(self, "meta")
 
 
 class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="call"):
-    """More of the call number `index`; its first chunk names it (`id` may be missing).
+    """A piece of call number `index`; the first piece has the name, and an `id` if there is one.
 
-    `meta` is kept with the call, whichever of its chunks brings it.
+    `meta` may come with any chunk of the call, and is stored with the call.
     """
 
     index: int
-    """Which call of the answer it belongs to."""
+    """The position of the call in the answer."""
     id: str | None = None
-    """Made up where the provider gives none."""
+    """The call's id; hookline makes one if the provider sends none."""
     name: str | None = None
-    """Required in a call's first chunk."""
+    """The tool's name; required in a call's first chunk."""
     arguments: str = ""
-    """More of the JSON text."""
+    """A piece of the arguments' JSON text."""
     meta: dict[str, Any] | None = None
-    """The provider's own, kept with the call."""
+    """The provider's own data, stored with the call."""
 
     def __post_init__(self) -> None:
-        own(self, "meta")
+        if self.meta is not None:
+            own(self, "meta")
+
+
+class SourceChunk(Data, frozen=True, tag_field="chunk", tag="source"):
+    """A page or document that the answer is based on. Like a call, it ends the open part."""
+
+    source: Source
+    """The whole part, which is added to the answer."""
+
+
+class FileChunk(Data, frozen=True, tag_field="chunk", tag="file"):
+    """A picture or a file that the model made. Like a call, it ends the open part."""
+
+    file: MediaPart
+    """The whole part, which is added to the answer."""
 
 
 class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
     """The answer is complete."""
 
     finish_reason: FinishReason = "stop"
-    """Why the model ended."""
+    """Why the model ended its answer."""
     usage: Usage | None = None
-    """What the answer cost, where the provider tells."""
+    """The tokens that the answer used, if the provider reports them."""
     model: str | None = None
-    """The model that answered, by its own name."""
+    """The model's name, as reported in its answer."""
     response_id: str | None = None
     """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
-    """The provider's own, kept with the message."""
+    """The provider's own data, stored with the message."""
 
     def __post_init__(self) -> None:
-        own(self, "meta")
+        if self.meta is not None:
+            own(self, "meta")
 
 
-Chunk: TypeAlias = TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk | Finish
-"""What an adapter may yield."""
-Delta: TypeAlias = TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk
-"""What `onDelta` sees: a chunk that is not the Finish."""
+Delta: TypeAlias = (
+    TextChunk | ReasoningChunk | PartEndChunk | ToolCallChunk | SourceChunk | FileChunk
+)
+"""The chunks that `onDelta` sees: all except Finish."""
+Chunk: TypeAlias = Delta | Finish
+"""The chunks that an adapter may yield."""
 
 
 # ── requests and responses ──────────────────────────────────────────────────────────────────
 
 
 class Settings(Data, frozen=True, kw_only=True):
-    """How the model is to answer. `extra` is handed to the provider as it is."""
+    """Settings of model calls. `extra` is passed to the provider unchanged."""
 
     temperature: float | None = None
-    """None: the provider's default, here and below."""
+    """The sampling temperature. For all settings, None means the provider's default."""
     top_p: float | None = None
-    """Nucleus sampling."""
+    """The probability mass for nucleus sampling."""
     max_tokens: int | None = None
-    """The longest answer."""
+    """The maximum number of tokens of an answer."""
     stop: tuple[str, ...] = ()
-    """Texts at which the answer ends."""
+    """Texts that end the answer as soon as the model writes one of them."""
     seed: int | None = None
-    """A wish: left out where a provider knows none."""
+    """A seed for sampling; ignored by providers that do not support seeds."""
     tool_choice: str | None = None
     """"auto", "none", "required", or the name of a tool."""
     extra: dict[str, Any] | None = None
-    """Handed to the provider as it is."""
+    """Fields that are passed to the provider unchanged."""
 
     def __post_init__(self) -> None:
         own(self, "extra")
-        own_tuples(self, "stop")
+        own_tuple(self, "stop")
 
     def over(self, other: Settings) -> Settings:
-        """These settings, with the fields that they do not name taken from `other`."""
+        """Return these settings, with unset fields taken from `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(
             **{name: each for name, each in named.items() if each is not None and each != ()}
@@ -143,9 +167,9 @@ DEFAULT_SETTINGS = Settings()
 
 
 class OutputSchema(Data, frozen=True, kw_only=True):
-    """The form that the answer is to have; an adapter uses its provider's own schema mode.
+    """The schema that the answer must fit, for a model with `takes_schema = True`.
 
-    `schema` is a JSON schema of an object, whose `$ref`s point to the `$defs` at its root.
+    `schema` is a JSON schema of an object; its `$ref`s point to the `$defs` at its root.
     """
 
     name: str
@@ -158,41 +182,41 @@ class OutputSchema(Data, frozen=True, kw_only=True):
 
 
 class ChatRequest(Data, frozen=True, kw_only=True):
-    """What a chat begins with; an edit in `preChat` holds for all its steps."""
+    """The start of a chat; a change in `preChat` applies to all its steps."""
 
     message: UserMessage | None
-    """What the user says; None where the chat goes on from its history."""
+    """The user's message; None if the chat continues from its history."""
     system: str | None = None
-    """The system text, without what scopes add."""
+    """The system text, without the text that scopes add."""
     tools: tuple[AnyTool, ...] = ()
-    """What is offered, in this order."""
+    """The tools that are offered, in this order."""
     settings: Settings = DEFAULT_SETTINGS
-    """The agent's, or those of the chat."""
+    """The settings of the agent, overridden by those of the chat."""
 
     def __post_init__(self) -> None:
-        own_tuples(self, "tools")
+        own_tuple(self, "tools")
 
 
 class ModelRequest(Data, frozen=True, kw_only=True):
-    """What one model call is given; an edit in `preRequest` holds for this call alone."""
+    """The input of one model call; a change in `preRequest` applies only to this call."""
 
     model: Model
-    """Who is asked; another one is a way to fall back."""
+    """The model to call; a hook may replace it with another."""
     messages: Sequence[Message]
-    """The history, and what hooks have put beside it."""
+    """The history, and messages that hooks have added for this call."""
     system: str | None = None
-    """The system text, with what scopes add."""
+    """The system text, with the text that scopes add."""
     tools: tuple[AnyTool, ...] = ()
-    """What is offered in this step, and may run."""
+    """The tools that are offered in this step and may run."""
     settings: Settings = DEFAULT_SETTINGS
-    """How the model is to answer."""
+    """The settings of the model call."""
     output: OutputSchema | None = None
-    """The form that the answer is to have, if one was asked for."""
+    """The type that the answer must fit, if one was requested."""
 
     def prompted(self) -> ModelRequest:
-        """The request with its `output` as words in the system text.
+        """Return the request with its `output` described in the system text.
 
-        An adapter sends it to a model that has no mode for JSON schemas.
+        This form of the request is sent to models without `takes_schema = True`.
         """
         if self.output is None:
             return self
@@ -204,52 +228,42 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, system=system, output=None)
 
     def __post_init__(self) -> None:
-        own_tuples(self, "tools")
+        own_tuple(self, "tools")
         if type(self.messages) is not History:
-            own_tuples(self, "messages")
-
-
-class Timing(Data, frozen=True, kw_only=True):
-    """How a model call went in time, in seconds since the model was asked."""
-
-    first_chunk: float
-    """Until the first chunk came."""
-    duration: float
-    """Until the answer was whole."""
-    chunks: int
-    """How many there were."""
+            own_tuple(self, "messages")
 
 
 class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="response"):
-    """What one model call answered.
+    """The answer of one model call.
 
-    `timing` is there in `aroundRequest`, where a model was asked and not a hook answered.
+    `timing` is set in `aroundRequest` if the answer came from a model and not from a hook.
     """
 
     parts: tuple[ModelPart, ...] = ()
-    """Text, reasoning and calls, in order."""
+    """Text, reasoning, calls, sources and files, in order."""
     finish_reason: FinishReason = "stop"
-    """Why the model ended."""
+    """Why the model ended its answer."""
     usage: Usage | None = None
-    """What the answer cost, where the provider tells."""
+    """The tokens that the answer used, if the provider reports them."""
     model: str | None = None
-    """The model that answered, by its own name."""
+    """The model's name, as reported in its answer."""
     response_id: str | None = None
     """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
-    """The provider's own, kept with the message."""
+    """The provider's own data, stored with the message."""
     timing: Timing | None = None
-    """How the call went in time, where a model was asked."""
+    """The timing of the call; None if no model was called."""
 
     def __post_init__(self) -> None:
-        own(self, "meta")
-        own_tuples(self, "parts")
+        if self.meta is not None:
+            own(self, "meta")
+        own_tuple(self, "parts")
 
     @classmethod
     def of(
         cls, text: str = "", *, tool_calls: Sequence[ToolCall] = (), reasoning: str = ""
     ) -> Self:
-        """A response made by hand: the usual way to answer from a hook."""
+        """Make a response by hand, usually to answer from a hook."""
         parts: list[ModelPart] = []
         if reasoning:
             parts.append(Reasoning(reasoning))
@@ -273,6 +287,16 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
         """The tool calls, in the order in which the model wrote them."""
         return calls_of(self.parts)
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the answer that the provider's own tools found."""
+        return sources_of(self.parts)
+
+    @property
+    def files(self) -> tuple[MediaPart, ...]:
+        """The pictures and files that the model or its provider's tools made."""
+        return files_of(self.parts)
+
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
         """A changed copy; `text=` replaces all the text at once."""
         if text is not None:
@@ -282,16 +306,25 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
 
 @runtime_checkable
 class Model(Protocol):
-    """A language model. `stream` is usually an async generator; it is closed when left.
+    """A language model. `stream` is usually an async generator, and is closed when it is left.
 
-    A `name` and a `provider` attribute, where there are any, name it in traces.
+    The optional attributes `name` and `provider` identify the model in traces. A model with
+    `takes_schema = True` gets `request.output` and sends it in its provider's schema mode. For
+    other models the system text describes the schema, and `request.output` is None.
     """
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """The answer in chunks, Finish last; raise a ModelError where it cannot be had."""
+        """Yield the answer in chunks, Finish last; raise a ModelError if there is no answer."""
         ...
 
 
 def model_name(model: Model) -> str:
-    """The model's name, or that of its class."""
+    """The model's name, or the name of its class."""
     return str(getattr(model, "name", None) or type(model).__name__)
+
+
+def fitted(request: ModelRequest) -> ModelRequest:
+    """The request in the form that its model supports: with a schema, or described in words."""
+    if request.output is None or getattr(request.model, "takes_schema", False):
+        return request
+    return request.prompted()

@@ -1,9 +1,10 @@
-"""Structured output: the type that an answer is to have, as a schema, and an answer as its value.
+"""Structured output: the schema of an answer's type, and the conversion of an answer to a value.
 
-A type whose JSON is no object is asked for as the field `value` of one, since providers take
-objects alone; `str` is the text as it is. A union of records is a constant `kind` in each member,
-which is taken out again before the member is read. An answer may stand in a fenced block; nothing
-else is repaired: it is one JSON object that fits, or its issues are told.
+A type that is not an object in JSON is requested as the field `value` of an object, because
+providers only accept objects; `str` is the plain text. In a union of records each member gets a
+constant field `kind`, which is removed again before the member is read. The answer may be in a
+fenced block. Nothing else is repaired: if it is not one JSON object that fits, the model gets its
+issues.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _UNION: Any = Union
 
 
 class Form:
-    """A type that an answer is to have."""
+    """A type that an answer must have."""
 
     __slots__ = ("_shape", "_wrapped", "name", "schema")
 
     def __init__(self, kind: Any) -> None:
-        """Raises UsageError for a type that JSON cannot be converted to."""
+        """Raises UsageError for a type that cannot be built from JSON."""
         self._shape = shape = None if kind is str else _shape_of(kind, kind)
         self.schema: OutputSchema | None = None
         self.name = "str"
@@ -60,20 +61,20 @@ class Form:
         self.schema = OutputSchema(name=self.name, schema=root)
 
     def read(self, text: str) -> Any:
-        """The answer as a value of the type; raises BadArguments with every issue."""
+        """Convert the answer to a value of the type; raises BadArguments with every issue."""
         if self._shape is None:
             return text
         if not text.strip():
-            raise BadArguments(("there is no text in it",))
+            raise BadArguments(("the answer has no text",))
         value: Any = _object_in(text)
         if self._wrapped:
             if value.keys() != {"value"}:
-                raise BadArguments(('it must be an object with the one field "value"',))
+                raise BadArguments(('the answer must be an object with only the field "value"',))
             return self._shape.read(value["value"], "value")
         return self._shape.read(value, "")
 
     def partial(self, text: str) -> Any:
-        """What the beginning of an answer says so far, as JSON data; or NOTHING."""
+        """The content of an unfinished answer so far, as JSON data; or NOTHING."""
         if self._shape is None:
             return text
         fence = _FENCE.match(text)
@@ -85,24 +86,22 @@ class Form:
         return self._shape.plain(data)
 
     def correction(self, issues: tuple[str, ...]) -> str:
-        """What the model is told of an answer that does not fit."""
+        """The text that asks the model to correct an answer with these issues."""
         listed = "\n".join(f"- {issue}" for issue in issues)
         last = "Answer again with the whole JSON object, corrected, and with nothing else."
         if self._shape is None:
             last = "Answer again, corrected."
-        return (
-            f"Your answer does not have the form {self.name} that was asked for:\n{listed}\n{last}"
-        )
+        return f"Your answer does not have the requested form {self.name}:\n{listed}\n{last}"
 
 
 @lru_cache(maxsize=256)
 def form_of(kind: Any) -> Form:
-    """The form of a type; the same type gives the same one."""
+    """Return the form of a type; cached per type."""
     return Form(kind)
 
 
 def _object_in(text: str) -> _Json:
-    """The one object of the answer, which may stand in one fenced block."""
+    """Parse the only object in the answer, which may be in a fenced block."""
     try:
         return parse_arguments(text, limit=MAX_BYTES)
     except BadArguments:
@@ -113,14 +112,14 @@ def _object_in(text: str) -> _Json:
 
 
 def _resolved(schema: _Json, definitions: _Json) -> _Json:
-    """The schema that a lone `$ref` stands for, where that is an object's."""
+    """Resolve a schema that is only a `$ref` to an object."""
     found = definitions.get(schema.get("$ref", "").removeprefix(_REF))
     if found is None or found.get("type") != "object":
         return schema
     return {**found, **{name: schema[name] for name in schema if name != "$ref"}}
 
 
-# ── shapes: how a type is taken apart before msgspec reads its parts ────────────────────────
+# ── shapes: split a type into parts that msgspec can read ───────────────────────────────────
 
 
 class _Shape(Protocol):
@@ -134,7 +133,7 @@ class _Shape(Protocol):
 
 def _shape_of(kind: Any, whole: Any) -> _Shape:
     while hasattr(kind, "__value__") and not isinstance(kind, type):
-        kind = kind.__value__  # an alias made by `type`
+        kind = kind.__value__  # an alias made with `type`
     if get_origin(kind) in (Union, UnionType):
         records = [each for each in get_args(kind) if _is_record(each)]
         if len(records) > 1 and not all(map(_is_tagged, records)):
@@ -152,13 +151,13 @@ def _is_record(kind: Any) -> bool:
 
 
 def _is_tagged(kind: Any) -> bool:
-    """Whether msgspec itself tells it from others."""
+    """Return whether msgspec itself can tell this type from others."""
     config: Any = getattr(get_origin(kind) or kind, "__struct_config__", None)
     return config is not None and config.tag is not None
 
 
 class _Leaf:
-    """A type that msgspec knows how to read."""
+    """A type that msgspec can read."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -215,13 +214,13 @@ class _ListOf:
 
 
 class _OneOf:
-    """A union of records, each with its `kind`; and what else it may be."""
+    """A union of records, each with its `kind`, and perhaps other types."""
 
     def __init__(self, records: list[Any], others: list[Any], whole: Any) -> None:
         self._whole = whole
         self._records = [_Leaf(each) for each in records]
         self._other = _Leaf(_UNION[tuple(others)]) if others else None
-        self._members: dict[str, tuple[_Leaf, bool]] = {}  # by kind; whether that is its own field
+        self._members: dict[str, tuple[_Leaf, bool]] = {}  # True: `kind` is its own field
         self.name = "_or_".join(each.name for each in self._records)
 
     def leaves(self) -> Iterator[_Leaf]:
@@ -236,7 +235,7 @@ class _OneOf:
             for arm in other.get("anyOf", [other]):
                 if {"type", "enum", "const"}.isdisjoint(arm) or arm.get("type") == "object":
                     raise self._refused(
-                        f"{self._other.kind!r} may be an object too; make it a record"
+                        f"{self._other.kind!r} may also be an object; make it a record"
                     )
                 arms.append(arm)
         return {"anyOf": arms}
@@ -244,17 +243,17 @@ class _OneOf:
     def _describe(self, member: _Leaf, schema: _Json, definitions: _Json) -> _Json:
         schema = _resolved(schema, definitions)
         if schema.get("type") != "object":
-            raise self._refused(f"{member.name} is not an object in JSON; make it one")
+            raise self._refused(f"{member.name} is not an object in JSON; make it a record")
         fields = schema.get("properties", {})
         own = KIND in fields
         kind = _constant(fields[KIND]) if own else member.name
         if kind is None:
             raise self._refused(
-                f"{member.name} has a field {KIND!r} of its own; rename it, or make it a Literal "
+                f"{member.name} has its own field {KIND!r}; rename the field, or make it a Literal "
                 "of one string"
             )
         if kind in self._members:
-            raise self._refused(f"two members are named {kind!r}; rename one")
+            raise self._refused(f"two members are named {kind!r}; rename one of them")
         self._members[kind] = member, own
         required = [name for name in schema.get("required", []) if name != KIND]
         return {
@@ -265,7 +264,7 @@ class _OneOf:
 
     def _refused(self, why: str) -> UsageError:
         return UsageError(
-            f"output={self._whole!r}: {why}. The members of a union must be records of different "
+            f"output={self._whole!r}: {why}. The members of a union must be records with different "
             "names"
         )
 
@@ -303,6 +302,6 @@ def _without_kind(value: _Json) -> _Json:
 
 
 def _constant(schema: _Json) -> str | None:
-    """The one string that a field may be, where it is one."""
+    """The only string that a field may have, if the schema allows only one."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return values[0] if len(values) == 1 and isinstance(values[0], str) else None

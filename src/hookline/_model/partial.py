@@ -1,7 +1,7 @@
-"""The beginning of a JSON object as data: what an answer that is being written says so far. Pure.
+"""Parse the beginning of a JSON object, such as an unfinished answer. Pure functions.
 
-A string that is being written is shown as far as it goes; a number, a name or a word that may go on
-is left out until it is whole.
+An unfinished string is returned as far as it goes. An unfinished number, name or literal is left
+out until it is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SCALAR: Final = re.compile(r"[^\s,\]}\[{:\"]+")
 
 
 def partial_object(text: str) -> Any:
-    """The object that the text begins, or NOTHING."""
+    """Parse the object that the text begins; or return NOTHING."""
     whole = _closed(text)
     if whole is None:
         return NOTHING
@@ -30,13 +30,13 @@ def partial_object(text: str) -> Any:
 
 
 def _closed(text: str) -> str | None:
-    """The text up to the last whole value, with what is open closed; None before the object."""
+    """Close the text after its last complete value; None if no object has begun."""
     place = len(text) - len(text.lstrip())
     if not text.startswith("{", place):
         return None
-    closers, names = "}", True  # what closes the open ones, inmost first; a name comes next
+    closers, names = "}", True  # the missing closers, innermost first; whether a name comes next
     place += 1
-    best = place, closers  # up to where it is whole
+    best = place, closers  # the end of the last complete value
     while place < len(text) and closers:
         char = text[place]
         if char == '"':
@@ -58,7 +58,7 @@ def _closed(text: str) -> str | None:
 
 
 def _string(text: str, place: int) -> tuple[int, bool]:
-    """Where the string ends that begins here, or its last whole character; and which of the two."""
+    """Find the end of the string that begins here; False if it is not closed yet."""
     place += 1
     while place < len(text):
         if text[place] == '"':
@@ -69,7 +69,7 @@ def _string(text: str, place: int) -> tuple[int, bool]:
             continue
         size = 2 if text[place + 1 : place + 2] != "u" else 6
         if size == 6 and text[place + 2 : place + 4].lower() in ("d8", "d9", "da", "db"):
-            size = 12  # half a character: the other half comes next
+            size = 12  # a surrogate: the other half follows
         if place + size > len(text):
             break
         place += size

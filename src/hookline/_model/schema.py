@@ -1,13 +1,13 @@
-"""A callable's signature as JSON Schema, and a model's arguments as its typed keyword arguments.
+"""Make a JSON Schema from a callable's signature, and convert arguments to its typed parameters.
 
-Rules. What msgspec cannot describe, or would silently ignore, is a ToolDefinitionError where the
-tool is made. Parameters keep their names: a lone model parameter is not unwrapped. The same
-function gives the same bytes. Every `$ref` points to the `$defs` at the root. pydantic is only
-touched when a user's own type is one of its models.
+Rules. A type that msgspec cannot describe, or would silently ignore, raises a ToolDefinitionError
+when the tool is made. Parameters keep their names: a single parameter that is a model is not
+unwrapped. The same function always gives the same bytes. Every `$ref` points to the `$defs` at the
+root. pydantic is only imported if one of the user's types is a pydantic model.
 
-Below it: `callables.py` (signature, hints, docstring), `issues.py` (why a value does not fit)
-and `_base/json.py` (text and data), whose public names are had from here. Knows nothing of tools,
-runs or chats: the caller says with `skip` which parameter it injects.
+This module builds on `callables.py` (signature, hints, docstring), `issues.py` (why a value does
+not fit) and `_base/json.py` (text and data), and re-exports their public names. It does not depend
+on tools, runs or chats: the caller decides with `skip` which parameter is injected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _REF: Final = "#/$defs/"
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a model has to know to call a function, and how its arguments become the function's."""
+    """The schema of a function for a model, and the conversion of the arguments of a call."""
 
     schema: dict[str, Any]
     description: str
@@ -61,14 +61,14 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     _plain: bool
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The typed keyword arguments; a parameter with a default may be left out.
+        """Convert JSON to typed keyword arguments; parameters with a default may be left out.
 
-        They are plain objects of their own: the handler may change them. BadArguments names every
-        field that is wrong, missing or unknown.
+        The values are new objects that the handler may change. Raises BadArguments, which lists
+        every field that is wrong, missing or unknown.
         """
         try:
             arguments = thaw(arguments)
-            # A Struct, for msgspec remembers what it is: 8 times as fast as a TypedDict.
+            # A Struct is 8 times as fast as a TypedDict, because msgspec caches its type.
             if self._plain:
                 filled = convert(arguments, self._arguments)
             else:
@@ -85,16 +85,17 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def inspect_callable(
     fn: Callable[..., Any], *, tool: str, skip: Callable[[object], bool]
 ) -> Signature:
-    """The signature of a function, method, partial or callable object.
+    """Inspect the signature of a function, method, partial or callable object.
 
-    A parameter for whose type `skip` is true is injected and no part of the schema; nor is one
-    that a partial bound by keyword. ToolDefinitionError says why a callable cannot be a tool.
+    Parameters for which `skip(hint)` is true are injected, and are not part of the schema. Neither
+    are parameters that a partial binds by keyword. Raises ToolDefinitionError if the callable
+    cannot be a tool.
     """
     callee = read_callable(fn, tool)
     injected = [name for name, hint in callee.hints.items() if skip(hint)]
     if len(injected) > 1:
         raise ToolDefinitionError(
-            tool, f"the parameters {', '.join(injected)} are all injected; keep one of them"
+            tool, f"the parameters {', '.join(injected)} are all injected; keep only one of them"
         )
     hints = {
         name: _translated(tool, name, hint)
@@ -131,9 +132,10 @@ def inspect_callable(
 
 
 def describe_types(kinds: Sequence[Any], whole: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The schemas of types and the definitions that they refer to; raises UsageError.
+    """Return the schemas of types, and the definitions that the schemas refer to.
 
-    `whole` is the `output=` that they are parts of.
+    `whole` is the `output=` type that contains these types. Raises UsageError for a type without a
+    schema.
     """
     try:
         for kind in kinds:
@@ -147,7 +149,7 @@ def describe_types(kinds: Sequence[Any], whole: Any) -> tuple[list[dict[str, Any
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether JSON data of this type has no keys but strings, and nothing that is not msgspec's.
+    """Return whether this type is only strings, numbers, booleans, None, literals and lists.
 
     Such a value is converted in half the time.
     """
@@ -167,7 +169,7 @@ def _arguments_type(hints: dict[str, Any], optional: dict[str, Any]) -> type[msg
 
 
 def _show_default(schema: dict[str, Any], hint: Any, default: object) -> None:
-    """The default goes into the schema if a model could write it: JSON that fits the type."""
+    """Add the default to the schema if a model could send it: JSON that fits the type."""
     try:
         ordered = msgspec.to_builtins(default, enc_hook=encode_foreign, order="deterministic")
         data = to_json_data(ordered)
@@ -178,7 +180,7 @@ def _show_default(schema: dict[str, Any], hint: Any, default: object) -> None:
 
 
 def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
-    """Refuses what msgspec would pass over in silence: a promise that nobody would keep."""
+    """Raise for constraints that msgspec would silently ignore."""
     parts: list[Any] = [hint]
     seen: set[type] = set()  # classes may contain themselves
     while parts:
@@ -186,9 +188,9 @@ def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
         if is_foreign(part) or is_foreign(default):
             raise ToolDefinitionError(
                 tool,
-                f"parameter {name!r}: pydantic's Field works in the hint of a parameter and in a "
-                "pydantic model; write Annotated[<type>, Field(description=…, ge=…)] and a plain "
-                "default",
+                f"parameter {name!r}: pydantic's Field works only in the hint of a parameter "
+                "and in a pydantic model; write Annotated[<type>, Field(description=…, ge=…)] "
+                "and a plain default",
             )
         if hasattr(part, "__pydantic_validator__") and not is_model(part):
             raise ToolDefinitionError(
@@ -200,18 +202,18 @@ def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
             parts += [origin, *get_args(part)]
         elif isinstance(part, type) and part not in seen and is_record(part):
             seen.add(part)
-            with contextlib.suppress(Exception):  # unknown names are found when it is described
+            with contextlib.suppress(Exception):  # unknown names raise later, in the description
                 parts += get_type_hints(part, include_extras=True).values()
 
 
 def _translated(tool: str, name: str, hint: Any) -> Any:
-    """The hint with msgspec's words in place of pydantic's."""
+    """Replace pydantic's metadata in the hint with msgspec's."""
     try:
         return translated(hint)
     except Unknown as unknown:
         raise ToolDefinitionError(
             tool,
-            f"parameter {name!r}: pydantic's {unknown} has no counterpart in a tool's schema; use "
+            f"parameter {name!r}: pydantic's {unknown} has no equivalent in a tool's schema; use "
             "constraints and descriptions, or make the parameter a pydantic model",
         ) from None
 
@@ -220,7 +222,7 @@ def _translated(tool: str, name: str, hint: Any) -> Any:
 
 
 def _describe(tool: str, hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Each parameter's schema, and the definitions that they refer to."""
+    """The schema of each parameter, and the definitions that the schemas refer to."""
     try:
         return _schemas(hints)
     except Exception as error:
@@ -240,20 +242,20 @@ def _reason(error: Exception) -> str:
         advice = "use a pydantic model with that union as a field, or msgspec Structs with tag=True"
     elif isinstance(error, NameError):
         advice = "define that name at the top of its module"
-    elif isinstance(error, KeyError):  # msgspec finds no name for a class
-        advice = "there is another class of the same module and name; rename one"
+    elif isinstance(error, KeyError):  # msgspec found two classes with one name
+        advice = "another class has the same module and name; rename one of them"
     else:
         advice = "use JSON types, dataclasses, TypedDicts, msgspec Structs or pydantic models"
     return f"({text}); {advice}"
 
 
 def _schemas(hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    msgspec.json.Decoder(_arguments_type(hints, {}))  # refuses what could not be converted later
+    msgspec.json.Decoder(_arguments_type(hints, {}))  # raises if arguments could not be converted
     models: dict[type, dict[str, Any]] = {}
 
     def reference(kind: type) -> dict[str, Any]:
         if not is_model(kind):
-            raise TypeError(f"{kind!r} is not a type that JSON can be converted to")
+            raise TypeError(f"{kind!r} cannot be converted from JSON")
         return dict(models.setdefault(kind, {"$ref": "not known yet"}))
 
     def components() -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -262,20 +264,20 @@ def _schemas(hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str
         )
         return dict(zip(hints, found, strict=True)), definitions
 
-    # Once to learn which pydantic models there are, once more to refer to their definitions.
+    # The first pass collects the pydantic models, the second refers to their definitions.
     schemas, definitions = components()
     if models:
         theirs = _pydantic_schemas(models, taken=definitions)
         schemas, definitions = components()
         definitions |= theirs
-    msgspec.json.encode([schemas, definitions])  # an extra_json_schema may hold anything
+    msgspec.json.encode([schemas, definitions])  # raises if an extra_json_schema is not JSON
     return schemas, definitions
 
 
 def _pydantic_schemas(
     models: dict[type, dict[str, Any]], *, taken: dict[str, Any]
 ) -> dict[str, Any]:
-    """The definitions of pydantic models, under names not `taken`; each model gets its `$ref`."""
+    """Describe pydantic models under names that are not `taken`, and set the `$ref` of each."""
     from pydantic.json_schema import models_json_schema
 
     prefix = ""

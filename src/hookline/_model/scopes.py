@@ -1,64 +1,64 @@
-"""Scopes: named bundles of tools and context that come and go as a unit.
+"""Scopes: named bundles of tools and context that are added and removed as a unit.
 
-Registering is all or nothing, and tool names are unique within and across the scopes of an agent.
-A predicate or context function of the user's that raises switches its scope or section off and is
-logged; it never breaks a chat.
+Registration is all or nothing, and tool names are unique across all scopes of an agent. If a user's
+predicate raises, its scope is switched off; if a context function raises, its section is left out.
+Both are logged, and neither ends the chat.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from weakref import WeakSet
 
 import msgspec
 
 from hookline._base.errors import ScopeError
+from hookline._base.forks import lock_for_forks
 from hookline._base.frozen import ReadOnly
 from hookline._base.json import json_text, to_json_data
 from hookline._base.log import log_throw
 from hookline._base.run import Run
+from hookline._model.callables import is_async_callable
 from hookline._model.tool import (
     AnyTool,
     Enabled,
     ToolLike,
     as_tool,
-    is_async_callable,
     with_run,
 )
 
 
 class Scope(ReadOnly):
-    """A named bundle: tools, a context section, a switch.
+    """A named bundle of tools, a section of context, and a switch.
 
-    `context()` is asked at each step; what it returns (text, or JSON data) is injected under
-    `title` as a section of the system text, or into the last user message of the request
-    (`inject="user"`); it is never stored. `enabled(run)` switches all of it; the parameter may be
-    left out. Raises ScopeError for an empty label, two tools of one name, or an async function.
+    `context()` is called at each step. Its text or JSON data is added under `title`, as a section
+    of the system text, or to the last user message of the request (`inject="user"`). It is never
+    stored. `enabled(run)` switches the whole scope on or off; it may also take no parameter. Raises
+    ScopeError for an empty label, two tools of the same name, or an async function.
     """
 
     __slots__ = ("__weakref__", "context", "enabled", "inject", "is_on", "label", "title", "tools")
 
     label: str
-    """The name that no other scope of the agent has."""
+    """The label, unique among the agent's scopes."""
     title: str
-    """The heading of its context."""
+    """The heading of the scope's context."""
     tools: tuple[AnyTool, ...]
-    """Offered to the model while the scope is on."""
+    """The tools that are offered to the model while the scope is on."""
     context: Callable[[], Any] | None
-    """Asked at each step for what is injected."""
+    """Called at each step; returns the context to add."""
     enabled: Enabled | None
-    """Decides whether the scope is on, at each request and call."""
+    """Called at each request and tool call; returns whether the scope is on."""
     is_on: Callable[[Run[Any]], object] | None
-    """`enabled`, asked with the run whether or not it takes one."""
+    """`enabled`, as a function that always takes the run."""
     inject: Literal["system", "user"]
-    """The place of the section."""
-    """Where the context goes."""
+    """The position of the section among the others."""
+    """Where the context is added: to the system text, or to the last user message."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Scope(ReadOnly):
         title: str | None = None,
     ) -> None:
         if not label:
-            raise ScopeError(f"label={label!r}: a scope needs a name that is not empty")
+            raise ScopeError(f"label={label!r} is empty; pass a label for the scope")
         for name, asked in (("context", context), ("enabled", enabled)):
             if asked is not None and is_async_callable(asked):
                 raise ScopeError(
-                    f"scope {label!r}: {name}= is asked in the middle of a step and "
-                    "cannot be async; let something else fetch what it tells"
+                    f"scope {label!r}: {name}= is called in the middle of a step and cannot be "
+                    "async; pass a sync function, and fetch its data elsewhere"
                 )
         self._set(
             label=label,
@@ -96,7 +96,7 @@ class Scope(ReadOnly):
             )
 
     def replace(self, **changes: Any) -> Scope:
-        """A copy with some of label, title, tools, context, enabled, inject changed."""
+        """Return a copy with changes to label, title, tools, context, enabled or inject."""
         options: dict[str, Any] = {
             "title": self.title,
             "tools": self.tools,
@@ -113,17 +113,17 @@ class Scope(ReadOnly):
 
 
 def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
-    """Ask whether a tool or a scope is on; a predicate that raises counts as False, logged."""
+    """Return whether a tool or a scope is on; a predicate that raises is logged and means off."""
     if which.is_on is None:
         return True
     try:
         answer: object = which.is_on(run)
-        if isawaitable(answer):  # it would count as True, whatever it comes to
-            raise TypeError("enabled() gave an awaitable; make it a function that returns a bool")
+        if isawaitable(answer):  # an awaitable would always count as True
+            raise TypeError("enabled() returned an awaitable; make it return a bool")
         return bool(answer)
-    except (Exception, CancelledError) as exc:  # it awaits nothing: nobody has cancelled it
+    except (Exception, CancelledError) as exc:  # nothing is awaited, so this is not a cancellation
         name = f"scope {which.label!r}" if isinstance(which, Scope) else f"tool {which.name!r}"
-        log_throw(f"{name}.enabled() raised and counts as off", exc)
+        log_throw(f"{name}.enabled() raised an exception and is treated as off", exc)
         return False
 
 
@@ -140,18 +140,18 @@ NO_SECTIONS = Sections("", "")
 Observer = Callable[[str, Scope], Iterable[Callable[[], Awaitable[None]]]]
 
 
+LOCK: Final = lock_for_forks()  # held only briefly, so one lock is enough for all scopes
 _telling: ContextVar[Scopes | None] = ContextVar("hookline_telling", default=None)
 
 
 class Scopes:
-    """The scopes of one agent. `observer` is told of what was registered and removed."""
+    """The scopes of one agent. `observer` is notified of each registration and removal."""
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self._lock = threading.RLock()
         self._entries: tuple[tuple[object, Scope], ...] = ()  # with a token per registration
         self._scopes: tuple[Scope, ...] = ()
         self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
-        self._told_by: asyncio.Future[None] | None = None  # a chat is telling them
+        self._told_by: asyncio.Future[None] | None = None  # pending while a chat notifies observers
         self.tools: dict[str, tuple[AnyTool, Scope]] = {}
         self._offered: tuple[AnyTool, ...] = ()
         self._observer = observer
@@ -160,7 +160,7 @@ class Scopes:
 
     @property
     def told_by(self) -> Scopes:
-        """Those whose `told` must be told before a chat's next step."""
+        """The scopes whose observers must be notified before a chat's next step."""
         return self
 
     def follow(self) -> None: ...
@@ -172,16 +172,15 @@ class Scopes:
         return len(self._scopes)
 
     def get(self, label: str) -> Scope | None:
-        """The scope of that label, or None."""
+        """Return the scope with this label, or None."""
         return next((scope for scope in self._scopes if scope.label == label), None)
 
     def register(self, scope: Scope) -> Callable[[], object]:
-        """Add a scope; returns a disposer that removes this scope and never a later one.
+        """Add a scope; returns a disposer that removes only this scope, never a later one.
 
-        Raises ScopeError, with nothing changed, when its label or one of its tools' names is
-        taken.
+        Raises ScopeError, and changes nothing, if the label or a tool's name is taken.
         """
-        with self._lock:
+        with LOCK:
             self._check(scope)
             token = object()
             self._place((*self._entries, (token, scope)))
@@ -189,17 +188,17 @@ class Scopes:
         return lambda: self._remove(token)
 
     def replace(self, label: str, scope: Scope) -> Callable[[], object]:
-        """Put a scope in the place of the one of that label, in one go; returns its disposer.
+        """Replace the scope with this label atomically; returns the disposer of the new scope.
 
-        No request is made without either. Observers are told that one went and one came. Raises
-        ScopeError, with nothing changed, when there is no such scope, or when the new one's label
-        or one of its tools' names is another scope's.
+        No request is made without either scope. Observers are notified of a removal and of a
+        registration. Raises ScopeError, and changes nothing, if there is no scope with this label,
+        or if another scope uses the new label or the name of a new tool.
         """
-        with self._lock:
+        with LOCK:
             old = self.get(label)
             if old is None:
                 raise ScopeError(
-                    f"there is no scope {label!r} to replace; use register() for the new one"
+                    f"there is no scope {label!r} to replace; use register() to add a new scope"
                 )
             self._check(scope, old)
             token = object()
@@ -214,9 +213,9 @@ class Scopes:
         return lambda: self._remove(token)
 
     def _check(self, scope: Scope, gone: Scope | None = None) -> None:
-        """Refuse a label or a tool's name that another scope has than the one that goes."""
+        """Raise if a scope other than `gone` uses the label or a tool's name."""
         if (found := self.get(scope.label)) is not None and found is not gone:
-            raise ScopeError(f"there is a scope {scope.label!r} already; remove it first")
+            raise ScopeError(f"there is already a scope {scope.label!r}; remove it first")
         for each in scope.tools:
             owner = self.tools[each.name][1] if each.name in self.tools else None
             if owner is not None and owner is not gone:
@@ -226,12 +225,12 @@ class Scopes:
                 )
 
     def unregister(self, label: str) -> bool:
-        """Remove the scope of that label; False when there is none."""
+        """Remove the scope with this label; returns False if there is none."""
         found = [token for token, scope in self._entries if scope.label == label]
         return bool(found) and self._remove(found[0])
 
     def _remove(self, token: object) -> bool:
-        with self._lock:
+        with LOCK:
             gone = [scope for each, scope in self._entries if each is token]
             if not gone:
                 return False
@@ -244,7 +243,7 @@ class Scopes:
         self._scopes = scopes = tuple(scope for _, scope in entries)
         self.tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
         self._offered = tuple(each for each, _ in self.tools.values())
-        # Most agents have no predicate and no context: then a request costs nothing here.
+        # Most agents have no predicates and no context; their requests cost nothing here.
         self._plain = all(
             scope.enabled is None
             and scope.context is None
@@ -261,9 +260,9 @@ class Scopes:
                 self.told = (*self.told, *late)
 
     async def tell(self) -> None:
-        """Let the async observers of registrations run: before the next chat or step.
+        """Run the async observers of registrations, before the next chat or step.
 
-        Where another chat is telling them, it is waited for; not by an observer that chats itself.
+        If another chat is already running them, wait for it, except in an observer's own chat.
         """
         if _telling.get() is self:
             return
@@ -271,7 +270,7 @@ class Scopes:
         while self.told:
             if self._told_by is not None:
                 if self._told_by.get_loop() is not loop:
-                    return  # in another thread: there is no waiting for it here
+                    return  # the other chat is in another thread, so this one cannot wait for it
                 await asyncio.wait([self._told_by])
                 continue
             ended = self._told_by = loop.create_future()
@@ -284,7 +283,7 @@ class Scopes:
                 self._told_by = None
                 ended.set_result(None)
 
-    # ── what the loop asks ──────────────────────────────────────────────────────────────────
+    # ── used by the loop ────────────────────────────────────────────────────────────────────────
 
     def offered(self, run: Run[Any]) -> tuple[AnyTool, ...]:
         """The tools that are on now, in order of registration."""
@@ -299,17 +298,17 @@ class Scopes:
         )
 
     def find(self, name: str) -> tuple[AnyTool, Scope] | None:
-        """The tool of that name, on or off, and its scope."""
+        """Return the tool with this name, on or off, and its scope."""
         return self.tools.get(name)
 
     def allows(self, tool: AnyTool, scope: Scope, run: Run[Any]) -> bool:
-        """Whether the tool is on at this moment and its scope still there."""
+        """Return whether the tool is on now and its scope is still registered."""
         if self._plain and scope.enabled is None and tool.enabled is None:
             return True
         return holds(scope, run) and holds(tool, run)
 
     def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
-        """What a request gets: the tools and the context sections that are on now."""
+        """Return the tools and the context sections that are on now, for a request."""
         return self.offered(run), NO_SECTIONS if self._plain else self.sections(run)
 
     def sections(self, run: Run[Any]) -> Sections:

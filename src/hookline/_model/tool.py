@@ -1,15 +1,13 @@
-"""Tools: a function with a name, a description and a JSON schema made from its signature.
+"""Tools: functions with a name, a description and a JSON schema made from the signature.
 
-`@tool` makes one. What is wrong with the signature is an error there and not in the middle of a
-chat. A tool is data: how calls become results is `_chat/batch.py`.
+`@tool` makes a tool. A problem with the signature is an error at that point and not in the middle
+of a chat. A tool is data: `_chat/batch.py` runs calls and makes their results.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from hookline._base.errors import (
@@ -21,7 +19,14 @@ from hookline._base.errors import (
 from hookline._base.frozen import ReadOnly
 from hookline._base.json import clean_text
 from hookline._base.run import Run, is_run
-from hookline._model.foreign import ForeignSignature, foreign_signature, takes_run
+from hookline._model.callables import is_async_callable
+from hookline._model.foreign import (
+    ForeignSignature,
+    check_client,
+    client_function,
+    foreign_signature,
+    takes_run,
+)
 from hookline._model.schema import BadArguments, Signature, inspect_callable
 
 P = ParamSpec("P")
@@ -31,19 +36,21 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 Enabled: TypeAlias = Callable[[], bool] | Callable[[Run[Any]], bool]
-"""Whether a tool or a scope is on; the run may be left out."""
+"""Returns whether a tool or a scope is on; may also take no parameter."""
 
 
 class Tool(ReadOnly, Generic[P, R]):
-    """Something a model can call. Made by `@tool`; calling it calls the function behind it.
+    """A tool that a model can call. Made by `@tool`; calling the tool calls its function.
 
-    `parallel=False`: it runs alone. `idempotent`: a wrapper may run it again. `timeout` in seconds
-    (None: the agent's limit, inf: none). `enabled(run)` is asked at every request and call. Raises
-    ToolDefinitionError where a model could not call it.
+    With `parallel=False`, no other call runs at the same time. `idempotent` allows a wrapper to
+    run the tool again. `timeout` is in seconds (None: the agent's limit, inf: no limit).
+    `enabled(run)` is called at every request and tool call. With `client=True`, a client runs the
+    tool and posts the result. Raises ToolDefinitionError if a model could not call the tool.
     """
 
     __slots__ = (
         "__weakref__",
+        "client",
         "description",
         "enabled",
         "fn",
@@ -58,27 +65,29 @@ class Tool(ReadOnly, Generic[P, R]):
     )
 
     fn: Callable[P, R]
-    """The function behind it."""
+    """The function that the tool calls."""
     name: str
-    """The name that the model calls it by."""
+    """The name that the model uses to call the tool."""
     description: str
-    """The text that tells the model of it."""
+    """The description that the model sees."""
     parameters: dict[str, Any]
-    """The JSON schema of its arguments."""
+    """The JSON schema of the tool's arguments."""
     parallel: bool
-    """False: it runs alone."""
+    """False if no other call may run at the same time."""
     idempotent: bool
-    """True: a wrapper may run it again."""
+    """True if a wrapper may run the tool again."""
     timeout: float | None
-    """Seconds; None for the limit of the agent, inf for none."""
+    """The time limit of a call in seconds; None for the agent's limit, inf for no limit."""
     enabled: Enabled | None
-    """Decides whether the tool is offered and may run."""
+    """Returns whether the tool is offered and may run."""
+    client: bool
+    """True if a client runs the tool and posts the result; `fn` only describes the arguments."""
     is_on: Callable[[Run[Any]], object] | None
-    """`enabled`, asked with the run whether or not it takes one."""
+    """`enabled`, as a function that always takes the run."""
     is_async: bool
-    """Whether the function is; a sync one runs in a thread."""
+    """Whether the function is async; a sync function runs in a thread."""
     signature: Signature | ForeignSignature
-    """How arguments are bound to the function."""
+    """Binds arguments to the parameters of the function."""
 
     def __init__(
         self,
@@ -90,9 +99,10 @@ class Tool(ReadOnly, Generic[P, R]):
         idempotent: bool = False,
         timeout: float | None = None,
         enabled: Enabled | None = None,
+        client: bool = False,
     ) -> None:
         if not callable(fn):
-            raise ToolDefinitionError(repr(name), f"{fn!r} must be a function, or be callable")
+            raise ToolDefinitionError(repr(name), f"{fn!r} must be a function or another callable")
         known: str = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
         _check_name(known)
         signature = inspect_callable(fn, tool=known, skip=is_run)
@@ -105,6 +115,7 @@ class Tool(ReadOnly, Generic[P, R]):
             idempotent=idempotent,
             timeout=timeout,
             enabled=enabled,
+            client=client,
         )
 
     def _make(self, *, signature: Signature | ForeignSignature, **options: Any) -> None:
@@ -114,8 +125,10 @@ class Tool(ReadOnly, Generic[P, R]):
             raise ToolDefinitionError(name, f"timeout={timeout!r} must be above 0 seconds")
         if enabled is not None and is_async_callable(enabled):
             raise ToolDefinitionError(
-                name, f"enabled={enabled!r} must not be async: it is asked at each call"
+                name, f"enabled={enabled!r} must not be async; pass a sync function"
             )
+        if options["client"]:
+            check_client(name, timeout, signature.injected)
         self._set(
             **options,
             signature=signature,
@@ -130,22 +143,25 @@ class Tool(ReadOnly, Generic[P, R]):
         name: str,
         description: str,
         schema: dict[str, Any],
-        fn: Callable[..., Any],
+        fn: Callable[..., Any] | None = None,
         *,
         validate: bool = True,
         parallel: bool = True,
         idempotent: bool = False,
         timeout: float | None = None,
         enabled: Enabled | None = None,
+        client: bool = False,
     ) -> AnyTool:
-        """A tool that a JSON schema describes: `fn` gets the arguments as one dict.
+        """Make a tool from a JSON schema; `fn` gets the arguments as one dict.
 
-        It gets the run too where it has a parameter annotated `Run`. Arguments are checked against
-        the schema (Draft 2020-12 unless `$schema` says otherwise) with the library jsonschema, and
-        neither converted nor completed; `validate=False` leaves the check to `fn`. Raises
-        ToolDefinitionError for what is not a schema, and for a `$ref` that leads out of it.
+        If `fn` has a parameter annotated `Run`, it also gets the run. The library jsonschema checks
+        the arguments against the schema (Draft 2020-12 unless `$schema` says otherwise). They are
+        not converted, and defaults are not filled in. With `validate=False`, `fn` must check them
+        itself. With `client=True` there is no `fn`. Raises ToolDefinitionError if the schema is not
+        valid, or has a `$ref` that points outside the schema.
         """
         _check_name(name)
+        fn = client_function(name, fn, client)
         made: Any = object.__new__(cls)
         made._make(
             fn=fn,
@@ -156,6 +172,7 @@ class Tool(ReadOnly, Generic[P, R]):
             idempotent=idempotent,
             timeout=timeout,
             enabled=enabled,
+            client=client,
         )
         return cast("AnyTool", made)
 
@@ -163,14 +180,14 @@ class Tool(ReadOnly, Generic[P, R]):
         return self.fn(*args, **kwargs)
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The typed keyword arguments; raises ToolArgumentsError with every issue."""
+        """Convert JSON to typed keyword arguments; raises ToolArgumentsError with every issue."""
         try:
             return self.signature.bind(arguments)
         except BadArguments as bad:
             raise ToolArgumentsError(self.name, bad.issues) from None
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some of name, description, parallel, idempotent, timeout, enabled changed.
+        """Return a copy with changes to the options of `@tool`, except `client`.
 
         Raises TypeError for any other option.
         """
@@ -181,7 +198,9 @@ class Tool(ReadOnly, Generic[P, R]):
             )
         options = {option: getattr(self, option) for option in _KEPT}
         made = object.__new__(type(self))
-        made._make(fn=self.fn, signature=self.signature, **{**options, **changes})
+        made._make(
+            fn=self.fn, signature=self.signature, client=self.client, **{**options, **changes}
+        )
         return made
 
     def __repr__(self) -> str:
@@ -189,29 +208,27 @@ class Tool(ReadOnly, Generic[P, R]):
 
 
 class ProviderTool(Tool[..., Any]):
-    """A tool that a provider runs itself, such as its web search.
+    """A tool that the provider itself runs, such as a web search.
 
-    It is offered by its name like any other, so that hooks can take it out of a request, and it is
-    never called here. `entries` holds what each provider is told of it. Raises ToolDefinitionError
-    for a name that no tool can have.
+    The tool is offered by name like any other tool, so that hooks can remove it from a request, but
+    hookline never calls it. `entries` has the data to send to each provider. Raises
+    ToolDefinitionError for a name that is not a valid tool name.
     """
 
     __slots__ = ("entries",)
 
     entries: dict[str, dict[str, Any]]
-    """By the name of the provider; others are not told of the tool."""
+    """The entry for each provider, by its name; other providers do not see the tool."""
 
     def __init__(self, name: str, entries: dict[str, dict[str, Any]]) -> None:
         def run_elsewhere() -> None:
-            raise ToolDenied(
-                f"the provider runs {name!r} itself; do not call it, use what it answers"
-            )
+            raise ToolDenied(f"the provider runs {name!r} itself; do not call it, use its results")
 
         super().__init__(run_elsewhere, name=name, description="Run by the provider.")
         self._set(entries=entries)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with options of a tool changed; its entries stay. Raises TypeError for others."""
+        """Return a copy with changed options and the same entries; raises TypeError for others."""
         made = super().replace(**changes)
         made._set(entries=self.entries)
         return made
@@ -225,30 +242,20 @@ def _check_name(name: object) -> None:
 
 
 def with_run(enabled: Enabled | None) -> Callable[[Run[Any]], object] | None:
-    """The predicate as one that is given the run, whether or not it takes it."""
+    """Return a predicate that takes the run, even if the original does not."""
     asked: Any = enabled
     return asked if asked is None or takes_run(asked) else lambda run: asked()
 
 
 def unknown_tool(name: str) -> AnyTool:
-    """What stands for a tool that does not exist, where a hook is shown one."""
+    """Make a placeholder for a tool that does not exist, for hooks that need a tool."""
 
     def unknown() -> None:
         raise UnknownToolError(name, ())
 
     tool: AnyTool = Tool(unknown, name="unknown", description="This tool does not exist.")
-    tool._set(name=name)  # pyright: ignore[reportPrivateUsage] - which may be no tool's name
+    tool._set(name=name)  # pyright: ignore[reportPrivateUsage] - may be an invalid tool name
     return tool
-
-
-def is_async_callable(fn: object) -> bool:
-    """Whether calling it gives a coroutine."""
-    target: Any = fn
-    while isinstance(target, functools.partial):
-        target = target.func
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
-        getattr(target, "__call__", None)  # noqa: B004 - the method itself is looked at
-    )
 
 
 @overload
@@ -262,6 +269,7 @@ def tool(
     idempotent: bool = False,
     timeout: float | None = None,
     enabled: Enabled | None = None,
+    client: bool = False,
 ) -> Tool[P, R]: ...
 @overload
 def tool(
@@ -272,6 +280,7 @@ def tool(
     idempotent: bool = False,
     timeout: float | None = None,
     enabled: Enabled | None = None,
+    client: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     fn: Callable[P, R] | None = None,
@@ -283,11 +292,14 @@ def tool(
     idempotent: bool = False,
     timeout: float | None = None,
     enabled: Enabled | None = None,
+    client: bool = False,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-    """Make a Tool from a function: its name, its docstring, its typed parameters.
+    """Make a Tool from a function: its name, its docstring, and its typed parameters.
 
-    A parameter annotated `Run[Deps]` is given the run and is not part of the schema. Raises
-    ToolDefinitionError when no schema can be made. A sync function runs in a thread.
+    A parameter annotated `Run[Deps]` gets the run and is not part of the schema. A sync function
+    runs in a thread. With `client=True`, the function only describes the tool and is never called:
+    the chat ends with `stop_reason="client_tool"`, and `resume()` continues with the result that a
+    client has posted. Raises ToolDefinitionError if no schema can be made.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -299,6 +311,7 @@ def tool(
             idempotent=idempotent,
             timeout=timeout,
             enabled=enabled,
+            client=client,
         )
 
     return make if fn is None else make(fn)
@@ -307,11 +320,9 @@ def tool(
 _KEPT = frozenset(["name", "description", "parallel", "idempotent", "timeout", "enabled"])
 AnyTool = Tool[..., Any]
 ToolLike = AnyTool | Callable[..., Any]
+"""A tool, or a function to make a tool from."""
 
 
 def as_tool(value: ToolLike) -> AnyTool:
-    """The tool itself, or one made of a plain function."""
+    """Return the tool itself, or make one from a plain function."""
     return cast("AnyTool", value) if isinstance(value, Tool) else Tool(value)
-
-
-Handler = Callable[..., Awaitable[Any]]

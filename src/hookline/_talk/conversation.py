@@ -1,24 +1,24 @@
-"""Conversations: messages kept across chats, at most one of which runs at a time.
+"""Conversations: messages kept across chats, with at most one running chat at a time.
 
-Messages are only appended; `reset`, `restore` and a changed message begin a new list, so that
-views and tuples handed out before stay what they were. One that is kept in a store has a ledger,
-and its chat writes each message there first. One that is not pays nothing for stores.
+Messages are only appended. `reset`, `restore` and an updated message start a new list, so that
+existing views and tuples do not change. A conversation in a store has a ledger, and its chat writes
+each message to the store first. A conversation without a store has no such overhead.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import msgspec
 
-from hookline._base.cancel import Cut
+from hookline._base.cancel import finished
 from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
+from hookline._base.forks import lock_for_forks
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
-from hookline._base.messages import Data, History, Message
+from hookline._base.messages import Data, History, Message, ToolCall
 from hookline._base.returns import ApprovalRequest
 from hookline._base.runtime import LOCAL
 from hookline._talk.history import Survey, in_call_order, surveyed
@@ -27,7 +27,6 @@ from hookline._talk.store import (
     PendingStep,
     Store,
     Stored,
-    chat_of,
     check_id,
     held_by,
     is_of,
@@ -35,8 +34,8 @@ from hookline._talk.store import (
     made_by,
 )
 
-_lock = threading.Lock()  # held for a moment each time, so that one does for all
-FORMAT = 1  # of the JSON of a conversation
+_lock: Final = lock_for_forks()  # held only briefly, so one lock is enough for all conversations
+FORMAT = 1  # the version of the JSON format
 
 
 class Exported(Data, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ class Exported(Data, frozen=True, kw_only=True):
 class Conversation:
     """Messages kept across chats.
 
-    Raises HistoryError when the given messages are not a valid history.
+    Raises HistoryError if the given messages are not a valid history.
     """
 
     def __init__(
@@ -64,16 +63,16 @@ class Conversation:
         pending: PendingStep | None = None,
     ) -> None:
         self.id = id or LOCAL.new_id()
-        """What it is kept under, and what a chat may name it by."""
+        """The conversation's id, in its store and in `chat(conversation=…)`."""
         self.meta: dict[str, Any] = meta if meta is not None else {}
-        """JSON data of yours, saved with the next message or by `save`."""
+        """Your own JSON data, saved with the next message or by `save`."""
         self.ledger: Ledger | None = None
-        """What of it stands in its store, if it has one."""
+        """The record of what its store has, if it is in a store."""
         self._chat_id: str | None = None
         self.ahead: list[Message] = []
-        """What an earlier life of the running chat has written."""
-        self._fresh = False  # begun anew since it was last written
-        self._claim: PendingStep | None = None  # the last step whose answers a chat has taken
+        """The messages that an earlier life of the running chat has written."""
+        self._fresh = False  # whether it was reset since the last write
+        self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
         self._set(messages, pending)
 
     def _set(
@@ -84,14 +83,14 @@ class Conversation:
         *,
         open_end: bool = False,
     ) -> None:
-        """Have these messages, of which a survey was made already if they are many."""
+        """Set the messages; a long history is surveyed in advance."""
         items = list(messages)
         if found is None:
             found = Survey()
             found.see(items)
         found.check(open_end=open_end or pending is not None)
         self.items = items
-        """For the chat that runs on it: the list itself."""
+        """The list itself, for the chat that runs on this conversation."""
         self.call_ids = found.call_ids
         self._disordered = found.disordered
         self._snapshot: tuple[Message, ...] | None = None
@@ -100,14 +99,14 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages: the same tuple until the next commit."""
+        """All messages, as one tuple that stays the same until the next commit."""
         if self._snapshot is None or len(self._snapshot) != len(self.items):
             self._snapshot = tuple(self.items)
         return self._snapshot
 
     @property
     def history(self) -> History:
-        """A view of the messages that costs nothing however many there are."""
+        """A read-only view of the messages, which is cheap for any number of messages."""
         return History(self.items, len(self.items))
 
     @property
@@ -116,30 +115,35 @@ class Conversation:
         return self._pending.requests if self._pending is not None else ()
 
     @property
+    def client_calls(self) -> tuple[ToolCall, ...]:
+        """The calls for a client: `agent.resume(conversation, {call.id: ToolResult(…)})`."""
+        return self._pending.client_calls if self._pending is not None else ()
+
+    @property
     def pending_step(self) -> PendingStep | None:
-        """What the waiting step is resumed from."""
+        """The step that waits for answers, in the form that a resumed chat needs."""
         return self._pending
 
     @property
     def _standing(self) -> PendingStep | None:
-        """What a store keeps of it: the step that waits, or the one that was answered last."""
+        """The step that a store keeps: the waiting step, or the last one that was answered."""
         return self._pending if self._pending is not None else self._claim
 
     @property
     def busy(self) -> bool:
-        """Whether a chat of this process is running on it."""
+        """Whether a chat in this process is running on this conversation."""
         return self._chat_id is not None
 
     def reset(self) -> None:
-        """Forget all messages. Raises ConversationBusyError while a chat runs."""
+        """Delete all messages. Raises ConversationBusyError while a chat runs."""
         self.restore(())
 
     def restore(self, messages: Iterable[Message], pending: PendingStep | None = None) -> None:
-        """Begin again with these messages. Raises HistoryError, or ConversationBusyError.
+        """Replace all messages with these. Raises HistoryError or ConversationBusyError.
 
-        In a store this is written with the next message, or by `save`.
+        In a store, the change is written with the next message, or by `save`.
         """
-        items = list(messages)  # what gives them may use other conversations
+        items = list(messages)  # outside the lock, because the iterable may use other conversations
         with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
@@ -150,7 +154,7 @@ class Conversation:
     # ── as JSON, and in a store ─────────────────────────────────────────────────────────────
 
     def to_json(self) -> bytes:
-        """All of it as JSON text, which `from_json` reads."""
+        """Encode the whole conversation as JSON text, for `from_json`."""
         return Exported(
             hookline=FORMAT,
             id=self.id,
@@ -161,25 +165,25 @@ class Conversation:
 
     @classmethod
     def from_json(cls, data: bytes | str, *, id: str | None = None) -> Conversation:
-        """A conversation from its JSON text. Raises UsageError, or HistoryError.
+        """Make a conversation from its JSON text. Raises UsageError or HistoryError.
 
-        A step that was running when the text was made is closed: its calls may have run.
+        A step that was running when the text was made is closed, because its calls may have run.
         """
         try:
             read = _exported.decode(data)
         except msgspec.DecodeError as exc:
-            raise UsageError(f"this must be JSON that Conversation.to_json() gave: {exc}") from exc
+            raise UsageError(f"this must be JSON from Conversation.to_json(): {exc}") from exc
         if read.hookline != FORMAT:
             raise UsageError(
-                f"this conversation is in format {read.hookline}, and this hookline knows "
-                f"{FORMAT}: a newer one wrote it; install that one"
+                f"this conversation is in format {read.hookline}, but this version of hookline "
+                f"reads only format {FORMAT}; install a newer version"
             )
         pending, more = left_behind(read.messages, read.pending)
         return cls((*read.messages, *more), id=id or read.id, meta=read.meta, pending=pending)
 
     @classmethod
     def at(cls, store: Store, id: str) -> Conversation:
-        """The conversation of that id in a store, not read yet: its next chat does that."""
+        """Return the conversation with this id in a store; it is read when its next chat starts."""
         check_id(id)
         found = cls(id=id)
         found.ledger = Ledger(store, id)
@@ -187,10 +191,10 @@ class Conversation:
 
     @classmethod
     async def open(cls, store: Store, id: str) -> Conversation:
-        """The conversation of that id in a store, a new one if there is none.
+        """Load the conversation with this id from a store, or create it if there is none.
 
-        A chat on it writes to the store. Raises StoreError, or HistoryError where somebody has
-        written what no provider would take.
+        Its chats write to the store. Raises StoreError, or HistoryError if the stored messages are
+        not a valid history.
         """
         found = cls.at(store, id)
         stored = await store.load(id)
@@ -199,11 +203,12 @@ class Conversation:
         return found
 
     async def save(self, store: Store | None = None) -> None:
-        """Write what is not written yet: what `meta`, `reset` and `restore` have changed.
+        """Save pending changes: those to `meta`, and those made by `reset` and `restore`.
 
-        With `store`, all of it is put into that store, where there must be none of its id, and is
-        kept there from now on. Raises ConversationConflictError, ConversationBusyError, StoreError.
-        Raises UsageError where it is in no store.
+        With `store`, the whole conversation is written to that store, and later changes go there
+        too; that store must not have a conversation with this id. Raises UsageError if the
+        conversation is in no store; and ConversationConflictError, ConversationBusyError or
+        StoreError.
         """
         if store is not None:
             check_id(self.id)
@@ -211,7 +216,7 @@ class Conversation:
             if there is not None:
                 raise ConversationConflictError(self.id, 0, there.version)
         elif self.ledger is None:
-            raise UsageError(f"conversation {self.id!r} is in no store; pass one: save(store)")
+            raise UsageError(f"conversation {self.id!r} is in no store; pass a store: save(store)")
         owner = f"save.{LOCAL.new_id()}"
         self.acquire(owner)
         before = self.ledger
@@ -228,15 +233,13 @@ class Conversation:
     async def _save(self, owner: str) -> None:
         await self.take(owner, _ignore)
         try:
-            cut = await self.flush()
+            await self.flush()
         finally:
             assert self.ledger is not None
             await self.ledger.leave()
-        if cut is not None:
-            raise cut
 
     async def _adopt(self, stored: Stored, chat_id: str | None) -> None:
-        """Become what stands in the store: for this chat, or, without one, to be read."""
+        """Load the stored state, for this chat, or, without a chat, only for reading."""
         ledger, step = self.ledger, stored.pending
         assert ledger is not None
         messages, runs = stored.messages, chat_id is None and stored.owner is not None
@@ -250,7 +253,7 @@ class Conversation:
         self.meta = stored.meta
         self._fresh = False
         self._claim = step if mine and step is not None and step.claimed else None
-        if step is not None and step.claimed:  # its answers have been taken
+        if step is not None and step.claimed:  # its answers have been claimed
             step = None
         self._set(messages, step, found, open_end=runs or mine)
         if mine:
@@ -260,7 +263,7 @@ class Conversation:
     # ── for the chat that runs on it ────────────────────────────────────────────────────────
 
     def acquire(self, chat_id: str) -> None:
-        """Take it for one chat; raises ConversationBusyError when another has it."""
+        """Reserve the conversation for one chat; raises ConversationBusyError if it is reserved."""
         with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
@@ -272,22 +275,23 @@ class Conversation:
                 self._claim = None
 
     def release(self, chat_id: str) -> None:
-        """Free it, if that chat has it."""
+        """Free the conversation, if this chat has reserved it."""
         if self._chat_id == chat_id:
             self._catch_up()
             self._chat_id = None
 
     def _catch_up(self) -> None:
-        """What an earlier life of the chat has written and this one did not come to stays."""
+        """Keep the messages of an earlier life of the chat that this life has not reached."""
         if self.ahead:
             self.items += self.ahead
             self.ahead = []
             self._snapshot = None
 
     def _rewind(self, chat_id: str) -> None:
-        """An earlier life of this chat has written here: it goes on as if it had not.
+        """Rewind to the start of this chat, if an earlier life of it has written here.
 
-        What was written is kept aside, and is not written again when the chat comes to it.
+        The messages of the earlier life are set aside. They are not written again when the chat
+        reaches them.
         """
         items = self.items
         begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
@@ -299,20 +303,36 @@ class Conversation:
         self._set(items[:begin], step, open_end=True)
         self.ahead = items[begin:]
 
+    def take_back(self, id: str) -> None:
+        """Put the last message aside if it has this id: an earlier life has written it."""
+        if self.items and self.items[-1].id == id:
+            self.ahead = [self.items[-1], *self.ahead]
+            self.items = self.items[:-1]  # views of the old list stay what they were
+            self._snapshot = self._in_order = None
+
     def commit(self, message: Message) -> None:
-        """Append a message, which an earlier life may have written: then it is here again."""
+        """Append a message, unless an earlier life of the chat has already written it."""
         if self.ledger is not None and self.ledger.turn.locked():
-            return  # nobody knows yet what stands before it: `leave` writes what is lacking then
+            return  # a write is in progress: `leave` writes the missing results later
+        self._append(message)
+
+    def _append(self, message: Message) -> None:
         if self.ahead:
             self.ahead.pop(0)
         self.items.append(message)
 
+    async def settled(self) -> None:
+        """Wait until no write to the store is in progress."""
+        if self.ledger is not None and self.ledger.turn.locked():
+            async with self.ledger.turn:
+                pass
+
     def wait(self, pending: PendingStep | None) -> None:
-        """Write down what waits for approval, or that nothing does."""
+        """Set the step that waits for an approval, or None."""
         self._pending = pending
 
     def hold(self, chat_id: str, iteration: int, requests: Iterable[ApprovalRequest]) -> None:
-        """Note that its chat waits for these answers by itself, or for none any more."""
+        """Set the requests that the running chat itself waits for; none if it waits for nothing."""
         asked = tuple(requests)
         self._pending = None
         if asked:
@@ -320,43 +340,48 @@ class Conversation:
                 chat_id=chat_id, iteration=iteration, requests=asked, held=True
             )
 
-    async def claim(self, chat_id: str, answered: Iterable[str]) -> Cut:
-        """This chat has the answers to these requests: from now on they count no second time."""
-        step = self._pending
-        assert step is not None
-        self._claim = step.replace(claimed=chat_id, answered=tuple(answered))
-        self._pending = None
+    async def claim(self, chat_id: str, answered: Iterable[str]) -> None:
+        """Claim the answers to these requests for this chat, so that they cannot be used twice."""
+        assert self._pending is not None
+        claimed = self._pending.replace(claimed=chat_id, answered=tuple(answered))
         if self.ledger is None:
-            return None
+            self._pending, self._claim = None, claimed
+        else:
+            async with self.ledger.turn:
+                await finished(self._put_claim(claimed))
+
+    async def _put_claim(self, claimed: PendingStep) -> None:
+        before = self._pending, self._claim
+        self._pending, self._claim = None, claimed
         try:
-            return await self.flush()
+            await self._put()
         except BaseException:
-            self._pending, self._claim = step, None
+            self._pending, self._claim = before
             raise
 
     def disorder(self) -> None:
-        """A result was committed after one of a later call: requests need another order."""
+        """Note that results were committed out of order, so that requests must sort them."""
         self._disordered = True
 
     def for_request(self) -> History | tuple[Message, ...]:
-        """The messages as a provider wants them: results in the order of their calls."""
+        """The messages in the form that providers expect: results in the order of their calls."""
         if not self._disordered:
             return History(self.items, len(self.items))
         if self._in_order is None or len(self._in_order) != len(self.items):
             self._in_order = in_call_order(self.items)
         return self._in_order
 
-    # ── the same, for one that is kept in a store ───────────────────────────────────────────
+    # ── for the chat, if the conversation is in a store ─────────────────────────────────────────
 
     async def take(self, chat_id: str, lost: Lost, life: str | None = None) -> None:
-        """Take the lease for this life of a chat, and become what others have written meanwhile.
+        """Take the lease for this life of a chat, and load what other writers have changed.
 
-        Raises ConversationBusyError, or ConversationConflictError where both have changed.
+        Raises ConversationBusyError, or ConversationConflictError if both sides have changes.
         """
         assert self.ledger is not None
         known, meta = self.ledger.version, self.meta
         changed = self._fresh or self._unwritten or self.ledger.differs(meta, self._standing)
-        self.ledger.turn = asyncio.Lock()  # of the loop in which this chat runs
+        self.ledger.turn = asyncio.Lock()  # belongs to the event loop of this chat
         async with self.ledger.turn:
             try:
                 stored = await self.ledger.take(chat_id, life, lost)
@@ -370,7 +395,7 @@ class Conversation:
                     raise ConversationConflictError(self.id, known, stored.version)
                 await self._adopt(stored, chat_id)
             except BaseException:
-                await self.ledger.leave()  # and nothing is written
+                await self.ledger.leave()  # without writing anything
                 raise
         if stored.version == known:
             self.meta = meta
@@ -380,73 +405,91 @@ class Conversation:
         assert self.ledger is not None
         return tuple(self.items if self._fresh else self.items[self.ledger.count :])
 
-    async def write(self, message: Message) -> Cut:
-        """Write a message to the store, if there is one, then append it."""
-        if self.ledger is not None and not self.ahead:
-            return await self.flush(message)
-        self.commit(message)
-        return None
+    async def write(self, message: Message, entered: Callable[[], None]) -> None:
+        """Write a message to the store, if there is one, append it, and announce it.
 
-    async def flush(self, *more: Message) -> Cut:
-        """Write what the store does not have, and these messages, which are then appended."""
+        Either all of this happens, even if the task is cancelled meanwhile, or, if the store
+        refuses the message, none of it.
+        """
+        if self.ledger is None:
+            self._append(message)
+            entered()
+            return
+        async with self.ledger.turn:
+            if self.ahead:
+                self._append(message)
+                entered()
+            else:
+                await finished(self._write(message, entered))
+
+    async def _write(self, message: Message, entered: Callable[[], None]) -> None:
+        await self._put(message)
+        entered()
+
+    async def flush(self) -> None:
+        """Write pending changes to the store, even if the task is cancelled meanwhile."""
         assert self.ledger is not None
         async with self.ledger.turn:
-            return await self._flush(*more)
+            await finished(self._put())
 
-    async def _flush(self, *more: Message) -> Cut:
+    async def _put(self, *more: Message) -> None:
+        """Write pending changes and these messages to the store, then append the messages."""
         assert self.ledger is not None
         messages = (*self._unwritten, *more)
-        cut = await self.ledger.write(messages, self.meta, self._standing, self._fresh)
+        await self.ledger.write(messages, self.meta, self._standing, self._fresh)
         self._fresh = False
         self.items += more
         self._snapshot = None
-        return cut
 
-    async def change(self, message: Message) -> Cut:
-        """Put this message in the place of the one with its id."""
-        place = next(i for i, each in enumerate(self.items) if each.id == message.id)
-        cut: Cut = None
-        if self.ledger is not None:
+    async def change(self, message: Message) -> None:
+        """Replace the message that has this id, even if the task is cancelled meanwhile."""
+        if self.ledger is None:
+            self._replace(message)
+        else:
             async with self.ledger.turn:
-                cut = await self._flush()
-                cut = await self.ledger.update(message) or cut
-        self.items = [*self.items]  # views of the old list stay what they were
+                await finished(self._update(self.ledger, message))
+
+    async def _update(self, ledger: Ledger, message: Message) -> None:
+        await self._put()
+        await ledger.update(message)
+        self._replace(message)
+
+    def _replace(self, message: Message) -> None:
+        place = next(i for i, each in enumerate(self.items) if each.id == message.id)
+        self.items = [*self.items]  # a new list, so that existing views do not change
         self.items[place] = message
         self._snapshot = self._in_order = None
-        return cut
 
     async def leave(self, chat_id: str) -> None:
-        """That chat is over: write what is left to write, and give its lease back.
+        """End this chat's reservation: write pending changes, and release its lease.
 
-        It may have been left behind while the store was asked for something. That is waited for,
-        and a step that could not be closed in time is closed now: nobody finds it open.
+        The chat may have been abandoned in the middle of a store operation. That operation is
+        awaited. A step that could not be closed in time is closed now, so that no reader finds it
+        open.
         """
         ledger = self.ledger
         assert ledger is not None
         async with ledger.turn:
-            if (
-                ledger.owner is None or chat_of(ledger.owner) != chat_id
-            ):  # it was refused, or the next chat has the lease
+            if not ledger.is_held_by(chat_id):  # the lease was refused, or the next chat has it
                 return
             self._catch_up()
             self._close_step()
             try:
-                await self._flush()
+                await self._put()
             except Exception as exc:
                 log_throw(f"conversation {self.id!r}: its last changes were not written", exc)
             await ledger.leave()
 
     def _close_step(self) -> None:
-        """Write results for the calls that have none and wait for nobody."""
+        """Add results for the calls that have none and wait for no answer."""
         if self._pending is not None:
             return
         self._pending, lost = left_behind(self.items, self._claim)
         self.items += lost
         if self._pending is not None:
             self._claim = None
-        elif self._claim is not None:  # no question of it is left
-            asked = tuple([each.id for each in self._claim.requests])
-            self._claim = self._claim.replace(answered=asked)
+        elif self._claim is not None:  # it has no open questions left
+            self._claim = self._claim.replace(answered=self._claim.ids)
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}: {len(self.items)} messages>"
@@ -456,4 +499,4 @@ _exported: Reader[Exported] = Reader(Exported)
 
 
 def _ignore(exc: BaseException) -> None:
-    """Nobody runs who would have to be told."""
+    """Ignore a lost lease: no chat is running."""

@@ -1,7 +1,8 @@
-"""What makes a history valid, and how a broken one is mended.
+"""The rules for valid histories, and the repair of broken ones.
 
-Valid: right after an assistant message with calls comes exactly one result for each of them, no
-result stands anywhere else, and no message id appears twice. Providers refuse anything less.
+In a valid history, an assistant message with calls is followed directly by exactly one result for
+each call, there are no other results, and each message id is unique. Providers reject anything
+else.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from hookline._base.messages import (
     ToolMessage,
 )
 
-PIECE: Final = 256  # messages that are read before the event loop gets a turn
+PIECE: Final = 256  # messages to read before other tasks of the event loop can run
 INTERRUPTED: Final = "interrupted: this call may have run, and its result is lost"
 
 
 class Survey:
-    """One pass over a history, which may come in pieces: its faults, and what is known of it."""
+    """One pass over a history, in one or several pieces; collects its faults and its call ids."""
 
     def __init__(self) -> None:
         self.call_ids: dict[str, int | None] = {}
         """The ids of all calls."""
         self.disordered = False
-        """Whether the results of a step are in another order than its calls."""
+        """Whether the results of a step are not in the order of its calls."""
         self._faults: list[str] = []
         self._ids: set[str] = set()
         self._index = 0
         self._order: dict[str, int] = {}  # the calls of the last assistant message
-        self._waiting: dict[str, str] = {}  # those of them that have no result
-        self._last = -1  # the place of the last result among them
+        self._waiting: dict[str, str] = {}  # of these, the calls that have no result yet
+        self._last = -1  # the highest place that has a result
 
     def see(self, messages: Iterable[Message]) -> None:
-        """Go on with these messages."""
+        """Continue the survey with these messages."""
         ids, index = self._ids, self._index
         for message in messages:
             if id := message.id:
@@ -71,7 +72,7 @@ class Survey:
         place = self._order.get(call_id, -1)
         if self._waiting.pop(call_id, None) is None:
             wrong = "a second result for call" if place >= 0 else "a result for call"
-            made = "" if place >= 0 else ", which nobody made"
+            made = "" if place >= 0 else ", but there is no such call before it"
             self._faults.append(f"message {index}: {wrong} {call_id!r}{made}")
         elif place < self._last:
             self.disordered = True
@@ -79,39 +80,38 @@ class Survey:
 
     def _orphans(self, where: str) -> None:
         self._faults += [
-            f"{where}: call {id!r} of {name!r} has no result before it"
-            for id, name in self._waiting.items()
+            f"{where}: call {id!r} of {name!r} has no result" for id, name in self._waiting.items()
         ]
 
     def faults(self, *, open_end: bool = False) -> list[str]:
-        """Everything that is wrong; `open_end` allows calls of the last step to wait."""
+        """List all faults; `open_end` allows calls of the last step to have no results yet."""
         if not open_end:
             self._orphans("the end")
             self._waiting = {}
         return self._faults
 
     def check(self, *, open_end: bool = False) -> None:
-        """Raises HistoryError, which lists everything that is wrong."""
+        """Raise HistoryError, which lists all faults, if the history is not valid."""
         if found := self.faults(open_end=open_end):
             raise HistoryError(found)
 
 
 def problems(messages: Iterable[Message], *, open_end: bool = False) -> list[str]:
-    """Everything that is wrong with a history; `open_end` allows calls of the last step to wait."""
+    """List all faults of a history; `open_end` allows the last calls to have no results yet."""
     found = Survey()
     found.see(messages)
     return found.faults(open_end=open_end)
 
 
 def check_history(messages: Iterable[Message], *, open_end: bool = False) -> None:
-    """Raises HistoryError, which lists everything that is wrong."""
+    """Raise HistoryError, which lists all faults, if the history is not valid."""
     found = Survey()
     found.see(messages)
     found.check(open_end=open_end)
 
 
 async def surveyed(messages: Sequence[Message]) -> Survey:
-    """The survey of a history that may be long: the event loop gets its turns meanwhile."""
+    """Survey a history that may be long, letting other tasks run in between."""
     found = Survey()
     for begin in range(0, len(messages), PIECE):
         if begin:
@@ -121,19 +121,19 @@ async def surveyed(messages: Sequence[Message]) -> Survey:
 
 
 class Repair(Data, frozen=True, kw_only=True):
-    """A mended history, and what was done to it, in order."""
+    """A repaired history, and the list of repairs."""
 
     messages: tuple[Message, ...]
     """A valid history."""
     actions: tuple[str, ...]
-    """What was done, one sentence each."""
+    """The repairs in order, one sentence each."""
 
 
 def repair_history(messages: Sequence[Message]) -> Repair:
-    """Mend a history; the same input always gives the same output.
+    """Repair a history; the same input always gives the same output.
 
-    Results are moved behind their calls, missing ones are written ("may have run"), and orphan
-    results, second results, second calls of one id and repeated messages are left out.
+    Results are moved to their calls, and missing results are added ("may have run"). Results
+    without a call, second results, second calls with the same id and repeated messages are removed.
     """
     actions: list[str] = []
     results: dict[int, dict[str, ToolMessage]] = {}
@@ -142,7 +142,7 @@ def repair_history(messages: Sequence[Message]) -> Repair:
     kept: list[tuple[int, Message]] = []
     for index, message in enumerate(messages):
         if message.id and message.id in seen:
-            actions.append(f"message {index} with the id {message.id!r} again: left out")
+            actions.append(f"message {index}: left out, because the id {message.id!r} is repeated")
             continue
         seen[message.id] = message
         if isinstance(message, ToolMessage):
@@ -154,7 +154,7 @@ def repair_history(messages: Sequence[Message]) -> Repair:
             else:
                 results[owner][message.call_id] = message
                 if kept[-1][0] != owner:
-                    actions.append(f"message {index}: moved behind its call")
+                    actions.append(f"message {index}: moved to its call")
             continue
         if isinstance(message, AssistantMessage):
             message = _single_calls(index, message, actions)
@@ -168,7 +168,7 @@ def repair_history(messages: Sequence[Message]) -> Repair:
             out.extend(results[index].values())
             for call in message.tool_calls:
                 if call.id not in results[index]:
-                    actions.append(f"call {call.id!r} of {call.name!r}: result written")
+                    actions.append(f"call {call.id!r} of {call.name!r}: missing result added")
                     out.append(interrupted(call))
     return Repair(messages=tuple(out), actions=tuple(actions))
 
@@ -190,13 +190,13 @@ def _single_calls(index: int, message: AssistantMessage, actions: list[str]) -> 
 
 
 def interrupted(call: ToolCall, id: str = "") -> ToolMessage:
-    """The result of a call whose real one is lost."""
+    """Make the result of a call whose real result is lost."""
     text = '{"error":{"type":"Interrupted","message":"' + INTERRUPTED + '"}}'
     return ToolMessage(id=id, call_id=call.id, name=call.name, text=text, outcome="aborted")
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls of the last step that have no result."""
+    """The calls of the last step that have no results."""
     answered: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
@@ -209,7 +209,7 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def in_call_order(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The same messages with the results of each step in the order of its calls."""
+    """Return the messages with the results of each step in the order of its calls."""
     out: list[Message] = []
     order: dict[str, int] = {}
     batch: list[ToolMessage] = []

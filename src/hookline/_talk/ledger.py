@@ -1,8 +1,8 @@
-"""What of a conversation stands in its store, and how the rest gets there.
+"""Tracks which part of a conversation is in its store, and writes the rest.
 
-A conversation that is kept in a store has a ledger. It holds the lease while a chat runs and
-renews it; it writes each thing once; and what it has begun to write it finishes, whoever is
-cancelled meanwhile, so that the store and the conversation never disagree about what is written.
+A conversation in a store has a ledger. The ledger holds and renews the lease while a chat runs. It
+writes each change once. A write that has begun is always completed, even if the caller is
+cancelled, so that store and conversation never disagree about what has been written.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hookline._base.cancel import Cut, shielded, spawn
+from hookline._base.cancel import finished, shielded, spawn
 from hookline._base.errors import ConversationConflictError, UsageError
 from hookline._base.log import log_throw
 from hookline._base.messages import Message
 from hookline._base.runtime import LOCAL
-from hookline._talk.store import Change, PendingStep, Store, Stored, owner_of
+from hookline._talk.store import Change, PendingStep, Store, Stored, chat_of, owner_of
 
 Lost: TypeAlias = Callable[[BaseException], None]
 
@@ -31,7 +31,7 @@ def _encoded(meta: dict[str, Any]) -> bytes:
 
 
 class Ledger:
-    """The books of one conversation: what is written, at which version, and whose lease it is."""
+    """The record of one conversation: what is written, at which version, and under whose lease."""
 
     __slots__ = (
         "_heart",
@@ -49,17 +49,17 @@ class Ledger:
     def __init__(self, store: Store, id: str) -> None:
         self.store = store
         self.id = id
-        self.version = 0  # nothing stands there
-        self.unsettled = False  # a chat ran on it when it was read
-        self.count = 0  # how many messages of the conversation are written
-        self.owner: str | None = None  # the life of a chat that has the lease through us
+        self.version = 0  # 0 if nothing is stored
+        self.unsettled = False  # whether a chat was running on it when it was read
+        self.count = 0  # the number of messages that are written
+        self.owner: str | None = None  # the life of a chat that holds the lease through this ledger
         self._meta = b"{}"
         self._pending: PendingStep | None = None
         self._heart: asyncio.Task[None] | None = None
-        self.turn = asyncio.Lock()  # of those that ask the store for something
+        self.turn = asyncio.Lock()  # held during store operations
 
     def note(self, stored: Stored) -> None:
-        """This is what stands there."""
+        """Note the stored state."""
         self.version = stored.version
         self.unsettled = False
         self.count = len(stored.messages)
@@ -67,16 +67,16 @@ class Ledger:
         self._pending = stored.pending
 
     def differs(self, meta: dict[str, Any], pending: PendingStep | None) -> bool:
-        """Whether these are not what is written."""
+        """Return whether these differ from the stored values."""
         return pending != self._pending or _encoded(meta) != self._meta
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
     async def take(self, chat_id: str, life: str | None, lost: Lost) -> Stored | None:
-        """Take the lease; gives what stands there where that is not what is known.
+        """Take the lease; returns the stored state if it differs from the known one.
 
-        A chat of several lives is the heir of the one before. `lost` is called when the lease is
-        another's before it was released.
+        A chat with several lives inherits the lease of its earlier life. `lost` is called if
+        another owner takes the lease before it is released.
         """
         owner = owner_of(chat_id, life or LOCAL.new_id())
         taking = self.store.acquire(self.id, owner, heir=life is not None)
@@ -88,30 +88,35 @@ class Ledger:
             self._heart = spawn(self._live(self.store.lease, lost))
         if version == self.version and not self.unsettled:
             return None
-        stored, cut = await shielded(self.store.load(self.id))
-        if cut is not None:
-            raise cut
+        stored = await finished(self.store.load(self.id))
         if stored is None:
             raise ConversationConflictError(self.id, version, None)
         return stored
 
-    async def leave(self) -> Cut:
-        """Give the lease back."""
+    async def leave(self) -> None:
+        """Release the lease, even if the caller is cancelled meanwhile."""
         owner, self.owner = self.owner, None
         heart, self._heart = self._heart, None
         if heart is not None:
             heart.cancel()
         if owner is None:
-            return None
+            return
         try:
-            _, cut = await shielded(self._release(owner, heart))
+            await finished(self._release(owner, heart))
         except Exception as exc:
             log_throw(f"conversation {self.id!r}: its lease was not released", exc)
-            return None
-        return cut
 
-    def abandon(self) -> None:
-        """Forget the lease without giving it back: another life of the chat takes it."""
+    def is_held_by(self, chat_id: str) -> bool:
+        """Return whether a life of this chat holds the lease through this ledger."""
+        return self.owner is not None and chat_of(self.owner) == chat_id
+
+    def abandon(self, chat_id: str) -> None:
+        """Give up the lease of this chat without releasing it, so that its next life inherits it.
+
+        Nothing is written after this.
+        """
+        if not self.is_held_by(chat_id):
+            return
         self.owner = None
         heart, self._heart = self._heart, None
         if heart is not None:
@@ -123,7 +128,7 @@ class Ledger:
         await self.store.release(self.id, owner)
 
     async def _live(self, lease: float, lost: Lost) -> None:
-        """Renew the lease until it is given back. Nobody else may have it while this goes well."""
+        """Renew the lease until it is released; while this works, no other owner can take it."""
         owner = self.owner
         loop = asyncio.get_running_loop()
         until = loop.time() + lease
@@ -155,18 +160,18 @@ class Ledger:
         meta: dict[str, Any],
         pending: PendingStep | None,
         fresh: bool,
-    ) -> Cut:
-        """Write these messages, and what else has changed; nothing where nothing has.
+    ) -> None:
+        """Write these messages and any other changes; does nothing if there are no changes.
 
-        Whoever writes holds the turn.
+        The caller must hold `turn`.
         """
         encoded = _encoded(meta)
         changed = encoded != self._meta
         waits = pending != self._pending
         if not (messages or fresh or changed or waits):
-            return None
+            return
         change = Change(
-            owner=self.owner or "",
+            owner=self._owner(),
             expected=self.version,
             place=0 if fresh else self.count,
             messages=messages,
@@ -174,15 +179,18 @@ class Ledger:
             pending=pending if waits else msgspec.UNSET,
             fresh=fresh,
         )
-        version, cut = await shielded(self.store.append(self.id, change))
-        self.version = version
+        self.version = await self.store.append(self.id, change)
         self.count = change.place + len(messages)
         self._meta = encoded
         self._pending = pending
-        return cut
 
-    async def update(self, message: Message) -> Cut:
-        """Put this message in the place of the one with its id."""
-        work = self.store.update(self.id, message, owner=self.owner or "", expected=self.version)
-        self.version, cut = await shielded(work)
-        return cut
+    async def update(self, message: Message) -> None:
+        """Replace the message that has this id."""
+        owner, expected = self._owner(), self.version
+        self.version = await self.store.update(self.id, message, owner=owner, expected=expected)
+
+    def _owner(self) -> str:
+        """Return the owner of the lease; raises CancelledError if this life has ended."""
+        if self.owner is None:
+            raise asyncio.CancelledError("this life of the chat has ended and writes nothing more")
+        return self.owner

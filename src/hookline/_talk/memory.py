@@ -1,21 +1,31 @@
-"""A store in this process: for tests, for programs that need no other, and as the example of one.
+"""A store in this process: for tests, for programs that need no other, and as an example.
 
-It keeps what a database would, by the same rules, for as long as it lives.
+It stores the same data as a database, by the same rules, for as long as the store object exists.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hookline._base.errors import ConversationBusyError, ConversationConflictError
+from hookline._base.forks import lock_for_forks
 from hookline._base.messages import Message
 from hookline._base.returns import ApprovalRequest
 from hookline._talk.conversation import Conversation
-from hookline._talk.store import Change, ConversationInfo, PendingStep, Stored, chat_of, check_id
+from hookline._talk.store import (
+    Change,
+    ConversationInfo,
+    PendingStep,
+    Stored,
+    chat_of,
+    check_id,
+    inherits,
+)
+
+_lock: Final = lock_for_forks()  # held only briefly, so one lock is enough for all stores
 
 
 class _Entry:
@@ -31,23 +41,22 @@ class _Entry:
 
 
 class MemoryStore:
-    """Conversations in this process, for as long as the store lives."""
+    """Conversations in the memory of this process, for as long as the store exists."""
 
     lease: float | None = None
-    """None: who dies here takes the store along."""
+    """None: if the process dies, the store and its leases are gone as well."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._lock = threading.Lock()
 
     async def open(self, conversation_id: str) -> Conversation:
-        """The conversation of that id, a new one if there is none."""
+        """Load the conversation with this id, or create it if there is none."""
         return await Conversation.open(self, conversation_id)
 
     async def load(self, conversation_id: str) -> Stored | None:
-        """What stands there."""
+        """Return the stored conversation; None if nothing was ever written."""
         check_id(conversation_id)
-        with self._lock:
+        with _lock:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 return None
@@ -62,38 +71,39 @@ class MemoryStore:
             )
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner, and tell the version.
+        """Give the lease to this owner, and return the version.
 
-        Raises ConversationBusyError while another has it, who is no earlier life of its chat.
+        Raises ConversationBusyError if another owner holds the lease, unless that owner is an
+        earlier life of the same chat and `heir` is true.
         """
         check_id(conversation_id)
-        with self._lock:
+        with _lock:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 entry = self._entries[conversation_id] = _Entry()
             held = entry.owner
-            inherits = heir and held is not None and chat_of(held) == chat_of(owner)
-            if held is not None and held != owner and not inherits:
+            inherited = heir and held is not None and inherits(owner, held)
+            if held is not None and held != owner and not inherited:
                 raise ConversationBusyError(conversation_id, chat_of(held))
             entry.owner = owner
             return entry.version
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
-        """Whether the lease is still this owner's."""
+        """Renew the lease; returns False if another owner holds it now."""
         entry = self._entries.get(conversation_id)
         return entry is not None and entry.owner == owner
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Free it, if that owner has it."""
-        with self._lock:
+        """Release the lease, if this owner holds it."""
+        with _lock:
             entry = self._entries.get(conversation_id)
             if entry is not None and entry.owner == owner:
                 entry.owner = None
                 entry.updated = time.time()
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write this, all or nothing, and tell the new version."""
-        with self._lock:
+        """Write the whole change or nothing, and return the new version."""
+        with _lock:
             entry = self._mine(conversation_id, change.owner, change.expected)
             if change.meta is not msgspec.UNSET:
                 entry.meta = msgspec.json.encode(change.meta)
@@ -108,8 +118,8 @@ class MemoryStore:
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Put this message in the place of the one with its id, and tell the new version."""
-        with self._lock:
+        """Replace the message that has this id, and return the new version."""
+        with _lock:
             entry = self._mine(conversation_id, owner, expected)
             place = next(i for i, each in enumerate(entry.messages) if each.id == message.id)
             entry.messages[place] = message
@@ -124,9 +134,9 @@ class MemoryStore:
         return entry
 
     async def delete(self, conversation_id: str) -> bool:
-        """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        """Delete a conversation; returns False if there is none. Raises ConversationBusyError."""
         check_id(conversation_id)
-        with self._lock:
+        with _lock:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 return False
@@ -136,8 +146,8 @@ class MemoryStore:
             return True
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """The conversations, the last changed first."""
-        with self._lock:
+        """List the conversations, the most recently changed first."""
+        with _lock:
             found = [
                 ConversationInfo(
                     id=id,
@@ -148,16 +158,16 @@ class MemoryStore:
                     waits=entry.pending is not None and bool(entry.pending.waiting),
                 )
                 for id, entry in self._entries.items()
-                if entry.version  # a chat that wrote nothing leaves nothing to list
+                if entry.version  # skip entries of chats that wrote nothing
             ]
         found.sort(key=lambda info: (-info.updated, info.id))
         return tuple(found[offset : offset + limit])
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """What waits for an approval, in one conversation or in all."""
+        """The requests that wait for an approval, in one conversation or in all."""
         if conversation_id is not None:
             check_id(conversation_id)
-        with self._lock:
+        with _lock:
             steps = [
                 entry.pending
                 for id, entry in sorted(self._entries.items())

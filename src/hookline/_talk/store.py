@@ -1,8 +1,8 @@
-"""What a store keeps of a conversation, and what it is asked for.
+"""The store protocol, and the data that a store keeps of a conversation.
 
-A store is where conversations outlive their process. Each write is one short transaction, is made
-only while its chat holds the lease of the conversation, and names the version that it expects:
-what another has written meanwhile is never overwritten. Everything here is data and one Protocol.
+In a store, conversations outlive their process. Each write is one short transaction. It is made
+only while its chat holds the lease of the conversation, and names the version that it expects, so
+changes of other writers are never overwritten. This module contains only data and one Protocol.
 """
 
 from __future__ import annotations
@@ -13,204 +13,239 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import UNSET, UnsetType
 
 from hookline._base.errors import UsageError
-from hookline._base.messages import Data, Message, ToolMessage
+from hookline._base.messages import Data, Message, ToolCall, ToolMessage
 from hookline._base.returns import ApprovalRequest, Stop
 from hookline._model.model import Settings
 from hookline._talk.history import interrupted, open_calls
 
 
 class PendingStep(Data, frozen=True, kw_only=True):
-    """A step that waits for approvals: what a resumed chat needs to go on with it.
+    """A step that waits for approvals or clients, with everything that a resumed chat needs.
 
-    A call of it that has neither a result nor a request has not been looked at: it must not
-    overtake a waiting one. `system`, `tools` and `settings` are what preChat made of them.
-    `claimed` names the chat that has taken the answers to the requests `answered`: they count
-    once, also when that chat dies.
+    A call of the step that has no result and is not listed here has not been processed, because it
+    must not overtake a waiting call. `system`, `tools` and `settings` include the changes of
+    `preChat`. `claimed` names the chat that has claimed the answers to the requests and client
+    calls in `answered`: each answer is used once, even if that chat dies.
     """
 
     chat_id: str
-    """The chat that asked."""
+    """The id of the chat that asked."""
     iteration: int
     """The step, counted from 0."""
     requests: tuple[ApprovalRequest, ...]
-    """What was asked, answered or not."""
+    """All requests for approval, answered or not."""
+    client_calls: tuple[ToolCall, ...] = ()
+    """All calls that a client must run, answered or not."""
     offered: tuple[str, ...] = ()
-    """The tools that the model was offered."""
+    """The tools that were offered to the model."""
     stop: Stop | None = None
     """A Stop that takes effect after the step."""
     continuations: int = 0
-    """How often `preStop` had prolonged the chat."""
+    """The number of times that `preStop` hooks have continued the chat."""
     system: str | None = None
-    """What preChat made of the system text."""
+    """The system text, with the changes of `preChat`."""
     tools: tuple[str, ...] | None = None
     """The names of the tools that preChat chose."""
     foreign: tuple[str, ...] = ()
-    """Tools that a hook had put into the request, which no scope has."""
+    """Tools that a hook added to the request and that belong to no scope."""
     settings: Settings | None = None
-    """What preChat made of the settings."""
+    """The settings, with the changes of `preChat`."""
     state: dict[str, Any] | None = None
-    """The JSON values of `run.state`, which the resumed chat begins with."""
+    """The JSON values of `run.state` for the resumed chat."""
     held: bool = False
-    """Its chat has not ended: it waits by itself, and no other chat takes the answers."""
+    """True if its chat is still running and waits itself, so no other chat can take the answers."""
+    guards: tuple[str, ...] = ()
+    """The required hooks of the chat, by id or name; a resumed chat must have them too."""
     claimed: str | None = None
-    """The chat that has taken the answers."""
+    """The id of the chat that has claimed the answers."""
     answered: tuple[str, ...] = ()
-    """The requests that it has answered."""
+    """The ids of the requests and client calls whose answers were claimed."""
 
     @property
     def waiting(self) -> tuple[ApprovalRequest, ...]:
-        """The requests that nobody has answered."""
+        """The requests that have not been answered."""
         return tuple([each for each in self.requests if each.id not in self.answered])
+
+    @property
+    def away(self) -> tuple[ToolCall, ...]:
+        """The client calls whose results have not been posted."""
+        return tuple([each for each in self.client_calls if each.id not in self.answered])
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls of the step that wait, or have waited, for an answer."""
+        return (*[each.call for each in self.requests], *self.client_calls)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids that answers may use: the ids of all requests and client calls."""
+        asked = [each.id for each in self.requests]
+        return (*asked, *[each.id for each in self.client_calls])
 
 
 class Stored(Data, frozen=True, kw_only=True):
-    """A conversation as it stands in a store. `owner` holds its lease, if anybody does."""
+    """A conversation as stored. `owner` holds its lease; None if the lease is free."""
 
     id: str
     """The conversation's id."""
     version: int
-    """Counts one up with each write."""
+    """The version; each write increments it."""
     messages: tuple[Message, ...]
-    """All of them, in order."""
+    """All messages, in order."""
     meta: dict[str, Any]
-    """JSON data of the user's."""
+    """The conversation's JSON data."""
     pending: PendingStep | None = None
-    """The step that waits for approvals, if one does."""
+    """The step that waits for answers, if any."""
     owner: str | None = None
-    """The chat that runs on it, if one does."""
+    """The life of a chat that holds the lease, if any."""
 
 
 class ConversationInfo(Data, frozen=True, kw_only=True):
-    """A line in the list of a store. Times are seconds since the epoch."""
+    """An entry in a store's list of conversations. Times are seconds since the epoch."""
 
     id: str
     """The conversation's id."""
     messages: int
-    """How many there are."""
+    """The number of messages."""
     meta: dict[str, Any]
-    """JSON data of the user's."""
+    """The conversation's JSON data."""
     created: float
-    """When it was first written."""
+    """The time of the first write."""
     updated: float
-    """When it was last written."""
+    """The time of the last write."""
     waits: bool = False
-    """Whether it waits for an approval."""
+    """Whether the conversation has a step that waits for an approval."""
 
 
 class Change(Data, frozen=True, kw_only=True):
-    """What is written to a conversation at once.
+    """One write to a conversation.
 
-    `owner` holds the lease, `expected` is the version that it knows, and `place` the number of
-    messages that stand before these. `fresh`: all that stood there is forgotten first.
+    `owner` holds the lease, `expected` is the version before the write, and `place` is the number
+    of messages before the new ones. With `fresh`, everything stored is deleted first.
     """
 
     owner: str
-    """The chat that holds the lease."""
+    """The life of a chat that holds the lease."""
     expected: int
-    """The version that it knows."""
+    """The version before the write."""
     place: int
-    """How many messages come before these."""
+    """The number of messages before the new ones."""
     messages: tuple[Message, ...] = ()
-    """What is appended."""
+    """The messages to append."""
     meta: dict[str, Any] | UnsetType = UNSET
-    """What stands in its place; UNSET leaves it."""
+    """The new JSON data of the conversation; UNSET keeps the stored data."""
     pending: PendingStep | UnsetType | None = UNSET
-    """What stands in its place; UNSET leaves it."""
+    """The new pending step, or None for no step; UNSET keeps the stored step."""
     fresh: bool = False
-    """True to forget first all that is stored."""
+    """Whether to delete everything stored first."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Where conversations named by an id are kept.
+    """Stores the conversations that are named by an id.
 
-    All of it may be called from several tasks at once. What cannot be read or written is a
-    StoreError. A version counts one up with each write. Only the owner of a lease writes. An owner
-    is one life of a chat, `"{chat_id}/{life}"`: all but `acquire` compare the whole of it.
+    All methods may be called from several tasks at once. They raise StoreError if the store cannot
+    be read or written. Each write increments the version. Only the owner of a lease may write. An
+    owner is one life of a chat, `"{chat_id}/{life}"`. Compare the whole string; only `acquire`
+    treats two lives of the same chat as related.
     """
 
     @property
     def lease(self) -> float | None:
-        """Seconds after which a lease that was not renewed may be taken over; None: never."""
+        """Seconds after which a lease that was not renewed may be taken over; None for never."""
         ...
 
     async def load(self, conversation_id: str) -> Stored | None:
-        """What stands there; None where nothing was ever written."""
+        """Return the stored conversation; None if nothing was ever written."""
         ...
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner, and tell the version; makes what is not there.
+        """Give the lease to this owner and return the version; create the conversation if missing.
 
-        The same owner gets it again. An heir takes it over from another life of its chat at once.
-        Raises ConversationBusyError while somebody else has it.
+        An owner that holds the lease gets it again. With `heir`, the lease is taken over at once
+        from a life of the same chat that does not come after this one (`inherits`). Raises
+        ConversationBusyError if another owner holds the lease.
         """
         ...
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
-        """The owner lives; False when the lease is another's now."""
+        """Renew the owner's lease; returns False if another owner holds it now."""
         ...
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Free it, if that owner has it."""
+        """Release the lease, if this owner holds it."""
         ...
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write this, all or nothing, and tell the new version.
+        """Write the whole change or nothing, and return the new version.
 
-        Raises ConversationConflictError when the version or the owner is another. When the store
-        cannot know whether an earlier try was written, it finds out before it tries again.
+        Raises ConversationConflictError if the version or the owner differs. If a store cannot tell
+        whether an earlier attempt was written, it must check that before it tries again.
         """
         ...
 
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Put this message in the place of the one with its id, and tell the new version."""
+        """Replace the message that has this id, and return the new version."""
         ...
 
     async def delete(self, conversation_id: str) -> bool:
-        """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        """Delete a conversation; returns False if there is none. Raises ConversationBusyError."""
         ...
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """The conversations, the last changed first."""
+        """List the conversations, the most recently changed first."""
         ...
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """What waits for an approval, in one conversation or in all."""
+        """The requests that wait for an approval, in one conversation or in all."""
         ...
 
 
 def owner_of(chat_id: str, life: str) -> str:
-    """What a lease is taken by: one life of a chat."""
+    """Return the owner of a lease: one life of a chat."""
     return f"{chat_id}/{life}"
 
 
 def chat_of(owner: str) -> str:
-    """The chat that an owner is a life of."""
+    """Return the id of this owner's chat."""
     return owner.rpartition("/")[0] or owner
 
 
-def check_id(conversation_id: str) -> None:
-    """Refuse an id that not every store could keep.
+def inherits(owner: str, held: str) -> bool:
+    """Whether this life takes over what that one holds: one of its chat that comes no later.
 
-    Raises UsageError for one that is empty, longer than 255 characters, or not printable.
+    The number at the begin of a life's name counts; a life without one has number 0.
+    """
+    return chat_of(owner) == chat_of(held) and _number_of(held) <= _number_of(owner)
+
+
+def _number_of(owner: str) -> int:
+    number = owner.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def check_id(conversation_id: str) -> None:
+    """Check that every store can keep this id.
+
+    Raises UsageError for an id that is empty, longer than 255 characters, or not printable.
     """
     if not conversation_id:
-        raise UsageError(f"a conversation id must not be empty: {conversation_id!r} is")
+        raise UsageError(f"a conversation id must not be empty, but it is {conversation_id!r}")
     if len(conversation_id) > 255:
         raise UsageError(
             f"a conversation id must not be longer than 255 characters: {conversation_id!r:.80}…"
         )
     if not conversation_id.isprintable():
-        raise UsageError(f"a conversation id must be printable: {conversation_id!r} is not")
+        raise UsageError(f"a conversation id must be printable, but it is {conversation_id!r}")
 
 
-# ── what is found when a conversation is opened ─────────────────────────────────────────────
+# ── the state of a conversation when it is opened ───────────────────────────────────────────
 
 
 def held_by(step: PendingStep | None, now: float) -> str | None:
-    """The durable chat that holds a conversation while it waits for an answer there."""
+    """The durable chat that waits for an answer in this conversation, and so holds it."""
     if step is None or not step.held:
         return None
     waits = any(each.expires is None or each.expires > now for each in step.waiting)
@@ -218,12 +253,12 @@ def held_by(step: PendingStep | None, now: float) -> str | None:
 
 
 def made_by(chat_id: str, message: Message) -> bool:
-    """Whether this chat has written the message."""
+    """Return whether this chat has written the message."""
     return message.id.startswith(chat_id) and message.id[len(chat_id) : len(chat_id) + 1] == "."
 
 
 def is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -> bool:
-    """Whether an earlier life of this chat has written what stands last."""
+    """Return whether an earlier life of this chat wrote the end of the conversation."""
     if step is not None and step.claimed == chat_id:
         return True
     return bool(messages) and made_by(chat_id, messages[-1])
@@ -232,19 +267,28 @@ def is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -
 def left_behind(
     messages: Sequence[Message], step: PendingStep | None
 ) -> tuple[PendingStep | None, tuple[ToolMessage, ...]]:
-    """What a chat that died has left: the questions still open, and results that were lost.
+    """Close the step of a chat that died: the open questions, and results for the lost calls.
 
-    A call that was begun, or whose approval was taken, may have run: it does not run again.
+    A call that had begun, or whose approval was claimed, may have run, so it does not run again.
     """
     if step is not None and step.claimed is None:
         return step, ()
     calls = open_calls(messages)
-    waiting = [] if step is None else [each for each in step.waiting if each.call in calls]
-    asked = [each.call.id for each in waiting]
-    lost = [call for call in calls if call.id not in asked]
-    more = tuple(  # with the same ids whoever writes them
+    rest = None if step is None else _unanswered(step, calls)
+    open = [] if rest is None else [each.id for each in rest.calls]
+    lost = [call for call in calls if call.id not in open]
+    more = tuple(  # the ids do not depend on the process that writes them
         [interrupted(call, f"interrupted.{len(messages) + n}") for n, call in enumerate(lost)]
     )
-    if step is None or not waiting:
-        return None, more
-    return step.replace(requests=tuple(waiting), claimed=None, answered=()), more
+    return rest if open else None, more
+
+
+def _unanswered(step: PendingStep, calls: Sequence[ToolCall]) -> PendingStep:
+    """Reduce the step to those of these calls that have not been answered."""
+    ids = {call.id for call in calls}
+    return step.replace(
+        requests=tuple([each for each in step.waiting if each.call.id in ids]),
+        client_calls=tuple([each for each in step.away if each.id in ids]),
+        claimed=None,
+        answered=(),
+    )

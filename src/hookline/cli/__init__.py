@@ -1,7 +1,8 @@
 """The command line: `hookline chat`, `hookline hooks`, `hookline serve`.
 
-It stands on the face and on `hookline.web`, like a program of a user's. Cyclopts and rich, the
-extra `cli`, are imported when the command runs, so that a missing one is told in a line.
+It uses only the public names of `hookline` and `hookline.web`, like a program of your own. Cyclopts
+and rich (the extra `cli`) are imported when the command runs, so a missing package is reported in
+one line.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ EXTRA = ("cyclopts", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command `hookline`; gives the exit status, of which docs/cli.md has a table."""
+    """Run the command `hookline`; returns the exit status (docs/cli.md has a table)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         program: Any = import_module("hookline.cli._main")

@@ -1,17 +1,27 @@
-"""What a terminal and a pipe are shown alike: calls, statuses, the hooks that fired, an end."""
+"""Notes for terminals and pipes: calls, statuses, hooks, and the end of a chat."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from hookline.cli._clean import strict
-from hookline.cli._lines import Fired, call_line, cut, result_line, status_text
+from hookline.cli._lines import (
+    Fired,
+    call_line,
+    cut,
+    file_line,
+    result_line,
+    source_line,
+    status_text,
+)
 from hookline.cli._screen import Screen
 from hookline.events import (
     ApprovalRequested,
     ChatAborted,
     ChatDone,
     ChatEvent,
+    FileAdded,
+    SourceAdded,
     Status,
     ToolCallFinished,
     ToolCallStarted,
@@ -21,11 +31,11 @@ APPROVAL: Final = "approval"  # the stop_reason of a chat that waits for an answ
 
 
 class Labels:
-    """Names of calls: a second `weather` that runs beside the first is `weather#2`."""
+    """Labels for calls: a second `weather` that runs at the same time is `weather#2`."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[tuple[str, ...], str], str] = {}
-        self._asked: set[str] = set()  # labels of calls that wait for an answer
+        self._asked: set[str] = set()  # the labels of calls that wait for an approval
 
     def begin(self, event: ToolCallStarted) -> str:
         name = strict(event.call.name)
@@ -51,7 +61,7 @@ class Labels:
 
 
 class Calls:
-    """Calls and statuses as notes, which a terminal and a pipe have in common."""
+    """Shows calls and statuses as notes, on a terminal or in a pipe."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -68,6 +78,10 @@ class Calls:
                 screen.note(result_line(label, event, len(event.path), width))
             case ApprovalRequested():
                 self._labels.ask(event)
+            case SourceAdded():
+                screen.note(source_line(event.source, len(event.path), width))
+            case FileAdded():
+                screen.note(file_line(event.file, len(event.path), width))
             case Status() if screen.spins:
                 screen.spin(status_text(event))
                 return
@@ -79,7 +93,7 @@ class Calls:
             screen.spin(f"running {self._labels.running}")
 
     def ended(self, event: ChatDone | ChatAborted) -> None:
-        """Say why a chat ended that did not end by itself."""
+        """Show why a chat was stopped or aborted."""
         if isinstance(event, ChatAborted):
             reason = event.reason or "no reason given"
             self._screen.say(strict(f"■ stopped: {reason}"), "mark")
@@ -88,7 +102,7 @@ class Calls:
 
 
 def add_up(hooks: list[Fired], fired: Fired) -> list[Fired]:
-    """The hooks with one more, which is counted where it has fired at a delta before."""
+    """Add a hook to the list; repeated hooks at deltas are counted."""
     for place, each in enumerate(hooks):
         if (each.point, each.hook) == (fired.point, fired.hook) and fired.point == "onDelta":
             changed = [one.outcome for one in (each, fired) if one.outcome != "ok"]

@@ -1,8 +1,8 @@
-"""`hookline chat`: turns of a conversation, each in the loop, with prompts between them.
+"""`hookline chat`: the turns of a conversation, each in an event loop, with prompts between them.
 
-A turn ends by itself, by an error or by Ctrl-C, and none of these ends the program. A call that
-asks for approval ends a turn too: the conversation keeps the question, in its store where it has
-one, and the answer begins the next turn. So a program that dies at a question has lost nothing.
+A turn may end normally, by an error, or by Ctrl-C; none of these ends the program. A call that asks
+for approval also ends the turn: the conversation keeps the question (in its store, if it has one),
+and the answer begins the next turn. So a program that is killed at a question loses nothing.
 """
 
 from __future__ import annotations
@@ -13,28 +13,31 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from shlex import join
 from typing import Literal, TextIO
 
 from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
 from hookline.cli._ask import LeftError, Prompts
 from hookline.cli._clean import strict
+from hookline.cli._conversations import entitle
 from hookline.cli._faults import FAILED, INTERRUPTED, OK, USAGE, WAITS, told, trace
 from hookline.cli._screen import Screen, is_terminal
 from hookline.cli._setup import Asked, Talk, log_to, opened, watch
 from hookline.cli._show import JsonView, PlainView, TerminalView, View
-from hookline.cli._target import locate
+from hookline.cli._target import MakeDeps, deps_at, locate
 from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
 
 Ended = Literal["done", "aborted", "failed", "useless"]
 
 
 def chat(asked: Asked) -> int:
-    """Talk as the command line says; gives the exit status. Raises what is wrong before a chat."""
+    """Run the chat of a command line; returns the exit status. Raises errors in its options."""
     if asked.agent is None and asked.model is None:
         raise UsageError(
-            "which agent? `hookline chat app:agent` is the variable `agent` of app.py in this "
-            "folder, and `hookline chat --model openai:gpt-5-mini` needs none"
+            "name an agent, as in `hookline chat app:agent` (the variable `agent` of app.py in "
+            "this folder), or a model, as in `hookline chat --model openai:gpt-5-mini`"
         )
     signal.signal(signal.SIGTERM, _terminated)
     screen = Screen()
@@ -47,23 +50,33 @@ def chat(asked: Asked) -> int:
     if text is not None and not text.strip():
         raise UsageError("the message is empty: pass -m '…', or pipe a text in")
     found = None if asked.agent is None else locate(asked.agent)
+    make_deps = deps_at(asked.deps)
     with asyncio.Runner() as runner:
         opening = opened(asked, found)
         talk = runner.run(opening.__aenter__())
         try:
-            session = Session(asked, talk, screen, runner)
+            session = Session(asked, talk, make_deps, screen, runner)
             return session.converse() if text is None else session.once(text)
         finally:
             screen.still()
+            screen.echo()
             runner.run(opening.__aexit__(None, None, None))
 
 
 class Session:
     """A conversation with an agent, from the first turn to the last."""
 
-    def __init__(self, asked: Asked, talk: Talk, screen: Screen, runner: asyncio.Runner) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        talk: Talk,
+        make_deps: MakeDeps,
+        screen: Screen,
+        runner: asyncio.Runner,
+    ) -> None:
         self._asked = asked
         self._talk = talk
+        self._make_deps = make_deps
         self._screen = screen
         self._runner = runner
         self._prompts = Prompts(screen)
@@ -73,12 +86,12 @@ class Session:
         else:
             self._view = TerminalView(screen) if screen.live else PlainView(screen)
         if asked.hooks:
-            watch(talk.agent, self._view)
+            watch(talk.agent, self._view, decisions=asked.hooks == "decisions")
 
     # ── one message ─────────────────────────────────────────────────────────────────────────
 
     def once(self, text: str) -> int:
-        """One message and its answer, with the questions before and after it."""
+        """Send one message, and ask the questions before and after its answer."""
         if self._talk.conversation.pending and not self._asks:
             return self._waits()
         try:
@@ -102,16 +115,17 @@ class Session:
         names = ", ".join(each.call.name for each in talk.conversation.pending)
         again = ["hookline", "chat", *([asked.agent] if asked.agent else [])]
         again += ["--model", asked.model] if asked.model else []
+        again += ["--deps", asked.deps] if asked.deps else []
         again += ["--conversation", talk.conversation.id]
         again += ["--store", without_password(asked.store)] if asked.store else []
-        told = f"waits for an approval ({names}); answer in a terminal: {join(again)}"
+        told = f"waiting for an approval ({names}); to answer, run in a terminal: {join(again)}"
         self._screen.fault(strict(f"hookline: {told}"))
         return WAITS
 
     # ── many messages ───────────────────────────────────────────────────────────────────────
 
     def converse(self) -> int:
-        """Messages and answers until the user leaves."""
+        """Read and answer messages until the user leaves."""
         self._greet()
         while True:
             try:
@@ -146,44 +160,52 @@ class Session:
     # ── questions ───────────────────────────────────────────────────────────────────────────
 
     def _waiting(self) -> tuple[ApprovalRequest, ...]:
-        """The questions that can still be answered."""
+        """Return the questions that can still be answered."""
         now = time.time()
         pending = self._talk.conversation.pending
         return tuple(each for each in pending if each.expires is None or each.expires > now)
 
     def _settle(self) -> Ended:
-        """Ask what waits, and go on with the answers; raises LeftError and KeyboardInterrupt."""
+        """Ask pending questions, and resume; raises LeftError and KeyboardInterrupt."""
         ended: Ended = "done"
-        while ended == "done" and self._talk.conversation.pending:
+        talk = self._talk
+        while ended == "done" and talk.conversation.pending:
             waiting = self._waiting()
             if not waiting:
-                self._screen.say("A question has expired: what it asked about does not run.")
+                self._screen.say("A question has expired: its tool call does not run.")
                 return ended
             answers: dict[str, Approve | Deny] = {}
             for number, request in enumerate(waiting, 1):
                 answers[request.id] = self._prompts.decision(request, number, len(waiting))
-            ended = self._turn(self._talk.agent.resume_stream(self._talk.conversation, answers))
+            ended = self._turn(partial(talk.agent.resume_stream, talk.conversation, answers))
         return ended
 
     def _postponed(self) -> None:
         if not self._talk.conversation.pending:
             return
         if self._talk.kept:
-            self._screen.say("Not answered, and nothing has run: the question is kept.", "mark")
+            self._screen.say("Not answered: nothing has run, and the question is kept.", "mark")
         else:
-            self._screen.say("Not answered, and nothing has run.", "mark")
+            self._screen.say("Not answered: nothing has run.", "mark")
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────
 
     def _say(self, text: str) -> Ended:
         talk = self._talk
         if self._asks or talk.kept:
-            return self._turn(talk.agent.chat_stream(text, conversation=talk.conversation))
-        return self._turn(talk.agent.chat_stream(text))  # nobody to ask: what asks is denied
+            kept = talk.conversation
+            ended = self._turn(partial(talk.agent.chat_stream, text, conversation=kept))
+            if talk.kept:
+                self._runner.run(entitle(talk.conversation))
+            return ended
+        return self._turn(
+            partial(talk.agent.chat_stream, text)
+        )  # nobody to ask: such calls are denied
 
-    def _turn(self, stream: ChatStream) -> Ended:
-        """One chat to its end, whatever that is."""
+    def _turn(self, begin: Callable[..., ChatStream]) -> Ended:
+        """Run one chat to its end, with deps of its own."""
         try:
+            stream = begin(deps=self._runner.run(self._make_deps()))
             self._runner.run(self._play(stream))
             return "done" if _has_response(stream) else "aborted"
         except Exception as exc:
@@ -200,7 +222,7 @@ class Session:
 
         def interrupted(*_: object) -> None:
             nonlocal asked
-            if asked:  # what runs does not end, or holds up the loop
+            if asked:  # the chat does not end, or blocks the loop
                 self._screen.give_back()
                 os._exit(INTERRUPTED)
             asked = True
@@ -221,12 +243,12 @@ def _all_of(stream: TextIO | None) -> str:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be written down."""
+    """Return the URL without its password."""
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", url)
 
 
 def _terminated(*_: object) -> None:
-    raise SystemExit(128 + signal.SIGTERM)  # so that the spinner gives the cursor back
+    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that the spinner restores the cursor
 
 
 def _has_response(stream: ChatStream) -> bool:

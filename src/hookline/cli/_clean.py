@@ -1,10 +1,10 @@
-"""What others wrote, made fit for a terminal. Pure.
+"""Make foreign text safe for a terminal. Pure.
 
-A model, a tool or a stored conversation may hold escape sequences that move the cursor, recolour,
-retitle or answer for the user, and characters that hide or reorder what is beside them. None of
-them gets out of here: each is shown as a picture or as its number. `prose` is for text that is
-read; `strict`, for names, arguments and results, also shows what is merely invisible, and puts all
-of it on one line.
+Text from a model, a tool or a stored conversation may contain escape sequences that move the
+cursor, recolour, retitle or answer for the user, and characters that hide or reorder their
+neighbours. Each of them is replaced by a visible symbol or by its number. `prose` is for text to be
+read. `strict` is for names, arguments and results: it also makes invisible characters visible, and
+returns a single line.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-# Joiners and marks of direction, without which some scripts and emoji are not written rightly.
-# They may stand in prose; in arguments they are shown.
+# Joiners and marks of direction, which some scripts and emoji need to be written correctly. They
+# are kept in prose, and made visible in arguments.
 WRITTEN: Final = frozenset("\u200c\u200d\u200e\u200f\u061c")
-# What is printed as nothing, or as a blank, though its category is that of a letter or a mark.
+# Letters and marks that are printed as nothing, or as a blank.
 UNSEEN: Final = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800),
     (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF),
@@ -30,14 +30,14 @@ def _number(code: int) -> str:
 
 
 class _Prose(dict[int, str]):
-    """Each character as it is shown in prose, found out once."""
+    """Maps each character to its form in prose; each is computed once."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
         if char in "\n\t" or char in WRITTEN:
             shown = char
         elif code < 0x20:
-            shown = chr(0x2400 + code)  # a picture of it, such as ␛
+            shown = chr(0x2400 + code)  # a visible symbol, such as ␛
         elif code == 0x7F:
             shown = "␡"
         else:
@@ -47,7 +47,7 @@ class _Prose(dict[int, str]):
 
 
 class _Strict(dict[int, str]):
-    """Each character as it is shown where nothing may be hidden."""
+    """Maps each character to its form in strict text, in which nothing is hidden."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -63,10 +63,10 @@ _strict: Final = _Strict()
 
 
 def prose(text: str) -> str:
-    """Text to be read: lines and tabs stay, what controls a terminal is shown instead of done."""
+    """Clean text to be read: keep lines and tabs, and make control characters visible."""
     return text.replace("\r\n", "\n").translate(_prose)
 
 
 def strict(text: str) -> str:
-    """Text on one line, in which nothing is invisible."""
+    """Clean text to a single line without invisible characters."""
     return text.translate(_strict)

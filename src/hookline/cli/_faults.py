@@ -1,4 +1,4 @@
-"""What went wrong, in a line that says what to do next, and the exit status for it. Pure."""
+"""Describe an error in one line with the next step, and choose its exit status. Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from hookline.errors import (
 
 OK: Final = 0
 FAILED: Final = 1  # a chat failed
-USAGE: Final = 2  # it was asked for wrongly, or something is missing
-WAITS: Final = 3  # a tool call waits for an approval that nobody could be asked for
+USAGE: Final = 2  # wrong usage, or something is missing
+WAITS: Final = 3  # a tool call waits for an approval, and there was nobody to ask
+TAKEN: Final = 4  # the port is taken
 INTERRUPTED: Final = 130
 
-# What to do next, where the text of the error does not say it.
+# The next step for errors whose text does not contain it.
 NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (AuthenticationError, "check the key, and that it may use this model"),
-    (RateLimitError, "try again later, or look at the account's limits"),
+    (RateLimitError, "try again later, or check the account's limits"),
     (OverloadedError, "try again in a while"),
     (ContextTooLongError, "begin a new conversation, or give the agent hookline.hooks.window()"),
-    (ContentRefusedError, "say it in another way"),
+    (ContentRefusedError, "rephrase the message"),
     (BadRequestError, "check the name of the model and the agent's settings"),
     (ModelConnectionError, "check the network and the provider's address"),
     (IdleTimeoutError, "try again"),
@@ -42,14 +43,14 @@ NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def status_of(exc: BaseException) -> int:
-    """The exit status for this error."""
+    """Return the exit status for an error."""
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
     return USAGE if isinstance(exc, UsageError) else FAILED
 
 
 def told(exc: BaseException, what: str = "it") -> str:
-    """The error on one line; `what` failed, where it is none of hookline's."""
+    """Describe an error in one line; `what` names the part that failed for foreign exceptions."""
     text = " ".join(str(exc).split())
     if not isinstance(exc, HooklineError):
         name = type(exc).__name__
@@ -66,5 +67,5 @@ def told(exc: BaseException, what: str = "it") -> str:
 
 
 def trace(exc: BaseException) -> str:
-    """The traceback, which may quote what a model wrote."""
+    """Return the traceback, which may quote a model's text."""
     return prose("".join(traceback.format_exception(exc))).rstrip("\n")

@@ -1,7 +1,7 @@
-"""Text in the width of a terminal, counted in its cells. Pure.
+"""Fit text to the width of a terminal, counted in cells. Pure.
 
-All that a model says stands behind an indent, on every line that the terminal shows: what begins
-in the first column is hookline's own, so that no text can pass for a question or a tool call.
+All text of a model is indented, on every line of the terminal. Only hookline's own lines begin in
+the first column, so a model's text cannot imitate a question or a tool call.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from hookline.cli._clean import prose
 
 INDENT: Final = "  "
 TAB: Final = "    "
-ROOM: Final = 8  # cells that a line has at least, however narrow the terminal
+ROOM: Final = 8  # least cells of a line, even on a narrow terminal
 
 
 class Flow:
-    """Text as it comes → lines behind an indent, broken between words.
+    """Breaks growing text into indented lines, between words.
 
-    A word is held back until it is whole, since nothing that stands on a terminal can be moved.
+    A word is held back until it is complete, because written text cannot be moved.
     """
 
     def __init__(self) -> None:
-        self._column = 0  # cells on the open line, with its indent; 0: it has not begun
-        self._blank = ""  # spaces, which a break swallows
+        self._column = 0  # cells of the open line with its indent; 0: no line is open
+        self._blank = ""  # spaces, dropped at a line break
         self._word = ""
-        self._cells = 0  # of the word
-        self._cr = ""  # a carriage return, of which it is not yet known what follows
-        self._wrapped = False  # the open line goes on with one that was too long
+        self._cells = 0  # cells of the word
+        self._cr = ""  # a carriage return whose next character is not known yet
+        self._wrapped = False  # whether the open line continues a long line
 
     @property
     def open(self) -> bool:
-        """Whether something stands on the line that is being written."""
+        """Whether the current line has text."""
         return self._column > 0
 
     def feed(self, text: str, width: int) -> str:
-        """What of this text can be written now."""
+        """Return the part of the text that can be written now."""
         text = self._cr + text
         self._cr = "\r" if text.endswith("\r") else ""
         out: list[str] = []
@@ -53,7 +53,7 @@ class Flow:
         return "".join(out)
 
     def end(self, width: int) -> str:
-        """The rest, and the end of the line."""
+        """Return the remaining text, and the end of the line."""
         rest = self.feed("\n", width) if self._cr else ""
         rest += self._flush(width)
         ended = "\n" if self._column else ""
@@ -93,7 +93,7 @@ def _room(width: int) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """The text, cut to so many cells; `…` says that it was cut."""
+    """Cut a text to a number of cells, with `…` at the cut."""
     if cell_len(text) <= width:
         return text
     kept, cells = "", 0
@@ -106,13 +106,13 @@ def fit(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """The text in exactly so many cells."""
+    """Pad or cut a text to exactly this number of cells."""
     text = fit(text, width)
     return text + " " * (width - cell_len(text))
 
 
 def fold(text: str, width: int) -> list[str]:
-    """All of the text in lines of so many cells, broken anywhere, with nothing left out."""
+    """Break the whole text into lines of this number of cells, at any character."""
     lines: list[str] = []
     line, cells = "", 0
     for char in text:
@@ -126,7 +126,7 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def break_words(text: str, width: int) -> list[str]:
-    """Clean text of one line in lines of so many cells, broken between words where it can be."""
+    """Break one line of clean text into lines of this number of cells, preferably between words."""
     lines: list[str] = []
     for word in text.split(" "):
         if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:

@@ -1,4 +1,4 @@
-"""What `--help` says, for people who want to see how it is done: each command by examples."""
+"""The texts of `--help`: each command with examples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Final
 
 ALL: Final = """Talk to agents, see their hooks, serve them.
 
-Try it, with the variable `agent` of app.py in this folder:
+To try it with the variable `agent` of app.py in this folder:
 
+  hookline init
   hookline chat app:agent
   hookline hooks app:agent
   hookline serve app:agent
@@ -24,20 +25,22 @@ For example:
 
   hookline chat app:agent
   hookline chat app:agent --hooks
+  hookline chat app:agent --hooks decisions
+  hookline chat app:agent --store sqlite:///chats.db --resume
   hookline chat app:agent --mcp mcp.json
+  hookline chat app:agent --deps app:shop
   hookline chat app:agent --conversation ada --store sqlite:///chats.db
   hookline chat --model anthropic:claude-haiku-4-5
   hookline chat app:agent -m "What is new?" > answer.txt
   git diff | hookline chat app:reviewer
   hookline chat app:agent -m "Hi" --output json | jq .event
 
-Ctrl-C stops an answer. At the prompt, Ctrl-D or Ctrl-C twice leaves, and a
-line that ends with a backslash goes on in the next one. A tool call that
-needs an approval is shown whole: y runs it, n refuses it, e edits its
-arguments.
+Ctrl-C stops an answer. At the prompt, Ctrl-D or Ctrl-C twice leaves. End a
+line with a backslash to continue on the next line. A tool call that needs an
+approval is shown in full: y runs it, n refuses it, e edits its arguments.
 
 Exit status: 0 done, 1 the chat failed, 2 wrong usage, 3 an approval is
-waited for and nobody is there to be asked, 130 interrupted.
+needed and there is nobody to ask, 130 interrupted.
 """
 
 MODELS: Final = """List the providers that a model's name may begin with.
@@ -47,8 +50,29 @@ For example:
   hookline models
   hookline models --output json | jq -r '.[].prefix'
 
-Each line has the prefix, the service, the format that it speaks, the package
-to install, and the variable that holds its key; a mark says that it is set.
+Each line has the prefix, the service, its API format, the package to install,
+and the environment variable of the key; a mark shows that it is set.
+"""
+
+INIT: Final = """Write an agent with a tool, a hook and a test.
+
+For example:
+
+  hookline init
+  hookline init myagent
+
+It writes app.py and test_app.py, and does not change existing files.
+"""
+
+CONVERSATIONS: Final = """List the conversations of a store, the last changed first.
+
+For example:
+
+  hookline conversations sqlite:///chats.db
+  hookline conversations sqlite:///chats.db --output json | jq -r '.[].id'
+
+To continue one: hookline chat app:agent --store sqlite:///chats.db
+--conversation ID; to continue the last one: --resume.
 """
 
 HOOKS: Final = """List an agent's hooks by point, in the order in which they fire.
@@ -59,10 +83,10 @@ For example:
   hookline hooks app:agent --all
   hookline hooks app:agent --output json | jq -r '.[].hooks[].name'
 
-Each line has the priority, the name, where the hook is written, who has
-brought it (the agent, add_hook, a plugin, a file or an entry point), and its
-rules: the tools it is for, what becomes of a throw where that does not end
-the chat (on_error), its timeout.
+Each line has the priority, the name, where the hook is defined, its origin
+(the agent, add_hook, a plugin, a file or an entry point), and its options:
+its tools, its timeout, and the effect of an exception if it does not end the
+chat (on_error).
 """
 
 SERVE: Final = """Serve an agent with a chat page and the three protocols.
@@ -71,11 +95,14 @@ For example:
 
   hookline serve app:agent
   hookline serve app:agent --port 9000
+  hookline serve app:agent --store sqlite:///chats.db --reload
+  hookline serve app:agent --deps app:shop
   hookline serve app:agent --allow-origin https://www.example.com
   hookline serve app:agent --host 0.0.0.0 --allow-host chat.example.com
+  hookline serve app:agent --relay redis://localhost --workers 4
 
-It prints an address with a token in it. Ctrl-C, or SIGTERM, lets answers end
-within --drain seconds.
+It prints an address that contains the token. After Ctrl-C or SIGTERM, answers
+may still run for --drain seconds.
 """
 
 MCP: Final = """Serve an agent as an MCP server on stdin and stdout.
@@ -84,10 +111,10 @@ For example, as the command of a server in a client's configuration:
 
   hookline mcp app:agent
 
-It has one tool, chat. What the agent's module prints goes to stderr.
+It has one tool, chat. Output of the agent's module goes to stderr.
 """
 
-MCP_LIST: Final = """List the tools of MCP servers, by the names that a model is given.
+MCP_LIST: Final = """List the tools of MCP servers, by the names that a model sees.
 
 For example:
 
@@ -97,5 +124,5 @@ For example:
   hookline mcp list npx -y @modelcontextprotocol/server-everything
   hookline mcp list mcp.json --output json | jq '.[].tools[].parameters'
 
-Exit status: 0 all are listed, 1 a server cannot be connected.
+Exit status: 0 all servers are listed, 1 a server cannot be connected.
 """

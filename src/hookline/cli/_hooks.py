@@ -1,4 +1,4 @@
-"""`hookline hooks`: what is registered at which point, in the order in which it fires."""
+"""`hookline hooks`: list the hooks at each point, in the order in which they fire."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hookline.cli._flow import break_words, pad
 from hookline.cli._lines import Line, cut
 from hookline.points import TABLE
 
-MARGIN: Final = 9  # cells of the priority
-NAME: Final = 28  # cells of a column at most
+MARGIN: Final = 9  # cells of the priority column
+NAME: Final = 28  # most cells of a column
 WHERE: Final = 32
 
 
 def by_point(hooks: Iterable[HookInfo], *, every: bool) -> list[tuple[str, list[HookInfo]]]:
-    """The points in the order of a chat's life, then those of the user's own."""
+    """Group hooks by point, in the order of a chat, then the user's own points."""
     points: dict[str, list[HookInfo]] = {name: [] for name in TABLE}
     for each in hooks:
         points.setdefault(each.point, []).append(each)
@@ -32,10 +32,12 @@ def _kind(point: str, found: list[HookInfo]) -> str:
 
 
 def rules(hook: HookInfo) -> str:
-    """Who has brought a hook, how it is called, and what is not the default of a registration."""
+    """Describe a hook's origin, its way of calling, and its non-default options."""
     said = [hook.origin, "async" if hook.is_async else "sync"]
     if hook.tools is not None:
-        said.append(f"tools {', '.join(hook.tools) or 'none'}")
+        said.append(f"tools {', '.join(hook.tools)}")
+    if hook.unmatched:
+        said.append(f"no tool {', '.join(hook.unmatched)}")
     if hook.on_error != "raise":
         said.append(f"on_error {hook.on_error}")
     if hook.timeout is not None:
@@ -46,7 +48,7 @@ def rules(hook: HookInfo) -> str:
 
 
 def listing(hooks: Iterable[HookInfo], width: int, *, every: bool = False) -> list[Line]:
-    """All of it as lines of so many cells."""
+    """Return the listing as lines of this number of cells."""
     hooks = list(hooks)
     names, places = ([_row(each)[at] for each in hooks] for at in (0, 1))
     name = min(NAME, max(map(cell_len, names), default=0))
@@ -68,7 +70,7 @@ def _row(hook: HookInfo) -> tuple[str, str]:
 
 
 def _shown(hook: HookInfo, name: int, where: int, width: int) -> list[Line]:
-    """One hook: in columns where there is room for them, else one thing below the other."""
+    """Show one hook: in columns if there is space, otherwise one item per line."""
     (title, place), said = _row(hook), rules(hook)
     rest = width - MARGIN
     lines: list[Line] = []
@@ -88,7 +90,7 @@ def _shown(hook: HookInfo, name: int, where: int, width: int) -> list[Line]:
 
 
 def as_json(hooks: Iterable[HookInfo], *, every: bool) -> str:
-    """The same as JSON in ASCII: a list of points, each with its hooks."""
+    """Return the hooks as JSON in ASCII: a list of points, each with its hooks."""
     data: list[dict[str, Any]] = [
         {
             "point": point,

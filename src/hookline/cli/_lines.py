@@ -1,7 +1,7 @@
-"""What is shown of calls, hooks, questions and ends: lines of styled pieces. Pure.
+"""Calls, hooks, questions and ends of chats, as lines of styled pieces. Pure.
 
-A `Line` is a list of pieces, each a style's name and a text that is clean already. Nothing here
-knows a terminal but its width.
+A `Line` is a list of pieces; each piece has the name of a style and a clean text. Of the terminal
+this module knows only the width.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from rich.cells import cell_len
 
-from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolResult
+from hookline import ApprovalRequest, File, Image, Source, ToolCall, ToolFailure, ToolResult
 from hookline.cli._clean import strict
 from hookline.cli._flow import fit, fold, pad
 from hookline.events import Status, ToolCallFinished
@@ -27,19 +27,19 @@ MARKED: Final = frozenset({"changed", "asked", "stopped"})
 
 
 def style_of(outcome: str) -> str:
-    """The style in which an outcome is written."""
+    """Return the style of an outcome."""
     if outcome in BAD:
         return "bad"
     return "mark" if outcome in MARKED else "dim"
 
 
 def compact(value: Any) -> str:
-    """JSON on one line, with nothing in it that is not seen."""
+    """Return JSON on one line, without invisible characters."""
     return strict(json.dumps(value, ensure_ascii=False, default=repr))
 
 
 def cut(line: Line, width: int) -> Line:
-    """The line in at most so many cells."""
+    """Cut a line to at most this number of cells."""
     out: Line = []
     left = width
     for style, text in line:
@@ -55,14 +55,14 @@ def cut(line: Line, width: int) -> Line:
 
 
 def short_arguments(call: ToolCall) -> str:
-    """The arguments as they would be written in Python, not shortened yet."""
+    """Return the arguments as keyword arguments of Python, not shortened yet."""
     if call.raw is not None:
         return strict(call.raw)
     return ", ".join(f"{strict(name)}={compact(each)}" for name, each in call.arguments.items())
 
 
 def call_line(label: str, call: ToolCall, depth: int, width: int) -> Line:
-    """A call begins: `→ weather(city="Paris")`, on one line."""
+    """Show the start of a call on one line: `→ weather(city="Paris")`."""
     start = "  " * depth + "→ "
     room = width - len(start) - cell_len(label) - 2
     given = fit(short_arguments(call), max(1, room))
@@ -70,7 +70,7 @@ def call_line(label: str, call: ToolCall, depth: int, width: int) -> Line:
 
 
 def result_line(label: str, event: ToolCallFinished, depth: int, width: int) -> Line:
-    """A call has its result: `✓ weather "18 degrees"`, on one line."""
+    """Show the result of a call on one line: `✓ weather "18 degrees"`."""
     good = event.outcome in GOOD
     line: Line = [("good" if good else "bad", "  " * depth + ("✓ " if good else "✗ "))]
     line.append(("name", label))
@@ -80,7 +80,7 @@ def result_line(label: str, event: ToolCallFinished, depth: int, width: int) -> 
 
 
 def result_text(result: ToolResult | ToolFailure) -> str:
-    """What a call came to, on one line."""
+    """Return the result of a call on one line."""
     if isinstance(result, ToolFailure):
         kind = "" if result.type in ("Denied", "ToolFailure") else f"{result.type}: "
         return strict(f"{kind}{result.message}")
@@ -88,8 +88,22 @@ def result_text(result: ToolResult | ToolFailure) -> str:
     return compact(result.value) + media
 
 
+def source_line(source: Source, depth: int, width: int) -> Line:
+    """Show a source on one line: `※ Example https://example.org`."""
+    where = [strict(each) for each in (source.title, source.name, source.url) if each]
+    return cut([("dim", f"{'  ' * depth}※ {' '.join(where)}")], width)
+
+
+def file_line(file: Image | File, depth: int, width: int) -> Line:
+    """Show a generated file on one line: `※ image/png, 42 bytes`."""
+    name = file.name if isinstance(file, File) else None
+    size = f"{len(file.data)} bytes" if file.data is not None else None
+    about = [strict(each) for each in (name, file.media_type, size, file.url) if each]
+    return cut([("dim", f"{'  ' * depth}※ {', '.join(about)}")], width)
+
+
 def status_text(event: Status) -> str:
-    """What a tool or hook reports of its progress, on one line."""
+    """Return a status from a tool or hook on one line."""
     data = event.data
     if data is None:
         return strict(event.type)
@@ -105,7 +119,7 @@ def status_text(event: Status) -> str:
 
 
 class Fired(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook that ran, or several runs of it in a row."""
+    """One run of a hook, or several runs in a row."""
 
     chat_id: str
     point: str
@@ -115,12 +129,12 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
     times: int = 1
 
 
-POINT: Final = 18  # cells of the columns, where there is room for them
+POINT: Final = 18  # cells of the columns, if there is space
 NAME: Final = 28
 
 
 def hook_line(fired: Fired, width: int) -> Line:
-    """A hook has fired: its point, its name, what it decided, how long it took."""
+    """Show a hook that ran: its point, name, decision and duration."""
     decided = fired.outcome + (f" ×{fired.times}" if fired.times > 1 else "")
     took = f" {_duration(fired.seconds)}"
     room = width - 2 - cell_len(decided) - len(took)
@@ -144,12 +158,12 @@ def _duration(seconds: float) -> str:
 
 # ── questions ───────────────────────────────────────────────────────────────────────────────
 #
-# A prompt may quote arguments, and both may be anything. So the frame, the first two cells, says
-# what a line is: `│ ` begins one, `│┄` goes on with the one above, `├ ` is the tool that would run.
+# A prompt may quote arguments, and both may contain any text. So the frame (the first two cells)
+# marks each line: `│ ` begins a line, `│┄` continues the line above, `├ ` is the tool of the call.
 
 
 def question(request: ApprovalRequest, number: int, total: int, width: int) -> list[Line]:
-    """A question, with all of what would run: nothing is shortened, left out or unseen."""
+    """Show a question with the complete call: nothing is shortened, left out or invisible."""
     count = f" ({number} of {total})" if total > 1 else ""
     lines: list[Line] = [[], [("mark", f"? May this run?{count}")]]
     for prompt in request.prompts:
@@ -159,7 +173,7 @@ def question(request: ApprovalRequest, number: int, total: int, width: int) -> l
 
 
 def whole_call(name: str, arguments: dict[str, Any], width: int) -> list[Line]:
-    """A tool and all of its arguments, each beginning on a line of its own."""
+    """Show a tool and all of its arguments, each on its own line."""
     lines = _framed(strict(name), width, begin="├ ", style="name")
     if not arguments:
         lines += _framed("without arguments", width, indent=2, style="dim")
@@ -169,7 +183,7 @@ def whole_call(name: str, arguments: dict[str, Any], width: int) -> list[Line]:
 
 
 def _argument(key: str, value: Any, width: int) -> list[Line]:
-    """One argument; a text of several lines is shown as lines, which are counted."""
+    """Show one argument; a multi-line text is shown as lines, with their number."""
     if isinstance(value, str) and "\n" in value:
         rows = value.split("\n")
         lines = _framed(f"{key} = {len(rows)} lines:", width, indent=2)
@@ -188,7 +202,7 @@ def _argument(key: str, value: Any, width: int) -> list[Line]:
 def _framed(
     text: str, width: int, *, begin: str = "│ ", indent: int = 0, margin: str = "", style: str = ""
 ) -> list[Line]:
-    """Clean text in the frame of a question, with each line marked that goes on with another."""
+    """Put clean text into the frame of a question, with continuation lines marked."""
     start = " " * indent + margin
     parts = fold(text, width - len(begin) - len(start))
     frames = [begin, *["│┄"] * (len(parts) - 1)]

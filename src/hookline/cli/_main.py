@@ -1,12 +1,13 @@
-"""The program: its commands, their options and help, and what becomes of an error.
+"""The program: its commands, their options and help, and its error handling.
 
-What `--help` says stands in `_help.py`. Cyclopts reads the command line; what is wrong there, and
-what a command raises, is told in a line, and the exit status says whose fault it was.
+The texts of `--help` are in `_help.py`. Cyclopts parses the command line. Its errors, and the
+errors of a command, are reported in one line, and the exit status tells wrong usage from failures.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from hookline import __version__
-from hookline.cli import _chat, _help, _mcp, _models, _serve
+from hookline.cli import _chat, _conversations, _help, _init, _mcp, _models, _serve
 from hookline.cli._clean import strict
 from hookline.cli._faults import FAILED, INTERRUPTED, USAGE, status_of, told, trace
 from hookline.cli._hooks import as_json, listing
@@ -31,7 +32,7 @@ app = App(
 )
 app.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
 
-Debug = Annotated[bool, Parameter(help="Show tracebacks of what fails.")]
+Debug = Annotated[bool, Parameter(help="Show tracebacks of errors.")]
 Target = Annotated[
     str, Parameter(help="module:attribute of an agent, or of a function that returns one.")
 ]
@@ -48,27 +49,36 @@ def chat(
     message: Annotated[
         str | None,
         Parameter(
-            alias="-m", allow_leading_hyphen=True, help="Say this, print the answer, and end."
+            alias="-m", allow_leading_hyphen=True, help="Send this message, print the answer, exit."
         ),
     ] = None,
     model: Annotated[
         str | None,
-        Parameter(help="Ask this model in place of the agent's, or without an agent."),
+        Parameter(help="Use this model instead of the agent's, or without an agent."),
     ] = None,
     conversation: Annotated[
-        str | None, Parameter(help="The id of a kept conversation, which goes on or begins.")
+        str | None, Parameter(help="The id of a stored conversation to continue or start.")
     ] = None,
     store: Annotated[
-        str | None, Parameter(help="Where conversations are kept, such as sqlite:///chats.db.")
+        str | None, Parameter(help="The store for conversations, such as sqlite:///chats.db.")
     ] = None,
     mcp: Annotated[
         list[str] | None,
-        Parameter(help="A file of MCP servers, whose tools the agent gets, such as mcp.json."),
+        Parameter(help="A file of MCP servers whose tools the agent uses, such as mcp.json."),
     ] = None,
-    hooks: Annotated[bool, Parameter(help="Show each hook as it fires.")] = False,
+    deps: Annotated[
+        str | None, Parameter(help="module:attribute of the deps, or of a callable for them.")
+    ] = None,
+    resume: Annotated[
+        bool, Parameter(help="Continue the last changed conversation of the store.")
+    ] = False,
+    hooks: Annotated[
+        Literal["all", "decisions"] | None,
+        Parameter(help="Show each hook as it fires; decisions: only hooks that decided something."),
+    ] = None,
     output: Annotated[
         Literal["text", "json"],
-        Parameter(help="json: every event of the chat as a line."),
+        Parameter(help="json: every event of the chat on its own line."),
     ] = "text",
     debug: Debug = False,
 ) -> int:
@@ -79,8 +89,10 @@ def chat(
             message=message,
             model=model,
             conversation=conversation,
+            resume=resume,
             store=store,
             mcp=tuple(mcp or ()),
+            deps=deps,
             hooks=hooks,
             output=output,
             debug=debug,
@@ -93,7 +105,7 @@ def hooks(
     agent: Target,
     /,
     *,
-    all: Annotated[bool, Parameter(help="Also the points at which there is no hook.")] = False,
+    all: Annotated[bool, Parameter(help="Include points without hooks.")] = False,
     output: Annotated[
         Literal["text", "json"], Parameter(help="json: a list of points, each with its hooks.")
     ] = "text",
@@ -110,6 +122,40 @@ def hooks(
     return 0
 
 
+@app.command(help=_help.CONVERSATIONS)
+def conversations(
+    store: Annotated[str, Parameter(help="A store, such as sqlite:///chats.db.")],
+    /,
+    *,
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: a list of conversations.")
+    ] = "text",
+    debug: Debug = False,
+) -> int:
+    """List the conversations of a store, the last changed first."""
+    found = asyncio.run(_conversations.found_in(store))
+    screen = Screen()
+    if output == "json":
+        print(_conversations.as_json(found))
+        return 0
+    for line in _conversations.listing(found, screen.width if screen.live else 120):
+        screen.line(line)
+    return 0
+
+
+@app.command(help=_help.INIT)
+def init(
+    folder: Annotated[str, Parameter(help="The folder to write to; created if missing.")] = ".",
+    /,
+    *,
+    debug: Debug = False,
+) -> int:
+    """Write an agent with a tool, a hook and a test."""
+    for line in _init.init(folder):
+        print(line)
+    return 0
+
+
 mcp = App(name="mcp", help=_help.MCP, help_format="plaintext")
 app.command(mcp)
 
@@ -122,14 +168,14 @@ def mcp_serve(agent: Target, /, *, debug: Debug = False) -> int:
 
 @mcp.command(name="list", help=_help.MCP_LIST)
 def mcp_list(
-    source: Annotated[str, Parameter(help="A file of servers, an address, or a command.")],
+    source: Annotated[str, Parameter(help="A file of servers, a URL, or a command.")],
     /,
     *arguments: Annotated[
         str,
-        Parameter(help="Of the command; or which servers of the file.", allow_leading_hyphen=True),
+        Parameter(help="Its arguments, or servers of the file.", allow_leading_hyphen=True),
     ],
     output: Annotated[
-        Literal["text", "json"], Parameter(help="json: with the schemas of the tools.")
+        Literal["text", "json"], Parameter(help="json: include the schemas of the tools.")
     ] = "text",
     debug: Debug = False,
 ) -> int:
@@ -159,29 +205,54 @@ def serve(
     agent: Target,
     /,
     *,
-    host: Annotated[str, Parameter(help="Address to listen at.", show_default=True)] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen at.", show_default=True)] = 8000,
+    host: Annotated[str, Parameter(help="Address to listen on.", show_default=True)] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8000,
     token: Annotated[
         str | None,
-        Parameter(help="Bearer token (HOOKLINE_TOKEN; by default one is made and printed)."),
+        Parameter(help="Bearer token (HOOKLINE_TOKEN; by default a new one is printed)."),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None, Parameter(help="A name under which the server is reached.")
-    ] = None,
+    allow_host: Annotated[list[str] | None, Parameter(help="A host name of the server.")] = None,
     allow_origin: Annotated[
-        list[str] | None, Parameter(help="The origin of another site that may use it.")
+        list[str] | None, Parameter(help="The origin of another site that may use the server.")
     ] = None,
     on_disconnect: Annotated[
         Literal["detach", "cancel"],
         Parameter(
-            help="Whether an answer goes on when its page is closed (detach) or ends (cancel).",
+            help="When a page is closed, let its answer continue (detach) or abort it (cancel).",
             show_default=True,
         ),
     ] = "detach",
     drain: Annotated[
         float,
-        Parameter(help="Seconds that answers may still take at the end.", show_default=True),
+        Parameter(help="Seconds for answers to end at shutdown.", show_default=True),
     ] = 10.0,
+    relay: Annotated[
+        str | None,
+        Parameter(help="The Redis through which workers share answers (HOOKLINE_RELAY)."),
+    ] = None,
+    workers: Annotated[
+        int, Parameter(help="Number of processes; more than one needs --relay.", show_default=True)
+    ] = 1,
+    store: Annotated[
+        str | None,
+        Parameter(help="The store for conversations and timelines, such as sqlite:///chats.db."),
+    ] = None,
+    deps: Annotated[
+        str | None,
+        Parameter(
+            help="module:attribute of the deps of each chat, or of a callable that makes them."
+        ),
+    ] = None,
+    starter: Annotated[
+        list[str] | None, Parameter(help="A suggested question on the empty page.")
+    ] = None,
+    description: Annotated[str, Parameter(help="The agent's description on the empty page.")] = "",
+    no_details: Annotated[
+        bool, Parameter(help="Hide model requests and changes by hooks.")
+    ] = False,
+    reload: Annotated[
+        bool, Parameter(help="Restart when a Python file below this folder changes.")
+    ] = False,
     debug: Debug = False,
 ) -> int:
     """Serve an agent with a chat page and the three protocols."""
@@ -196,6 +267,14 @@ def serve(
             on_disconnect=on_disconnect,
             drain=drain,
             debug=debug,
+            relay=relay or os.environ.get("HOOKLINE_RELAY"),
+            workers=workers,
+            store=store,
+            deps=deps,
+            starters=starter or [],
+            description=description,
+            details=not no_details,
+            reload=reload,
         )
     )
 
@@ -204,16 +283,19 @@ def serve(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command that these arguments name; gives the exit status."""
+    """Run the command that the arguments name; returns the exit status."""
     try:
         status: Any = app(
-            list(arguments), exit_on_error=False, print_error=False, result_action="return_value"
+            _with_values(arguments),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
         )
     except CycloptsError as exc:
         return _misused(arguments, exc)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `hookline … | head`: nobody reads any more
+    except BrokenPipeError:  # `hookline … | head`: the reader has gone
         sys.stdout = None
         return FAILED
     except SystemExit as exc:
@@ -226,8 +308,18 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """Expand `--hooks` without a value to all hooks."""
+    given: list[str] = []
+    for at, each in enumerate(arguments):
+        given.append(each)
+        if each == "--hooks" and arguments[at + 1 : at + 2] not in (["all"], ["decisions"]):
+            given.append("all")
+    return given
+
+
 def _misused(arguments: Sequence[str], exc: CycloptsError) -> int:
-    commands = ("chat", "hooks", "mcp", "models", "serve")
+    commands = ("chat", "conversations", "hooks", "init", "mcp", "models", "serve")
     command = next((each for each in arguments[:1] if each in commands), "")
     text = " ".join(str(exc).split())
     Screen().fault(strict(f"hookline: {text} See: hookline {command} --help".replace("  ", " ")))

@@ -1,4 +1,4 @@
-"""`hookline mcp`: an agent as a server on stdio, and the tools of servers as a list."""
+"""`hookline mcp`: serve an agent over stdio, and list the tools of servers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hookline.mcp import MCPServer, load, serve_stdio
 
 
 def serve(agent: str, *, debug: bool) -> int:
-    """Serve an agent on stdin and stdout until stdin is closed; gives the exit status."""
-    # stdout belongs to the protocol: what the agent's module prints goes to stderr.
+    """Serve an agent on stdin and stdout until stdin is closed; returns the exit status."""
+    # stdout belongs to the protocol: output of the agent's module goes to stderr.
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)
     with redirect_stdout(sys.stderr):
@@ -38,7 +38,7 @@ async def _serve(found: Any, target: str) -> None:
 
 
 def listing(source: str, arguments: list[str], *, output: Literal["text", "json"]) -> int:
-    """Show the tools of the servers that a file, an address or a command names."""
+    """Show the tools of the servers that a file, a URL or a command names."""
     servers = _servers(source, arguments)
     found = asyncio.run(_listed(servers))
     if output == "json":
@@ -68,7 +68,7 @@ def _lines(each: dict[str, Any]) -> list[Line]:
 def _servers(source: str, arguments: list[str]) -> list[MCPServer]:
     if source.startswith(("http://", "https://")):
         if arguments:
-            raise UsageError(f"an address takes no arguments, and here are {arguments}; leave them")
+            raise UsageError(f"a URL takes no arguments, but got {arguments}; leave them")
         return [MCPServer.http(source)]
     if source.endswith(".json"):
         servers = load(source)

@@ -18,7 +18,7 @@ from hookline.providers.presets import OWN, PRESETS
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row a provider: ours, and those that installed packages have registered."""
+    """Return one row per provider, including providers registered by installed packages."""
     found: list[dict[str, Any]] = []
     for prefix, row in {**OWN, **PRESETS}.items():
         known = any(map(os.environ.get, row.keys))
@@ -31,7 +31,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def listing(width: int) -> list[Line]:
-    """The rows as lines of so many cells."""
+    """Return the rows as lines of this number of cells."""
     cells = [
         [
             f"{row['prefix']}:…",
@@ -51,7 +51,7 @@ def listing(width: int) -> list[Line]:
 
 
 def _key(row: dict[str, Any]) -> str:
-    """The variable of its key, marked where one is set."""
+    """Return the environment variable of a provider's key, with a mark if it is set."""
     if not row["keys"]:
         return ""
     rest = " (optional)" if row.get("keyless") else ""
@@ -59,5 +59,5 @@ def _key(row: dict[str, Any]) -> str:
 
 
 def as_json() -> str:
-    """The rows as JSON in ASCII."""
+    """Return the rows as JSON in ASCII."""
     return json.dumps(rows(), indent=2)

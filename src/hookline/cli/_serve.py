@@ -1,10 +1,12 @@
-"""`hookline serve module:agent`: the application with its page on this machine, by uvicorn."""
+"""`hookline serve module:agent`: serve the application with its page, with uvicorn."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import socket
 import sys
 from importlib import import_module
 from secrets import token_urlsafe
@@ -12,16 +14,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from hookline.cli._target import locate, settled
+from hookline import MemoryStore
+from hookline.cli._faults import INTERRUPTED, OK, TAKEN
+from hookline.cli._reload import watch
+from hookline.cli._target import MakeDeps, deps_at, locate, settled
+from hookline.cli._workers import inherited, supervise
 from hookline.errors import UsageError
-from hookline.web import Caps, Site, app
+from hookline.storage import resolve_store
+from hookline.web import Caps, Page, Site, app
 from hookline.web._guard import LOOPBACK
+from hookline.web.relay import RedisRelay
 
 OnDisconnect = Literal["detach", "cancel"]
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of a server."""
+    """The options of `hookline serve`."""
 
     agent: str
     host: str
@@ -32,15 +40,23 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     on_disconnect: OnDisconnect
     drain: float
     debug: bool = False
+    relay: str | None = None
+    workers: int = 1
+    store: str | None = None
+    deps: str | None = None
+    starters: list[str] = []
+    description: str = ""
+    details: bool = True
+    reload: bool = False
 
 
 def token_of(given: str | None) -> str:
-    """The token that was given, by option or in the environment; or a new one."""
+    """Return the token from the option or the environment, or a new one."""
     return given or os.environ.get("HOOKLINE_TOKEN") or token_urlsafe(24)
 
 
 def serve(asked: Serving) -> int:
-    """Serve until a signal; gives the exit status. Raises UsageError before it listens."""
+    """Serve until a signal; returns the exit status. Raises UsageError before it listens."""
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if asked.debug else logging.WARNING)
     for module in ("starlette", "uvicorn"):
@@ -50,47 +66,136 @@ def serve(asked: Serving) -> int:
             raise UsageError(
                 f"serve needs {module}, which is not installed: pip install 'hookline[cli,web]'"
             ) from exc
+    if asked.workers < 1 or (asked.workers > 1 and asked.relay is None):
+        raise UsageError(
+            f"--workers {asked.workers} must be at least 1; more than one need --relay redis://…, "
+            "through which they share answers"
+        )
+    if asked.reload:
+        if asked.workers > 1:
+            raise UsageError("--reload serves from one process: leave --workers out")
+        try:
+            return watch(_command(asked), asked.token)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    found = locate(asked.agent)
+    make_deps = deps_at(asked.deps)
+    listener = inherited()
     try:
-        asyncio.run(_serve(asked, locate(asked.agent)))
+        if listener is not None:
+            asyncio.run(_work(asked, found, make_deps, listener))
+            return OK
+        listener = _listener(asked)
+        if listener is None:
+            return TAKEN
+        return asyncio.run(_serve(asked, found, make_deps, listener))
     except KeyboardInterrupt:
-        return 130
-    return 0
+        return INTERRUPTED
+    finally:
+        if listener is not None:
+            listener.close()
 
 
-async def _serve(asked: Serving, found: Any) -> None:
-    site = await _site(asked, found)
+def _listener(asked: Serving) -> socket.socket | None:
+    """Return a listening socket; None, with an error line, if the port is taken."""
+    family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((asked.host, asked.port))
+        made.listen(2048)
+    except OSError as exc:
+        made.close()
+        if exc.errno != errno.EADDRINUSE:
+            raise UsageError(
+                f"cannot listen on --host {asked.host} --port {asked.port}: {exc.strerror}; "
+                "choose another address"
+            ) from None
+        print(
+            f"hookline: port {asked.port} of {asked.host} is taken; choose another with --port",
+            file=sys.stderr,
+        )
+        return None
+    return made
+
+
+async def _serve(asked: Serving, found: Any, make_deps: MakeDeps, listener: socket.socket) -> int:
+    site = await _site(asked, found, make_deps)  # errors are reported before the address is printed
     shown = "localhost" if asked.host in ("0.0.0.0", "::") else asked.host
+    port = listener.getsockname()[1]
     print(f"hookline serves {asked.agent}", file=sys.stderr)
-    print(f"  page:  http://{shown}:{asked.port}/#token={asked.token}", file=sys.stderr)
+    print(f"  page:  http://{shown}:{port}/#token={asked.token}", file=sys.stderr)
     print(f"  token: {asked.token}", file=sys.stderr, flush=True)
-    await _listen(site, asked)
+    relay = asked.relay
+    if asked.workers > 1 and relay is not None:
+        return await supervise(
+            _command(asked), listener, workers=asked.workers, token=asked.token, relay=relay
+        )
+    await _listen(site, asked, listener)
+    return OK
 
 
-async def _site(asked: Serving, found: Any) -> Site:
+async def _work(asked: Serving, found: Any, make_deps: MakeDeps, listener: socket.socket) -> None:
+    """Serve as one of several processes, without printing."""
+    await _listen(await _site(asked, found, make_deps), asked, listener)
+
+
+def _command(asked: Serving) -> list[str]:
+    """Return the same command for a worker; the token is passed in the environment."""
+    command = ["serve", asked.agent, "--host", asked.host, "--port", str(asked.port)]
+    for name, values in (("--allow-host", asked.hosts), ("--allow-origin", asked.origins)):
+        for each in values:
+            command += [name, each]
+    command += ["--on-disconnect", asked.on_disconnect, "--drain", str(asked.drain)]
+    for starter in asked.starters:
+        command += ["--starter", starter]
+    if asked.store is not None:
+        command += ["--store", asked.store]
+    if asked.deps is not None:
+        command += ["--deps", asked.deps]
+    if asked.description:
+        command += ["--description", asked.description]
+    command += [] if asked.details else ["--no-details"]
+    return [*command, "--debug"] if asked.debug else command
+
+
+async def _site(asked: Serving, found: Any, make_deps: MakeDeps) -> Site:
     hosts = [*LOOPBACK, *asked.hosts]
     if asked.host not in ("0.0.0.0", "::", *hosts):
         hosts.append(f"[{asked.host}]" if ":" in asked.host else asked.host)
+    agent = await settled(found, asked.agent)
+    store = agent.store if asked.store is None else resolve_store(asked.store)
+    if asked.workers > 1 and isinstance(store, MemoryStore | None):
+        raise UsageError(
+            f"--workers {asked.workers} need a shared store, and {asked.agent} has none: name one, "
+            "such as --store sqlite:///chats.db or --store postgresql://…"
+        )
     return app(
-        await settled(found, asked.agent),
+        agent,
         token=asked.token,
         hosts=hosts,
         origins=asked.origins,
         on_disconnect=asked.on_disconnect,
+        deps=lambda scope, principal: make_deps(),
         caps=Caps(drain=asked.drain),
-        page=True,
+        store=store,
+        page=Page(
+            description=asked.description,
+            starters=tuple(asked.starters),
+            details=asked.details,
+        ),
+        relay=None if asked.relay is None else RedisRelay(asked.relay),
     )
 
 
-async def _listen(site: Site, asked: Serving) -> None:
-    """Serve until a signal; then let runs end for `drain` seconds, and abort what is left.
+async def _listen(site: Site, asked: Serving, listener: socket.socket) -> None:
+    """Serve until a signal; then let runs end for `drain` seconds, and abort the remaining runs.
 
-    uvicorn waits for connections before it tells the application, so the runs are ended here.
+    uvicorn waits for its connections before it notifies the application, so the runs end here.
     """
     uvicorn: Any = import_module("uvicorn")
     config = uvicorn.Config(
         site,
-        host=asked.host,
-        port=asked.port,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -105,7 +210,7 @@ async def _listen(site: Site, asked: Serving) -> None:
 
     ending = asyncio.create_task(end_runs())
     try:
-        await server.serve()
+        await server.serve(sockets=[listener])
     finally:
         server.should_exit = True
         await ending

@@ -1,4 +1,4 @@
-"""What a chat on the command line is made of: the agent, its conversation, what watches it."""
+"""Set up a chat on the command line: the agent, its conversation, and the hooks that show it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from hookline import Agent, Conversation, ModelRequest, Store
 from hookline.cli._clean import strict
+from hookline.cli._conversations import latest
 from hookline.cli._lines import Fired
 from hookline.cli._screen import Screen
 from hookline.cli._show import View
@@ -22,14 +23,14 @@ from hookline.models import resolve_model
 from hookline.points import OnHook, PreRequest
 from hookline.storage import resolve_store
 
-OURS: Final = "hookline chat "  # how the names of our own hooks begin, which are not shown
-FIRST: Final = 1_000_000  # before every hook of the agent's: they may choose another model still
+OURS: Final = "hookline chat "  # the prefix of our own hooks, which are not shown
+FIRST: Final = 1_000_000  # before every hook of the agent, which may still choose another model
 
 Output = Literal["text", "json"]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of a chat."""
+    """The options of `hookline chat`."""
 
     agent: str | None = None
     message: str | None = None
@@ -37,18 +38,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str | None = None
     store: str | None = None
     mcp: tuple[str, ...] = ()
-    hooks: bool = False
+    deps: str | None = None
+    resume: bool = False
+    hooks: Literal["all", "decisions"] | None = None
     output: Output = "text"
     debug: bool = False
 
     @property
     def target(self) -> str:
-        """What is talked to, as it was named."""
+        """The agent or model, as named on the command line."""
         return self.agent or self.model or ""
 
 
 class Talk:
-    """An agent and the conversation with it. `kept`: it outlives this process."""
+    """An agent and a conversation with it. `kept`: the conversation outlives this process."""
 
     def __init__(self, agent: Agent[Any], conversation: Conversation, *, kept: bool) -> None:
         self.agent = agent
@@ -58,7 +61,7 @@ class Talk:
 
 @asynccontextmanager
 async def opened(asked: Asked, found: Any) -> AsyncGenerator[Talk]:
-    """The agent that was located, with its model and conversation; closes what it opens."""
+    """Open the located agent with its model and conversation; closes everything that it opens."""
     if found is None:
         assert asked.model is not None
         agent: Agent[Any] = Agent(resolve_model(asked.model), name=asked.model)
@@ -79,20 +82,27 @@ async def opened(asked: Asked, found: Any) -> AsyncGenerator[Talk]:
 
 async def _talk(agent: Agent[Any], store: Store | None, asked: Asked) -> Talk:
     if store is None:
-        if asked.conversation is not None:
+        if asked.conversation is not None or asked.resume:
+            option = "--resume" if asked.resume else f"--conversation {asked.conversation}"
             raise UsageError(
-                f"--conversation {asked.conversation} is kept nowhere: add "
-                "--store sqlite:///chats.db, or give the agent a store"
+                f"{option} needs a store: add --store sqlite:///chats.db, or give the agent a store"
             )
         return Talk(agent, Conversation(), kept=False)
+    if asked.resume:
+        if asked.conversation is not None:
+            raise UsageError("--resume chooses the conversation: leave --conversation out")
+        last = await latest(store)
+        if last is None:
+            raise UsageError("--resume: the store has no conversation; leave it out to start one")
+        return Talk(agent, await Conversation.open(store, last), kept=True)
     if asked.conversation is None and asked.store is None:
-        return Talk(agent, Conversation(), kept=False)  # nobody has asked to keep it
+        return Talk(agent, Conversation(), kept=False)  # not stored: no option asks for it
     id = Conversation().id if asked.conversation is None else asked.conversation
     return Talk(agent, await Conversation.open(store, id), kept=True)
 
 
 def _use_model(agent: Agent[Any], name: str) -> None:
-    """Ask this model in place of the agent's own."""
+    """Use this model instead of the agent's own."""
     model = resolve_model(name)
 
     def chosen(ctx: PreRequest) -> ModelRequest:
@@ -101,13 +111,17 @@ def _use_model(agent: Agent[Any], name: str) -> None:
     agent.add_hook("preRequest", chosen, priority=FIRST, name=f"{OURS}--model")
 
 
-def watch(agent: Agent[Any], view: View) -> None:
-    """Show each hook of the agent, and of agents that it asks, as it fires."""
+def watch(agent: Agent[Any], view: View, *, decisions: bool = False) -> None:
+    """Show each hook of the agent, and of its sub-agents, as it fires.
+
+    `decisions`: only hooks that decided something.
+    """
 
     async def show(ctx: OnHook) -> None:
-        if ctx.hook.startswith(OURS):
+        silent = ctx.outcome == "ok" and ctx.passed is None
+        if ctx.hook.startswith(OURS) or (decisions and silent):
             return
-        for _ in range(2):  # the events before it are on their way to the reader: let it catch up
+        for _ in range(2):  # let the reader catch up with earlier events
             await asyncio.sleep(0)
         chat_id = "" if ctx.run is None else ctx.run.chat_id
         view.hook(
@@ -124,7 +138,7 @@ def watch(agent: Agent[Any], view: View) -> None:
 
 
 class Notes(logging.Handler):
-    """What hookline logs, as notes that break no line; unless the agent's module logs itself."""
+    """Shows hookline's log as notes between lines, unless the agent's module configures logging."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__()

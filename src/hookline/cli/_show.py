@@ -1,7 +1,8 @@
-"""A chat as it is shown: on a terminal, into a pipe, as JSON. Events go in, writing comes out.
+"""Show a chat: on a terminal, in a pipe, or as JSON. It turns events into output.
 
-On a terminal the answer streams. A pipe gets the answer when it is whole, since what a hook takes
-back or changes could not be taken back there; all else is notes. JSON is every event as it is.
+On a terminal the answer streams, as Markdown if the terminal can redraw text. A pipe gets the
+answer when it is complete, because text that a hook withdraws or changes could not be removed
+there; everything else is a note. JSON shows every event unchanged.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from typing import Any, Protocol
 
 from hookline import AssistantMessage, Response, UserMessage
+from hookline.cli._answer import Answer
 from hookline.cli._calls import APPROVAL, Calls, add_up
 from hookline.cli._clean import prose, strict
 from hookline.cli._flow import Flow
@@ -21,10 +23,12 @@ from hookline.events import (
     ChatDone,
     ChatEvent,
     ChatStarted,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     StepStarted,
     TextDelta,
     ToolCallDelta,
@@ -34,28 +38,30 @@ from hookline.events import (
 
 
 class View(Protocol):
-    """What a chat is shown by."""
+    """Shows a chat."""
 
     def event(self, event: ChatEvent) -> None: ...
 
     def hook(self, fired: Fired) -> None: ...
 
     def end(self) -> None:
-        """The chat is over, however it ended."""
+        """End the view: the chat is over."""
 
 
 class TerminalView:
-    """The answer as it comes, with calls and hooks between its parts."""
+    """Shows the answer while it grows, with calls and hooks between its parts."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._calls = Calls(screen)
         self._flow = Flow()
-        self._style: str | None = None  # of the part that is being written
-        self._thought = False  # the last part was reasoning
-        self._shown = False  # something of the answer that is not committed yet
-        self._said = False  # something at all
-        self._typed = 0  # messages that the user has typed, and sees already
+        self._answer: Answer | None = None  # the Markdown text being written
+        self._style: str | None = None  # the style of the part being written
+        self._thought = False  # whether the last part was reasoning
+        self._called = False  # whether results of calls are above
+        self._shown = False  # whether uncommitted text is shown
+        self._said = False  # whether anything is shown
+        self._typed = 0  # messages that the user has typed and already sees
         self._hooks: list[Fired] = []
 
     def event(self, event: ChatEvent) -> None:
@@ -72,7 +78,7 @@ class TerminalView:
         self._calls.event(event)
 
     def _own(self, event: ChatEvent) -> None:
-        """An event of the chat itself that is no text."""
+        """Show an event of the chat itself, other than text."""
         match event:
             case ChatStarted():
                 self._said, self._typed = False, 0 if event.message is None else 1
@@ -83,14 +89,15 @@ class TerminalView:
                 self._close()
                 self._screen.spin("thinking")
             case ToolCallDelta():
-                self._screen.spin(f"writing a call of {strict(event.name)}")
-            case ToolCallStarted() | ToolCallFinished():
+                self._screen.spin(f"preparing {strict(event.name)}")
+            case ToolCallStarted() | ToolCallFinished() | SourceAdded() | FileAdded():
                 self._close()
                 self._thought = False
+                self._called = isinstance(event, ToolCallFinished)
             case ResponseReset():
                 self._close()
                 if self._shown:
-                    self._screen.say("↺ taken back: what was said above is answered anew", "mark")
+                    self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
                 self._shown = False
             case MessageAdded(message=message):
                 self._shown = False
@@ -109,18 +116,34 @@ class TerminalView:
     def _text(self, text: str, style: str) -> None:
         if self._style not in (None, style):
             self._close()
-        if self._style is None and self._thought and not style:
-            self._screen.write("\n")  # between what was thought and what is said
+        if self._style is None and (self._called or (self._thought and not style)):
+            self._screen.write("\n")  # below calls, and between reasoning and text
+            self._called = False
         self._thought = bool(style)
         self._style = style
+        if self._screen.draws and not style:
+            self._markdown(text)
+            return
         out = self._flow.feed(text, self._screen.width)
         if out:
             self._shown = self._said = True
             self._screen.write(out, style)
             self._screen.hold()
 
+    def _markdown(self, text: str) -> None:
+        if self._answer is None:
+            if not text.strip():  # nothing visible yet
+                return
+            self._answer = Answer(self._screen)
+            self._shown = self._said = True
+            self._screen.hold()
+        self._answer.add(text)
+
     def _close(self) -> None:
-        """The text that was being written is whole, or will never be."""
+        """End the text being written, complete or not."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.end()
         rest = self._flow.end(self._screen.width)
         self._said = self._said or bool(rest)
         self._screen.write(rest, self._style or "")
@@ -129,7 +152,7 @@ class TerminalView:
         self._tell()
 
     def _tell(self) -> None:
-        """The hooks that were held back."""
+        """Show the hooks that were held back."""
         fired, self._hooks = self._hooks, []
         for each in fired:
             self._screen.note(hook_line(each, self._screen.width))
@@ -137,12 +160,12 @@ class TerminalView:
     def _added(self, message: object) -> None:
         if isinstance(message, UserMessage):
             self._typed -= 1
-            if self._typed < 0:  # a hook goes on in the user's place
+            if self._typed < 0:  # a hook continues in the user's place
                 line = [("you", "» "), ("dim", strict(message.text))]
                 self._screen.note(cut(line, self._screen.width))
 
     def hook(self, fired: Fired) -> None:
-        """Hooks at deltas are counted; whatever fires within a text is told after it."""
+        """Show a hook; hooks at deltas are counted, and hooks during a text are shown after it."""
         if fired.point == "onDelta" or self._style is not None:
             self._hooks = add_up(self._hooks, fired)
         else:
@@ -155,7 +178,7 @@ class TerminalView:
 
 
 class PlainView:
-    """stdout gets the answer and nothing else."""
+    """Writes only the answer to stdout."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -200,7 +223,7 @@ class PlainView:
 
 
 class JsonView:
-    """Each event as a line of JSON in ASCII: no character in it does anything to a terminal."""
+    """Writes each event as a line of JSON in ASCII, so that no character affects a terminal."""
 
     def event(self, event: ChatEvent) -> None:
         self._line(json.loads(event.to_json()))
@@ -223,4 +246,4 @@ class JsonView:
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Every line is whole."""
+        """Do nothing: every line is already complete."""

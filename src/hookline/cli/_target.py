@@ -1,28 +1,72 @@
-"""`module:attribute` → the agent that is meant; what is wrong with it is a UsageError."""
+"""Find the agent or the deps at `module:attribute`; any problem is a UsageError."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hookline import Agent
 from hookline.errors import UsageError
 
 EXAMPLE: Final = "`app:agent` is the variable `agent` of app.py in this folder"
+MakeDeps: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class ModuleFailedError(UsageError):
-    """The module is there, and raised while it was imported; or the function did."""
+    """The module raised during its import, or the callable raised."""
 
 
 def locate(target: str) -> Any:
-    """What stands at `module:attribute`; a function there is called. Raises UsageError.
+    """Return the object at `module:attribute`; a function there is called. Raises UsageError.
 
-    What it returns may be awaitable: `settled` awaits it, where a loop runs.
+    The result may be awaitable: `settled` awaits it inside an event loop.
     """
+    found = _attribute(target, _agents)
+    if isinstance(found, Agent) or not callable(found):
+        return found  # pyright: ignore[reportUnknownVariableType]
+    try:
+        return found()
+    except Exception as exc:
+        why = "it is called without arguments, and must return an Agent"
+        raise _failed(target, exc, why) from exc
+
+
+def deps_at(target: str | None) -> MakeDeps:
+    """Return an async function that returns the deps of one chat: None without a target.
+
+    A callable at `module:attribute` is called for each chat. Any other object is the deps of every
+    chat. Raises UsageError if there is no such object. The function raises UsageError if the
+    callable fails.
+    """
+    try:
+        found = None if target is None else _attribute(target, _variables)
+    except UsageError as exc:
+        exc.add_note(f"named by --deps {target}")
+        raise
+
+    async def make() -> Any:
+        if not callable(found):
+            return found
+        try:
+            made = found()
+            return await made if isawaitable(made) else made
+        except Exception as exc:
+            why = "it is called without arguments, for each chat"
+            raise _failed(f"--deps {target}", exc, why) from exc
+
+    return make
+
+
+def _failed(target: str, exc: Exception, why: str) -> ModuleFailedError:
+    return ModuleFailedError(f"{target}() raised {type(exc).__name__}: {exc}; {why}")
+
+
+def _attribute(target: str, others: Callable[[str], str]) -> Any:
+    """Return the object at `module:attribute`; raises UsageError that lists `others`."""
     module_name, _, path = target.partition(":")
     if not module_name or not path:
         raise UsageError(f"{target!r} must be module:attribute; {EXAMPLE}")
@@ -35,26 +79,17 @@ def locate(target: str) -> Any:
             found = getattr(found, name)
         except AttributeError:
             raise UsageError(
-                f"module {module_name!r} has no {path!r}; "
-                f"name one of its agents{_agents(module_name)}"
+                f"module {module_name!r} has no {path!r}; name one of its {others(module_name)}"
             ) from None
-    if isinstance(found, Agent) or not callable(found):
-        return found  # pyright: ignore[reportUnknownVariableType]
-    try:
-        return found()
-    except Exception as exc:
-        raise ModuleFailedError(
-            f"{target}() raised {type(exc).__name__}: {exc}; it is called without arguments, and "
-            "must return an Agent"
-        ) from exc
+    return found
 
 
 async def settled(found: Any, target: str) -> Agent[Any]:
-    """The agent that was located; raises UsageError where it is none."""
+    """Return the located agent; raises UsageError if it is not an Agent."""
     if isawaitable(found):
         found = await found
     if not isinstance(found, Agent):
-        raise UsageError(f"{target} is a {type(found).__name__}, and must be an Agent")
+        raise UsageError(f"{target} must be an Agent, not a {type(found).__name__}")
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -67,20 +102,26 @@ def _module(name: str) -> Any:
     except ModuleNotFoundError as exc:
         if exc.name is not None and f"{name}.".startswith(f"{exc.name}."):
             raise UsageError(
-                f"there is no module {name!r} here ({folder}); "
-                f"start it where the file is: {EXAMPLE}"
+                f"there is no module {name!r} in {folder}; "
+                f"start the command in the module's folder: {EXAMPLE}"
             ) from None
-        raise ModuleFailedError(f"module {name!r} needs {exc.name}, which is not there") from exc
+        raise ModuleFailedError(
+            f"module {name!r} needs {exc.name}, which is not installed"
+        ) from exc
     except UsageError:
         raise
     except Exception as exc:
         raise ModuleFailedError(
-            f"module {name!r} raised {type(exc).__name__} when it was imported: {exc}"
+            f"module {name!r} raised {type(exc).__name__} during its import: {exc}"
         ) from exc
 
 
 def _agents(module_name: str) -> str:
-    """Which agents a module has, for whoever has named none of them."""
+    """List the agents of a module, for an error message."""
     there = vars(sys.modules[module_name])
     names = sorted(name for name, value in there.items() if isinstance(value, Agent))
-    return f": {', '.join(f'{module_name}:{name}' for name in names)}" if names else ""
+    return f"agents: {', '.join(f'{module_name}:{name}' for name in names)}" if names else "agents"
+
+
+def _variables(module_name: str) -> str:
+    return "variables or functions"

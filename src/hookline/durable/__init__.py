@@ -1,8 +1,49 @@
-"""Chats that outlive their worker, on an engine that keeps a log for each of them.
+"""Chats that outlive their worker, on an engine that keeps a log for each chat.
 
-Each engine is a module of its own: `hookline.durable.sqlite` for one machine, with nothing to
-install. All have the same face: `chats(agent, …)` makes a worker, and `Chats(…)` is its client,
-which starts, answers, aborts and awaits a chat by its id, from any process.
+    async with chats(agent, "sqlite:///jobs.db"), client("sqlite:///jobs.db") as jobs:
+        await jobs.start("Book it.", chat_id="7f3")
+
+The URL selects the engine, so a program moves to another engine by changing the URL:
+`sqlite:///jobs.db` for one machine, with nothing to install; `postgresql://…` for many machines
+with an existing database; `http://…` (Restate's address) for many machines with a separate engine.
+Each engine also has a module with more options: `hookline.durable.sqlite`, `.postgres`, `.restate`.
 """
 
-__all__: list[str] = []
+from __future__ import annotations
+
+from typing import Any
+
+from hookline import Agent
+from hookline.durable._client import Client
+from hookline.durable._job import MakeDeps, Relay
+from hookline.durable._urls import AnyWorker, engine_of
+
+__all__ = ["Client", "chats", "client"]
+
+
+def chats(
+    agent: Agent[Any],
+    url: str,
+    *,
+    deps: MakeDeps | None = None,
+    relay: Relay | None = None,
+) -> AnyWorker:
+    """Return a worker for durable chats: `async with chats(…): …`, or `await chats(…).run()`.
+
+    `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
+    the chats in web applications; pass a RedisRelay that nothing else uses. Raises UsageError for a
+    URL of an unknown engine, an agent without `runtime=Durable()`, or a missing package.
+    """
+    engine, address = engine_of(url)
+    worker: AnyWorker = engine.chats(agent, address, deps=deps, relay=relay)
+    return worker
+
+
+def client(url: str) -> Client:
+    """Return the client that starts, answers, aborts and awaits chats, from any process.
+
+    Raises UsageError for a URL of an unknown engine, or a missing package.
+    """
+    engine, address = engine_of(url)
+    made: Client = engine.Chats(address)
+    return made

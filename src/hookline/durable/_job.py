@@ -1,22 +1,81 @@
-"""A durable chat as an engine keeps it: what it was asked for, and what it came to, as JSON."""
+"""A durable chat as stored by an engine: its job and its outcome, as JSON."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from hookline import Agent, Limits, Response, Settings, UserMessage
+from hookline import Agent, Approve, Deny, Limits, Message, Response, Settings, UserMessage
 from hookline.errors import ChatAbortedError, RemoteChatError, UsageError
-from hookline.events import ChatAborted, ChatDone, ChatFailed, ErrorInfo, read_event
+from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, ErrorInfo, read_event
+from hookline.runtimes import Durable, Journal
 
 MakeDeps = Callable[[Any], Any]
+"""A function that makes `deps` from the JSON data that a chat was started with."""
+Decision = Approve | Deny
+LATE: Final = Deny("the question expired before it was answered")
+_decision: Final[msgspec.json.Decoder[Decision]] = msgspec.json.Decoder(Approve | Deny)
+
+
+class Screen(Protocol):
+    """Receives the events of one life of a chat."""
+
+    async def put(self, event: ChatEvent, /) -> None:
+        """Show an event."""
+        ...
+
+
+class Relay(Protocol):
+    """Shows chats in other processes: `hookline.web.relay.RedisRelay`."""
+
+    async def open(self) -> None:
+        """Connect. Raises StoreError."""
+        ...
+
+    def show(
+        self,
+        journal: Journal,
+        conversation: str,
+        messages: Callable[[], Awaitable[Sequence[Message]]],
+        /,
+    ) -> AbstractAsyncContextManager[Screen]:
+        """Show one life of a chat."""
+        ...
+
+    async def aclose(self) -> None:
+        """Write the remaining entries, and disconnect."""
+        ...
+
+
+def encode_decision(decision: Decision) -> str:
+    """Encode a decision as JSON."""
+    return msgspec.json.encode(decision).decode()
+
+
+def read_decision(text: str | bytes) -> Decision:
+    """Decode a decision from JSON."""
+    return _decision.decode(text)
+
+
+def check_agent(agent: Agent[Any], relay: Relay | None) -> None:
+    """Raise UsageError for an agent without `runtime=Durable()`, or with a relay but no store."""
+    if not isinstance(agent.runtime, Durable):
+        raise UsageError(
+            f"{agent!r} cannot run durable chats: create it with Agent(..., runtime=Durable())"
+        )
+    if relay is not None and agent.store is None:
+        raise UsageError(
+            f"{agent!r} has no store, but a relay only shows chats of stored conversations: create "
+            "it with Agent(..., store=…), with the store of the web application"
+        )
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a durable chat was asked for."""
+    """The input and options of a durable chat."""
 
     input: str | UserMessage | None = None
     conversation: str | None = None
@@ -26,20 +85,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: str | None = None
     model: str | None = None
     hooks: tuple[str, ...] = ()
+    release: Literal["live", "response"] = "live"
 
 
 _job: Final = msgspec.json.Decoder(Job)
 
 
 def encode_job(job: Job) -> str:
-    """The job as JSON. Raises UsageError that names what is no JSON, or of another type."""
+    """Encode the job as JSON. Raises UsageError for a value of a wrong type, or not JSON."""
     kinds: Mapping[str, tuple[Any, str]] = {
         "input": ((str, UserMessage), "text or a UserMessage"),
         "conversation": (str, "the id of a stored conversation"),
         "settings": (Settings, "Settings"),
         "limits": (Limits, "Limits"),
-        "system": (str, "text: a function stays with the agent"),
+        "system": (str, "text; set a system function on the agent instead"),
         "model": (str, "the name of a model, such as 'openai:gpt-…'"),
+        "release": (str, "'live' or 'response'"),
     }
     for name, (kind, wanted) in kinds.items():
         value = getattr(job, name)
@@ -53,32 +114,55 @@ def encode_job(job: Job) -> str:
         return msgspec.json.encode(job).decode()
     except (TypeError, ValueError) as exc:
         raise UsageError(
-            f"the input and deps of a durable chat must be JSON: {exc}; deps=make_deps of the "
-            "worker makes of it what hooks and tools get"
+            f"the input and deps of a durable chat must be JSON: {exc}; pass JSON data, and let "
+            "deps=make_deps of the worker convert it for hooks and tools"
         ) from exc
 
 
-async def run_job(agent: Agent[Any], chat_id: str, text: str, make_deps: MakeDeps | None) -> Any:
-    """Run the chat of a job."""
+async def run_job(
+    agent: Agent[Any],
+    journal: Journal,
+    text: str,
+    make_deps: MakeDeps | None,
+    relay: Relay | None,
+) -> Response[Any]:
+    """Run the chat of a job, and show it if there is a relay."""
     job = _job.decode(text)
+    id = job.conversation
+    if id is not None:
+        await journal.flush()  # another life might have the same number otherwise
+    if relay is None or id is None:
+        return await agent.chat(job.input, **await _options(job, journal, make_deps))
+
+    async def messages() -> Sequence[Message]:
+        stored = None if agent.store is None else await agent.store.load(id)
+        return () if stored is None else stored.messages
+
+    async with relay.show(journal, id, messages) as screen:
+        options = await _options(job, journal, make_deps)
+        async with agent.chat_stream(job.input, **options) as stream:
+            async for event in stream:
+                await screen.put(event)
+        return stream.response
+
+
+async def _options(job: Job, journal: Journal, make_deps: MakeDeps | None) -> dict[str, Any]:
     deps = job.deps if make_deps is None else make_deps(job.deps)
-    if inspect.isawaitable(deps):
-        deps = await deps
-    return await agent.chat(
-        job.input,
-        conversation=job.conversation,
-        deps=deps,
-        settings=job.settings,
-        limits=job.limits,
-        system=job.system,
-        model=job.model,
-        hooks=list(job.hooks) or None,
-        chat_id=chat_id,
-    )
+    return {
+        "conversation": job.conversation,
+        "deps": await deps if inspect.isawaitable(deps) else deps,
+        "settings": job.settings,
+        "limits": job.limits,
+        "system": job.system,
+        "model": job.model,
+        "hooks": list(job.hooks) or None,
+        "release": job.release,
+        "chat_id": journal.chat_id,
+    }
 
 
 def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:
-    """What a chat came to, as the JSON of its last event."""
+    """Encode the outcome of a chat, as the JSON of its last event."""
     event: ChatDone | ChatAborted | ChatFailed
     if isinstance(came_to, Response):
         event = ChatDone(chat_id=chat_id, response=came_to)
@@ -90,7 +174,7 @@ def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:
 
 
 def read_outcome(text: str) -> Response:
-    """The response; raises ChatAbortedError, or RemoteChatError where the chat has failed."""
+    """Decode the response; raises ChatAbortedError, or RemoteChatError if the chat failed."""
     event = read_event(text)
     if isinstance(event, ChatDone):
         return event.response

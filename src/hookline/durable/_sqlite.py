@@ -1,8 +1,8 @@
-"""The tables of `hookline.durable.sqlite`, and every statement on them.
+"""The tables of `hookline.durable.sqlite`, and all statements on them.
 
-A job belongs to the life whose token stands in `owner`; what another life still writes is refused
-in the same transaction. `beat` counts up while its worker lives. A job that rests waits for an
-answer, an abort or its time, and no worker holds it.
+A job belongs to the life whose token is in `owner`; the same transaction refuses late writes of
+other lives. The worker increments `beat` while it is alive. A resting job waits for an answer, an
+abort or its expiry, and no worker holds it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, NamedTuple, TypeVar
 
+from hookline.durable._worker import Taken
 from hookline.errors import StoreError, UsageError
 
 T = TypeVar("T")
+_BUSY = 5.0  # seconds that a statement waits for another process
 _TABLES = """
 CREATE TABLE IF NOT EXISTS hookline_job (
     id TEXT PRIMARY KEY,
@@ -40,8 +42,23 @@ CREATE INDEX IF NOT EXISTS hookline_job_open ON hookline_job (created) WHERE out
 """
 
 
+def _to_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log.
+
+    SQLite refuses the switch at once, without its usual wait, while another process uses the file.
+    """
+    until = time.monotonic() + _BUSY
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as exc:
+            if time.monotonic() > until or "locked" not in str(exc):
+                raise
+            time.sleep(0.02)
+
+
 class Claim(NamedTuple):
-    """An open job, and who has it."""
+    """An open job, with its owner."""
 
     id: str
     owner: str | None
@@ -49,15 +66,19 @@ class Claim(NamedTuple):
 
 
 class Jobs:
-    """The jobs in one file. Its calls run in threads, one at a time."""
+    """The jobs in one file. Calls run in threads, one at a time."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, poll: float, lease: float = 1.0) -> None:
         self.file = file
+        self._poll = poll
+        self._lease = lease
+        self._seen: dict[str, tuple[Claim, float]] = {}  # others' jobs, time of their last beat
+        self._taken = 0
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Carry this out in one transaction. Raises StoreError."""
+        """Run `work` in one transaction. Raises StoreError."""
         return await asyncio.to_thread(self._locked, work)
 
     def _locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -74,31 +95,39 @@ class Jobs:
                 return value
             except sqlite3.Error as exc:
                 raise StoreError(
-                    f"{self.file}: the jobs cannot be read or written ({exc}); look at the file, "
-                    "its directory and the space on its disk"
+                    f"{self.file}: the jobs cannot be read or written ({exc}); check the file, "
+                    "its directory and the free space on the disk"
                 ) from exc
 
     def _open(self) -> sqlite3.Connection:
         made = sqlite3.connect(
-            self.file, timeout=5.0, isolation_level=None, check_same_thread=False
+            self.file, timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
-        made.execute("PRAGMA journal_mode=WAL")
-        made.execute("PRAGMA synchronous=NORMAL")
-        made.executescript(_TABLES)
+        try:
+            _to_wal(made)
+            made.execute("PRAGMA synchronous=NORMAL")
+            made.executescript(_TABLES)
+        except BaseException:
+            made.close()
+            raise
         self._connection = made
         return made
 
     def close(self) -> None:
-        """Close the file; it may be used again."""
+        """Close the file. The next call opens it again."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
 
+    async def aclose(self) -> None:
+        """Close the file. The next call opens it again."""
+        self.close()
+
     # ── of clients ──────────────────────────────────────────────────────────────────────────
 
     async def add(self, id: str, input: str) -> bool:
-        """Add a job; False where there is one of this id."""
+        """Add a job; False if a job with this id exists."""
         values = (id, input, time.time())
         statement = (
             "INSERT INTO hookline_job (id, input, created) VALUES (?, ?, ?) "
@@ -106,25 +135,26 @@ class Jobs:
         )
         return await self._do(lambda it: it.execute(statement, values).rowcount == 1)
 
-    async def outcome(self, id: str) -> str | None:
-        """What a job came to; raises UsageError where there is none of this id."""
-        found = await self._do(
-            lambda it: it.execute("SELECT outcome FROM hookline_job WHERE id = ?", (id,)).fetchone()
-        )
-        if found is None:
-            raise UsageError(f"there is no durable chat {id!r} in {self.file}: start it first")
-        text: str | None = found[0]
-        return text
+    async def result(self, id: str) -> str:
+        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
+        query = "SELECT outcome FROM hookline_job WHERE id = ?"
+        while True:
+            found = await self._do(lambda it: it.execute(query, (id,)).fetchone())
+            if found is None:
+                raise UsageError(f"there is no durable chat {id!r} in {self.file}: start it first")
+            if found[0] is not None:
+                return str(found[0])
+            await asyncio.sleep(self._poll)
 
     async def questions(self, id: str) -> list[str]:
-        """What waits for an answer."""
+        """Return the questions that wait for an answer."""
         statement = (
             "SELECT body FROM hookline_job_question WHERE id = ? AND answer IS NULL ORDER BY rowid"
         )
         return await self._do(lambda it: [row[0] for row in it.execute(statement, (id,))])
 
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
-        """Answer questions, all or none: the first that nothing waits for is given."""
+        """Answer all questions or none; returns the first id that is not pending."""
 
         def work(it: sqlite3.Connection) -> str | None:
             for request in answers:
@@ -146,7 +176,7 @@ class Jobs:
         return await self._do(work)
 
     async def abort(self, id: str, reason: str) -> bool:
-        """Ask for an abort, with its reason as JSON; False where the job is done."""
+        """Request an abort, with the reason as JSON; False if the job is done."""
         statement = (
             "UPDATE hookline_job SET abort = coalesce(abort, ?), resting = 0 "
             "WHERE id = ? AND outcome IS NULL"
@@ -155,8 +185,34 @@ class Jobs:
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 
-    async def open_jobs(self) -> list[Claim]:
-        """The jobs that run, or could, the oldest first."""
+    async def take(self, worker: str, limit: int, refused: Set[str]) -> list[Taken]:
+        """Take jobs without an owner, or whose worker's beat has not changed for a lease."""
+        found: list[Taken] = []
+        for job in await self._open_jobs():
+            ours = job.owner is not None and job.owner.startswith(f"{worker}.")
+            if len(found) == limit or job.id in refused or ours or not self._is_free(job):
+                continue
+            self._taken += 1
+            owner = f"{worker}.{self._taken}"
+            text = await self._claim(job, owner)
+            if text is not None:
+                self._seen.pop(job.id, None)
+                found.append(Taken(job.id, owner, text))
+        return found
+
+    def _is_free(self, job: Claim) -> bool:
+        """Return whether a job has no owner, or its beat has not changed for a whole lease."""
+        if job.owner is None:
+            return True
+        now = time.monotonic()
+        seen, since = self._seen.get(job.id, (None, now))
+        if seen == job:
+            return now - since >= self._lease
+        self._seen[job.id] = (job, now)
+        return False
+
+    async def _open_jobs(self) -> list[Claim]:
+        """Return the jobs that run or could run, the oldest first."""
         statement = (
             "SELECT id, owner, beat FROM hookline_job "
             "WHERE outcome IS NULL AND (resting = 0 OR wake <= ?) ORDER BY created"
@@ -164,8 +220,8 @@ class Jobs:
         now = time.time()
         return await self._do(lambda it: [Claim(*row) for row in it.execute(statement, (now,))])
 
-    async def claim(self, seen: Claim, owner: str) -> str | None:
-        """Take a job that is as it was seen; gives its input."""
+    async def _claim(self, seen: Claim, owner: str) -> str | None:
+        """Take a job if it has not changed since it was seen; returns its input."""
 
         def work(it: sqlite3.Connection) -> str | None:
             done = it.execute(
@@ -182,7 +238,7 @@ class Jobs:
         return await self._do(work)
 
     async def beat(self, owners: list[str]) -> dict[str, str | None]:
-        """The lives that still have their job, and the abort that was asked for in each."""
+        """Renew lives; returns those that still own their job, each with its requested abort."""
         marks = ", ".join("?" * len(owners))
 
         def work(it: sqlite3.Connection) -> dict[str, str | None]:
@@ -192,13 +248,13 @@ class Jobs:
 
         return await self._do(work)
 
-    async def leave(self, id: str, owner: str) -> None:
-        """Give a job back, for any other life."""
+    async def leave(self, id: str, owner: str, delay: float = 0.0) -> None:
+        """Release a job for any other life, at once: a worker that refused it remembers that."""
         statement = "UPDATE hookline_job SET owner = NULL WHERE id = ? AND owner = ?"
         await self._do(lambda it: it.execute(statement, (id, owner)))
 
     async def rest(self, id: str, owner: str, requests: list[str], wake: float | None) -> bool:
-        """Put a job aside that waits for these answers; False where something is there already."""
+        """Put a job aside that waits for these answers; False if an answer is already there."""
         marks = ", ".join("?" * len(requests))
 
         def work(it: sqlite3.Connection) -> bool:
@@ -218,12 +274,12 @@ class Jobs:
         return await self._do(work)
 
     async def aborted(self, id: str, owner: str) -> None:
-        """The abort that was asked for is in the log."""
+        """Note that the requested abort is in the log."""
         statement = "UPDATE hookline_job SET abort = NULL WHERE id = ? AND owner = ?"
         await self._do(lambda it: it.execute(statement, (id, owner)))
 
     async def finish(self, id: str, owner: str, outcome: str) -> None:
-        """Write down what it came to; its log is not needed any more."""
+        """Store the outcome of a job, and delete its log."""
 
         def work(it: sqlite3.Connection) -> None:
             done = it.execute(
@@ -236,13 +292,13 @@ class Jobs:
 
         await self._do(work)
 
-    async def read(self, id: str) -> list[bytes]:
-        """The log of a job."""
+    async def read(self, id: str, owner: str) -> list[bytes]:
+        """Read the log of a job."""
         statement = "SELECT data FROM hookline_job_log WHERE id = ? ORDER BY n"
         return await self._do(lambda it: [row[0] for row in it.execute(statement, (id,))])
 
     async def append(self, id: str, owner: str, data: bytes) -> bool:
-        """Add to its log; False where it is another's now."""
+        """Append to the log of a job; False if another life owns the job now."""
         statement = (
             "INSERT INTO hookline_job_log (id, n, data) "
             "SELECT id, (SELECT coalesce(max(n) + 1, 0) FROM hookline_job_log WHERE id = ?1), ?3 "
@@ -250,10 +306,12 @@ class Jobs:
         )
         return await self._do(lambda it: it.execute(statement, (id, owner, data)).rowcount == 1)
 
-    async def ask(self, id: str, request: str, body: str, default: str | None) -> str | None:
-        """Put a question, where it is not put yet; gives its answer, if there is one.
+    async def ask(
+        self, id: str, owner: str, request: str, body: str, default: str | None
+    ) -> str | None:
+        """Store a question, unless it exists; returns its answer, if there is one.
 
-        `default` answers it, where nobody has: its time is over.
+        `default` answers the question if there is no answer: its time has expired.
         """
 
         def work(it: sqlite3.Connection) -> str | None:

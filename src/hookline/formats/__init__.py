@@ -1,7 +1,7 @@
-"""Histories in the message formats of OpenAI (chat completions) and Anthropic, both ways.
+"""Convert histories to and from the message formats of OpenAI (chat completions) and Anthropic.
 
-Pure functions on dicts, without anybody's SDK. What a format has no place for (ids, usage) is lost
-in it; what hookline has no place for is refused and named, never dropped.
+Pure functions on dicts, without either SDK. Data that a format cannot express (ids, usage) is lost
+when it is written. Data that hookline cannot express raises an error and is never dropped.
 """
 
 from hookline.formats._anthropic import from_anthropic, to_anthropic

@@ -1,6 +1,6 @@
 """Anthropic's messages: `{"system": ..., "messages": [{"role": ..., "content": ...}, ...]}`.
 
-Results of calls stand in a user's message there, before what the user says.
+There, results of calls are part of a user message, before the user's own text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hookline import (
     Message,
     Reasoning,
     Text,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -30,17 +31,17 @@ from hookline.formats._read import (
     refuse,
 )
 
-_META: Final = "anthropic"  # where signatures are kept in the meta of a Reasoning part
+_META: Final = "anthropic"  # the key of signatures in the meta of a Reasoning part
 _WENT_WELL: Final = ("ok", "answered")
 
 
 def from_anthropic(body: Mapping[str, Any]) -> Imported:
-    """Read a history: a dict with `messages` and perhaps `system`, as a request has them.
+    """Read a history: a dict with `messages` and optionally `system`, as in a request.
 
-    Raises UsageError, which names the message and what is wrong with it.
+    Raises UsageError, which names the message and its problem.
     """
     found: list[Message] = []
-    names: dict[str, str] = {}  # of the tools that calls name, by call id
+    names: dict[str, str] = {}  # the tool name of each call id
     for index, message in enumerate(list_at(body, "messages", "the history")):
         where = f"message {index}"
         role = field(message, "role", str, where)
@@ -53,7 +54,7 @@ def from_anthropic(body: Mapping[str, Any]) -> Imported:
         elif role == "user":
             found += _from_user(parts, names)
         else:
-            raise refuse(where, f"there is no role {role!r}; use user or assistant")
+            raise refuse(where, f"there is no role {role!r}; use 'user' or 'assistant'")
     system = [field(part, "text", str, at) for at, part in blocks(body.get("system"), "system")]
     return Imported(messages=tuple(found), system="\n\n".join(system) or None)
 
@@ -85,7 +86,7 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         return Text(field(part, "text", str, where))
     if kind not in ("image", "document"):
         raise refuse(
-            where, f"a part of type {kind!r} has no place in a hookline message; leave it out"
+            where, f"hookline messages have no parts of type {kind!r}; leave this part out"
         )
     source = object_at(part, "source", where)
     media_type = source.get("media_type")
@@ -97,7 +98,7 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         url = field(source, "url", str, where)
     else:
         raise refuse(
-            where, f"a source of type {source.get('type')!r} cannot be kept; use base64 or url"
+            where, f"sources of type {source.get('type')!r} are not supported; use base64 or url"
         )
     if kind == "image":
         return Image(media_type=media_type or "image/png", data=data, url=url)
@@ -118,13 +119,13 @@ def _model_part(part: dict[str, Any], where: str) -> Any:
     if kind == "tool_use":
         id, name = field(part, "id", str, where), field(part, "name", str, where)
         return call_of(id, name, object_at(part, "input", where))
-    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message; leave it out")
+    raise refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
 
 
 def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> dict[str, Any]:
-    """Write a history as `{"messages": [...]}`, with `system` where there is one.
+    """Write a history as `{"messages": [...]}`, with `system` if there is one.
 
-    Reasoning without Anthropic's signature is left out, since it would be refused there.
+    Reasoning without Anthropic's signature is left out, because Anthropic would reject it.
     """
     out: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
@@ -136,7 +137,7 @@ def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> d
             content = [_result(message, where)]
         else:
             content = _answer(message)
-        if out and out[-1]["role"] == role:  # results, and what the user says after them
+        if out and out[-1]["role"] == role:  # results, and user text after them
             out[-1]["content"] += content
         elif content:
             out.append({"role": role, "content": content})
@@ -182,7 +183,7 @@ def _answer(message: AssistantMessage) -> list[dict[str, Any]]:
             elif own.get("signature"):
                 signed = {"thinking": part.text, "signature": own["signature"]}
                 out.append({"type": "thinking", **signed})
-        else:
+        elif isinstance(part, ToolCall):
             call = {"id": part.id, "name": part.name, "input": dict(part.arguments)}
             out.append({"type": "tool_use", **call})
     return out

@@ -31,16 +31,16 @@ _SYSTEM: Final = ("system", "developer")
 
 
 def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
-    """Read a history. Raises UsageError, which names the message and what is wrong with it."""
+    """Read a history. Raises UsageError, which names the message and its problem."""
     found: list[Message] = []
     system: list[str] = []
-    names: dict[str, str] = {}  # of the tools that calls name, by call id
+    names: dict[str, str] = {}  # the tool name of each call id
     for index, message in enumerate(messages):
         where = f"message {index}"
         role = field(message, "role", str, where)
         if role in _SYSTEM:
             if found:
-                raise refuse(where, f"a {role} message must stand before all others")
+                raise refuse(where, f"a {role} message must come before all other messages")
             system.append(_text(message.get("content"), where))
         elif role == "user":
             parts = [_user_part(part, at) for at, part in blocks(message.get("content"), where)]
@@ -64,7 +64,7 @@ def _text(content: Any, where: str) -> str:
     texts: list[str] = []
     for at, part in blocks(content, where):
         if part["type"] not in ("text", "refusal"):
-            raise refuse(at, f"a part must be text here, and this is {part['type']!r}")
+            raise refuse(at, f"this part must be of type 'text', not {part['type']!r}")
         texts.append(field(part, part["type"], str, at))
     return "".join(texts)
 
@@ -82,7 +82,7 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         media_type, data, url = from_url(field(source, "file_data", str, where), where)
         name = source.get("filename")
         return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
-    raise refuse(where, f"a part of type {kind!r} has no place in a hookline message; leave it out")
+    raise refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
 
 
 def _assistant(message: Mapping[str, Any], where: str) -> AssistantMessage:
@@ -97,7 +97,7 @@ def _assistant(message: Mapping[str, Any], where: str) -> AssistantMessage:
 
 
 def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list[dict[str, Any]]:
-    """Write a history. Reasoning is left out, since this format has no place for it."""
+    """Write a history. Reasoning is left out, because this format cannot express it."""
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for index, message in enumerate(messages):
         where = f"message {index}"
@@ -107,7 +107,7 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
             if message.media:
                 raise refuse(
                     where,
-                    f"the result of {message.call_id!r} must have no images or files here",
+                    f"the result of {message.call_id!r} must not have images or files here",
                 )
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
         else:

@@ -1,4 +1,4 @@
-"""What the readers and writers of both formats share."""
+"""Functions that the readers and writers of both formats share."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ T = TypeVar("T")
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A history that was read: `Conversation(found.messages)`, `Agent(system=found.system)`."""
+    """A history that was read: use `Conversation(found.messages)`, `Agent(system=found.system)`."""
 
     messages: tuple[Message, ...]
-    """As hookline has them."""
+    """The messages, as hookline message types."""
     system: str | None = None
-    """The system text, which is no message here."""
+    """The system text, which is not a message in hookline."""
 
 
 def refuse(where: str, problem: str) -> UsageError:
-    """The error for what cannot be read; nothing of it was taken."""
+    """Make the error for data that cannot be read."""
     return UsageError(f"{where}: {problem}")
 
 
 def field(data: Any, name: str, kind: type[T], where: str) -> T:
-    """A field that must be there, of this type."""
+    """Return a required field of this type."""
     found: T = _field(data, name, kind, where)
     return found
 
 
 def object_at(data: Any, name: str, where: str) -> dict[str, Any]:
-    """A field that must be there and be an object."""
+    """Return a required field that is an object."""
     found: dict[str, Any] = _field(data, name, dict, where)
     return found
 
 
 def list_at(data: Any, name: str, where: str) -> list[Any]:
-    """A field that must be there and be a list."""
+    """Return a required field that is a list."""
     found: list[Any] = _field(data, name, list, where)
     return found
 
@@ -50,18 +50,18 @@ def list_at(data: Any, name: str, where: str) -> list[Any]:
 def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
     value: Any = data.get(name) if hasattr(data, "get") else None
     if not isinstance(value, kind):
-        raise refuse(where, f"{name!r} must be a {kind.__name__}, and is {value!r:.80}")
+        raise refuse(where, f"{name!r} must be a {kind.__name__}, not {value!r:.80}")
     return value
 
 
 def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
-    """Content as blocks: a string is one of text. Each has its place, for errors, and its dict."""
+    """Return content as blocks with their places, for errors; a string becomes one text block."""
     if isinstance(content, str):
         return [(where, {"type": "text", "text": content})] if content else []
     if content is None:
         return []
     if not isinstance(content, (list, tuple)):
-        raise refuse(where, f"content must be a string or a list, and is {content!r:.80}")
+        raise refuse(where, f"content must be a string or a list, not {content!r:.80}")
     found: list[tuple[str, dict[str, Any]]] = []
     for index, block in enumerate(content):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         at = f"{where}, part {index}"
@@ -71,7 +71,7 @@ def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def call_of(id: str, name: str, arguments: Any) -> ToolCall:
-    """A call; arguments that are no JSON object are kept aside as text, as in a chat."""
+    """Make a call; arguments that are not a JSON object are kept as text in `raw`."""
     if isinstance(arguments, Mapping):
         return ToolCall(id=id, name=name, arguments=dict(arguments))  # pyright: ignore
     try:
@@ -95,18 +95,18 @@ def decoded(text: str, where: str) -> bytes:
 
 
 def from_url(url: str, where: str) -> tuple[str, bytes | None, str | None]:
-    """Media type, data and URL of a URL, which may hold the data itself."""
+    """Split a URL, which may contain the data itself, into media type, data and URL."""
     if not url.startswith("data:"):
         return "", None, url
     head, comma, body = url[5:].partition(",")
     media_type, _, rest = head.partition(";")
     if not comma or rest != "base64":
-        raise refuse(where, f"a data URL must hold base64, and this is {url[:40]!r}")
+        raise refuse(where, f"a data URL must contain base64, but this one is {url[:40]!r}")
     return media_type, decoded(body, where), None
 
 
 def to_url(part: Image | File, where: str) -> str:
-    """The URL of a part; one of its bytes where it has no other."""
+    """The URL of a part; a data URL if the part has bytes."""
     if part.data is not None:
         return f"data:{part.media_type};base64,{encoded(part.data)}"
     if part.url is not None:

@@ -1,9 +1,9 @@
-"""Ready-made hooks: budgets, guards, short histories, redaction, cache, retries, records.
+"""Ready-made hooks: budgets, guards, short histories, redaction, caching, retries and logs.
 
     agent = Agent(model, tools=tools, hooks=[budget(steps=10), deny_commands("rm -rf"), log()])
 
-Each function gives definitions for `Agent(hooks=)`, `agent.chat(hooks=)` or `agent.use()`. All of
-them are written with the public hooks alone.
+Each function returns definitions for `Agent(hooks=)`, `agent.chat(hooks=)` or `agent.use()`. All of
+them use only the public hooks.
 """
 
 from hookline.hooks._allow import allow_tools

@@ -1,33 +1,33 @@
-"""`allow_tools`: only these tools may run.
+"""`allow_tools`: allow only these tools to run.
 
-What is refused is told to the model, and the chat goes on. A check that fails denies its call.
+The model sees each refusal, and the chat continues. If the check fails, its call is denied.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hookline import ModelRequest, ToolFailure, define_hook
-from hookline.hooks._common import GUARD, LAST, Hooks, named
-from hookline.points import PreRequest, PreToolCall
+from hookline import Deny, ModelRequest, define_hook
+from hookline.hooks._common import GUARD, LAST, Hooks
+from hookline.points import PreRequest, PreToolCall, matches
 
 
 def allow_tools(
     *names: str, hide: bool = True, inherit: bool = False, required: bool = True
 ) -> Hooks:
-    """Only these tools may run; `"read_*"` allows all that begin so. Without names, none may.
+    """Allow only these tools to run; `"read_*"` is a pattern. Without names, no tool may run.
 
-    `hide`: the others are not offered to the model either.
+    With `hide`, other tools are not offered to the model either.
     """
 
     def offer(ctx: PreRequest[Any]) -> ModelRequest | None:
-        left = tuple(tool for tool in ctx.request.tools if named(tool.name, names))
+        left = tuple(tool for tool in ctx.request.tools if matches(tool.name, names))
         return ctx.request.replace(tools=left) if len(left) < len(ctx.request.tools) else None
 
-    def check(ctx: PreToolCall[Any]) -> ToolFailure | None:
-        if named(ctx.call.name, names):
+    def check(ctx: PreToolCall[Any]) -> Deny | None:
+        if matches(ctx.call.name, names):
             return None
-        return ToolFailure(f"tool {ctx.call.name!r} is not allowed here", type="Denied")
+        return Deny(f"tool {ctx.call.name!r} is not allowed here")
 
     guard = define_hook(
         "preToolCall",
@@ -40,7 +40,7 @@ def allow_tools(
     )
     if not hide:
         return (guard,)
-    # Last of all: what another hook offers is looked at too.
+    # Runs last, so that it also checks the tools that other hooks add.
     return (
         guard,
         define_hook(

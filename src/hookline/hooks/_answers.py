@@ -1,4 +1,4 @@
-"""Where `cache` keeps answers: the two functions of a store, and one in memory that is bounded."""
+"""Storage for `cache`: the protocol of a store, and a bounded store in memory."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Protocol
 
 
 class CacheStore(Protocol):
-    """Where answers are kept: `MemoryCache`, or anything with these two."""
+    """A store of answers: `MemoryCache`, or any object with these two methods."""
 
     async def get(self, key: str, /) -> bytes | None:
-        """The bytes of that key, None where there are none."""
+        """Return the bytes stored under this key; None if there are none."""
         ...
 
     async def set(self, key: str, value: bytes, /) -> None:
-        """Keep the bytes, for as long as the store sees fit."""
+        """Store the bytes under this key; the store decides for how long."""
         ...
 
 
 class MemoryCache:
-    """The answers used last, at most `size` of them and none older than `ttl` seconds."""
+    """A cache of the most recently used answers: at most `size`, none older than `ttl` seconds."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class MemoryCache:
         self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     async def get(self, key: str, /) -> bytes | None:
-        """The bytes of that key, None where there are none or they are too old."""
+        """Return the bytes stored under this key; None if there are none, or they are too old."""
         since, value = self._kept.get(key, (0.0, None))
         if value is None:
             return None
@@ -47,7 +47,7 @@ class MemoryCache:
         return value
 
     async def set(self, key: str, value: bytes, /) -> None:
-        """Keep the bytes; what was not used for longest makes room."""
+        """Store the bytes; the least recently used entries are removed."""
         self._kept[key] = (self._clock(), value)
         self._kept.move_to_end(key)
         while len(self._kept) > self._size:

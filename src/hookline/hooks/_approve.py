@@ -1,37 +1,40 @@
-"""`approve`: which calls somebody is asked about. A check that fails denies its call."""
+"""`approve`: ask for approval of some calls. If the check fails, its call is denied."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from inspect import isawaitable
 from typing import Any
 
 from hookline import Ask, define_hook
-from hookline.hooks._common import GUARD, Hooks, named, not_by_the_provider
+from hookline.hooks._common import GUARD, Hooks, not_by_the_provider
 from hookline.points import PreToolCall
 
 When = Callable[[PreToolCall[Any]], bool | Awaitable[bool]]
+"""A predicate, sync or async, that selects the calls that need an approval."""
+Wanted = (
+    Callable[[Any], object] | str | float | bool | Sequence[object] | Mapping[str, object] | None
+)
+"""A condition on an argument: a value, a text with `*`, a list of values, or a function."""
 
 
 def approve(
     *names: str,
     when: When | None = None,
-    arguments: Mapping[str, object] | None = None,
+    arguments: Mapping[str, Wanted] | None = None,
     prompt: str | Callable[[PreToolCall[Any]], str] = "May {name} run?",
     expires: float | None = None,
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Ask somebody before such calls run: by name, by predicate, by argument; all that is given.
+    """Ask for approval of calls by name, predicate and arguments; a call must match all of them.
 
-    `arguments={"path": "/etc/*"}`: asked where an argument is so; a text may have `*`, a function
-    is called with the value. A call that lacks the argument is not asked about.
+    With `arguments={"path": "/etc/*"}`, approval is needed only if the argument matches. A text may
+    contain `*`; a function is called with the value. A call without the argument needs no approval.
     """
 
     async def check(ctx: PreToolCall[Any]) -> Ask | None:
-        if names and not named(ctx.call.name, names):
-            return None
         for key, wanted in (arguments or {}).items():
             if key not in ctx.call.arguments or not _fits(ctx.call.arguments[key], wanted):
                 return None
@@ -48,11 +51,12 @@ def approve(
         name="approve",
         priority=GUARD - 20,
         on_error="deny",
+        tools=names or None,
         inherit=inherit,
         required=required,
     )
     if not names and (arguments is not None or when is not None):
-        return (hook,)  # it is for calls that look like this, and may mean none of a provider's
+        return (hook,)  # the conditions are about calls, and may not concern provider tools at all
     return (hook, not_by_the_provider("approve", names, inherit=inherit, required=required))
 
 

@@ -1,12 +1,12 @@
-"""`budget`: a chat ends gracefully once it has used up its steps, tokens, seconds or money.
+"""`budget`: end a chat gracefully once it has used up its steps, tokens, seconds or money.
 
-It is looked at before each model call, and after a step that asks for one more. What a sub-agent
-spends is spent of its parent's budget too, so that it may use at most what its parent has left.
+The budget is checked before each model call, and after each step that needs another one. The usage
+of a sub-agent counts for its parent's budget too, so it may use at most what its parent has left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -25,11 +25,13 @@ from hookline import (
 from hookline.errors import UsageError
 from hookline.hooks._common import GUARD, Hooks, PerChat
 from hookline.hooks._meter import Meter
+from hookline.models import Prices, model_name, price_function
 from hookline.points import (
     AroundToolCall,
     OnChatEnd,
     OnChatStart,
     OnMessage,
+    OnResponse,
     OnStep,
     PreRequest,
 )
@@ -51,35 +53,38 @@ def budget(
     cost: float | None = None,
     finish_reasons: Collection[str] = (),
     count: Callable[[Run[Any]], int] | None = None,
-    price: Callable[[Usage], float] | None = None,
+    price: Prices | None = None,
     say: bool = True,
     clock: Callable[[], float] = monotonic,
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """End a chat gracefully at a limit; only the limits that are named hold.
+    """End a chat gracefully at a limit; only the limits that are given apply.
 
-    N `steps` are N model calls. `finish_reasons`: end after an answer that finished so. `count`:
-    counts the steps instead. `cost` is what `price(usage)` comes to. `say`: the reason is also said
-    to the user, such as "step limit reached: 10/10". Raises UsageError for a budget without a limit
-    and for limits that cannot hold.
+    N `steps` are N model calls; `count` may count the steps in another way. `cost` is the cost of
+    the tokens by `price`: a dict of model names to `Rates`, or a function `(model, usage)` such as
+    `genai_prices()`. With `finish_reasons`, the chat ends after an answer with one of these finish
+    reasons. With `say`, the user gets the reason as a message, such as "step limit reached: 10/10".
+    If `cost` is set, a model without a price raises UsageError: before the model call if `price` is
+    a dict, and after the answer if it is a function. Raises UsageError for a budget without a limit
+    and for invalid limits.
     """
     wanted: Amounts = (steps, tokens, seconds, cost)
-    if all(limit is None for limit in wanted) and not finish_reasons:
-        raise UsageError(
-            "budget() needs a limit: steps=, tokens=, seconds=, cost= or finish_reasons="
-        )
-    if any(limit is not None and not limit >= 0 for limit in wanted):
-        raise UsageError(f"budget(): a limit must not be below 0: {wanted}")
-    if cost is not None and price is None:
-        raise UsageError("cost= needs price=, a function of the usage that gives its cost")
-    if count is not None and steps is None:
-        raise UsageError("count= needs steps=, the most that it may count")
+    _check(wanted, finish_reasons, price, count)
+    rate = None if price is None else price_function(price)
 
     def meter(run: Run[Any]) -> Meter:
-        return Meter(run, clock, meters.find(run.parent_chat_id))
+        return Meter(run, clock, meters.find(run.parent_chat_id), rate)
 
     meters = PerChat(meter)
+
+    def has_price(usage: Usage, *models: str) -> None:
+        if cost is None or rate is None or any(rate(each, usage) is not None for each in models):
+            return
+        raise UsageError(
+            f"budget(cost={cost:g}) has no price for model {models[-1]!r}, so the limit would "
+            "never apply; add the model to price="
+        )
 
     def reached(own: Meter, made: int) -> Stop | None:
         own.note()
@@ -88,7 +93,7 @@ def budget(
                 meter.note()
                 made = meter.run.iteration + 1
             counted = made if count is None else count(meter.run)
-            used = meter.used(counted, price)
+            used = meter.used(counted)
             for (reason, text), amount, limit in zip(WORDS, used, wanted, strict=True):
                 if limit is not None and amount >= limit:
                     return Stop(reason, text.format(amount, limit) if say else None)
@@ -100,17 +105,25 @@ def budget(
     def before(ctx: PreRequest[Any]) -> Stop | None:
         own = meters.of(ctx.run)
         stop = reached(own, ctx.iteration)
+        if isinstance(price, Mapping):
+            has_price(Usage(), model_name(ctx.request.model))
         if stop is None:
             own.note(ctx.iteration + 1)
         return stop
 
     def message(ctx: OnMessage[Any]) -> None:
-        meters.of(ctx.run).note()  # it may be the last moment before the chat waits
+        meters.of(ctx.run).note()  # the chat may stop to wait after this
+
+    def answered(ctx: OnResponse[Any]) -> None:
+        models = (ctx.response.model or "", model_name(ctx.request.model))
+        if ctx.response.usage is not None:
+            has_price(ctx.response.usage, *models)
+        meters.of(ctx.run).note(None, *models)
 
     async def tool_call(
         ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
-        meters.of(ctx.run)  # of a sub-agent that the tool may ask, also in a later process
+        meters.of(ctx.run)  # for a sub-agent that the tool may call, also in a later process
         return await proceed()
 
     def after(ctx: OnStep[Any]) -> Stop | None:
@@ -129,6 +142,7 @@ def budget(
     hooks: Hooks = (
         add("onChatStart", begin, priority=GUARD),
         add("preRequest", before, priority=GUARD),
+        add("onResponse", answered, priority=GUARD),
         add("onMessage", message, priority=GUARD),
         add("aroundToolCall", tool_call, priority=GUARD),
         add("onStep", after, priority=GUARD),
@@ -138,3 +152,16 @@ def budget(
     if finish_reasons:
         hooks += (add("onStep", finished, priority=-GUARD),)
     return hooks
+
+
+def _check(wanted: Amounts, finish_reasons: Collection[str], price: object, count: object) -> None:
+    if all(limit is None for limit in wanted) and not finish_reasons:
+        raise UsageError(
+            "budget() needs a limit: steps=, tokens=, seconds=, cost= or finish_reasons="
+        )
+    if any(limit is not None and not limit >= 0 for limit in wanted):
+        raise UsageError(f"budget(): the limits must not be below 0: {wanted}")
+    if wanted[3] is not None and price is None:
+        raise UsageError("cost= needs price=: a dict of Rates, genai_prices(), or a function")
+    if count is not None and wanted[0] is None:
+        raise UsageError("count= needs steps=, the highest number of steps; pass both")

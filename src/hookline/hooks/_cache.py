@@ -1,8 +1,8 @@
-"""`cache`: the same request is answered without asking the model again.
+"""`cache`: answer a repeated request without calling the model again.
 
-A hit is streamed like any answer, one delta a part, and costs no usage. What decides is all that
-the model is given; ids of messages and calls are not, so that a chat with tools can be played again
-from the cache.
+A hit is streamed like any answer, with one delta per part, and costs no tokens. The key covers the
+whole input of the model, but not the ids of messages and calls, so that chats with tools can be
+replayed from the cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hookline.points import AroundRequest
 
 
 def request_key(request: ModelRequest) -> str:
-    """The digest of all that the model is given."""
+    """Return a digest of the model's whole input."""
     model: Any = request.model
     name = getattr(model, "name", None)
     ids: dict[str, int] = {}
@@ -40,7 +40,7 @@ def request_key(request: ModelRequest) -> str:
 
 
 def _bare(message: dict[str, Any], ids: dict[str, int]) -> list[Any]:
-    """A message as the model reads it, its calls numbered."""
+    """A message as the model sees it, with its calls numbered."""
     if message["role"] == "tool":
         call = ids.get(message["call_id"], message["call_id"])
         return ["tool", call, message["name"], message["text"], message["media"]]
@@ -59,10 +59,10 @@ def cache(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """Answer a request that was answered before; whole answers are kept, not those cut off.
+    """Answer repeated requests from a cache, which stores only complete answers.
 
-    `key`: None for a request that is not to be cached. A store that fails is logged, and the model
-    is asked.
+    `key` may return None for a request that must not be cached. If the store fails, that is logged
+    and the model is called.
     """
     kept: CacheStore = store if store is not None else MemoryCache()
 

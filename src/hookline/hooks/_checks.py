@@ -1,4 +1,4 @@
-"""One run of a guardrail's check: what it found, bounded in time, whatever it raises."""
+"""Run a guardrail's check with a time limit, and handle its exceptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _logger = logging.getLogger("hookline.hooks")
 
 
 class Finding(NamedTuple):
-    """Why the chat has to stop, and what the user is told."""
+    """Why the chat has to stop, and the text for the user."""
 
     why: Why
     text: str
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 async def judged(
     check: Callable[..., Any], seconds: float, text: str, name: str, what: Any, run: Run[Any]
 ) -> Finding | None:
-    """What the check finds; None where it passes."""
+    """Return the check's finding; None if the check passes."""
     scope = asyncio.timeout(seconds)
     try:
         async with scope:
@@ -38,7 +38,7 @@ async def judged(
         return _failed(name, text, exc)
     except TimeoutError as exc:
         if scope.expired():
-            _logger.warning("guardrail %r ran out of its %g seconds and has tripped", name, seconds)
+            _logger.warning("guardrail %r exceeded its limit of %g s and tripped", name, seconds)
             return Finding("timeout", text)
         return _failed(name, text, exc)
     except Exception as exc:
@@ -48,10 +48,10 @@ async def judged(
     if isinstance(said, str):
         return Finding("tripped", said if said.strip() else text)
     kind = type(said).__name__
-    _logger.warning("guardrail %r returned a %s and has tripped: return None or a text", name, kind)
+    _logger.warning("guardrail %r returned a %s and tripped: return None or a text", name, kind)
     return Finding("failed", text)
 
 
 def _failed(name: str, text: str, exc: BaseException) -> Finding:
-    _logger.warning("guardrail %r raised %s and has tripped", name, type(exc).__name__)
+    _logger.warning("guardrail %r raised %s and tripped", name, type(exc).__name__)
     return Finding("failed", text)

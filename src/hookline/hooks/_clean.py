@@ -1,4 +1,4 @@
-"""What `redact` makes of whole things: messages, answers, results."""
+"""Redact whole objects: messages, answers and results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hookline import (
     Message,
     ModelResponse,
     Reasoning,
+    Source,
     Text,
     ToolCall,
     ToolFailure,
@@ -22,14 +23,14 @@ M = TypeVar("M", UserMessage, AssistantMessage, ModelResponse)
 
 
 class Clean:
-    """Gives what it is given without what must not be seen; the same object where it is clean."""
+    """Returns redacted copies of objects; the same object if there is nothing to redact."""
 
     def __init__(self, redactor: Redactor, arguments: bool) -> None:
         self._redactor = redactor
         self._arguments = arguments
 
     def message(self, message: Message) -> Message:
-        """A message. The calls of an answer stay: they are as `onResponse` left them."""
+        """Redact a message. The calls of an answer stay, because `onResponse` has redacted them."""
         if isinstance(message, ToolMessage):
             return message.replace(text=self._redactor.text(message.text))
         if isinstance(message, AssistantMessage):
@@ -37,7 +38,7 @@ class Clean:
         return self.parts(message)
 
     def parts(self, holder: M, calls: bool = True) -> M:
-        """What has parts."""
+        """Redact the parts of an object."""
         parts = tuple(self._part(part, calls and self._arguments) for part in holder.parts)
         return holder if parts == holder.parts else holder.replace(parts=parts)
 
@@ -47,21 +48,29 @@ class Clean:
                 return part
             raw = None if part.raw is None else self._redactor.text(part.raw)
             return part.replace(arguments=self._redactor.data(part.arguments), raw=raw)
+        if isinstance(part, Source):
+            return self.source(part)
         if not isinstance(part, Text | Reasoning):
             return part
         text = self._redactor.text(part.text)
         if text == part.text:
             return part
-        # What a provider has signed holds for the text as it was.
+        # A provider's signature would not fit the changed text.
         return Text(text) if isinstance(part, Text) else Reasoning(text)
 
+    def source(self, source: Source) -> Source:
+        """Redact the source of an answer."""
+        told = {name: getattr(source, name) for name in ("url", "title", "name")}
+        clean = {name: text and self._redactor.text(text) for name, text in told.items()}
+        return source if clean == told else source.replace(**clean, meta=None)
+
     def result(self, result: ToolResult) -> ToolResult:
-        """What a tool came to."""
+        """Redact the result of a tool."""
         value = self._redactor.data(result.value)
         return result if value == result.value else result.replace(value=value)
 
     def error(self, error: ToolFailure) -> ToolFailure:
-        """What it failed with; one that was changed has no exception behind it any more."""
+        """Redact the failure of a tool; a changed failure no longer has an exception."""
         message = self._redactor.text(error.message)
         issues = tuple(map(self._redactor.text, error.issues))
         if (message, issues) == (error.message, error.issues):

@@ -1,9 +1,9 @@
-"""What a shell's command line would run, read so that one finds more in it rather than less. Pure.
+"""Find the commands in a shell command line, preferring false positives to misses. Pure functions.
 
-A command is a program with flags and words, in lower case: `sudo /bin/rm --force -R x` has all that
-`rm -rf` asks for. A line is read as it is and once more as the shell would expand it (`_expand`).
-Each of its words may be a program, and quoted texts are looked into as well, but for a line that is
-known to run none of its words (`_plain`), such as `echo 'do not rm -rf'`.
+A command is a program with flags and words, in lower case: `sudo /bin/rm --force -R x` contains
+everything in `rm -rf`. A line is parsed as it is, and again as the shell would expand it
+(`_expand`). Each word may be a program, and quoted texts are searched too. The exception is a line
+that is known to run none of its words (`_plain`), such as `echo 'do not rm -rf'`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple, cast
 from hookline.errors import UsageError
 from hookline.hooks._expand import expand
 
-DEPTH: Final = 5  # of texts in quotes in texts in quotes
-PATH: Final = 256  # characters: a longer word is no program's file
+DEPTH: Final = 5  # levels of texts in quotes
+PATH: Final = 256  # characters: a longer word is not the path of a program
 SEPARATORS: Final = re.escape(";&|()<>`\n{}")
-# A word is put together of quoted and other pieces; a quote that is left open is part of it.
+# A word consists of quoted and other pieces; an unclosed quote is part of the word.
 _TOKEN = re.compile(
     rf"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s{SEPARATORS}'"\\]|['"\\])+)|[{SEPARATORS}]""",
     re.DOTALL,
@@ -30,10 +30,10 @@ _BREAK = re.compile(rf"[\s{SEPARATORS}]")
 _QUOTES = re.compile(r"[\"'\\]")
 _GIVEN = re.compile(r"[\w.+-]+=!?")
 _GLOB = re.compile(r"[*?\[]")
-# Nothing here changes how quotes are read, is expanded, or sends output to where it may be run.
+# A line without anything that changes quoting, is expanded, or redirects output to a command.
 _PLAIN_LINE = re.compile(r"""(?:'[^'\n]*'|"[^"\n]*"|&&|\|\||[^&|'"])*""")
 _SPECIAL = re.compile(r"[$`<>\\#*?\[\](){}!~^%]")
-# Programs that run none of their words, or none where they are asked for this.
+# Programs that never run their words, or do not run them with these subcommands.
 _PRINTS: Final = frozenset(
     {"echo", "ls", "cat", "head", "tail", "wc", "cd", "pwd", "true", "false"}
 )
@@ -49,22 +49,22 @@ _MANAGES: Final = {
 
 
 class Command(NamedTuple):
-    """A program, and the flags and words that must be with it."""
+    """A program, and the flags and words that must be present."""
 
     program: str
     needs: frozenset[str]
 
 
 def command_of(text: str) -> Command:
-    """The command that a user names; raises UsageError where there is none."""
+    """Parse a command that a user names; raises UsageError if the text has no program."""
     words = text.lower().split()
     if not words or words[0].startswith("-"):
-        raise UsageError(f"{text!r} is not a command: it needs a program's name, such as 'rm -rf'")
+        raise UsageError(f"{text!r} is not a command; begin with a program's name, as in 'rm -rf'")
     return Command(words[0], frozenset(part for word in words[1:] for part in _parts(word)))
 
 
 def runs(text: str, command: Command) -> bool:
-    """Whether the text may run such a command."""
+    """Return whether the text may run such a command."""
     if _plain(text.lower()):
         return any(
             _is(words[0], command) and command.needs <= _parts_of(words[1:])
@@ -72,13 +72,13 @@ def runs(text: str, command: Command) -> bool:
             if words
         )
     expanded = expand(text)
-    if expanded is None:  # it grows without end: nobody knows what it holds
+    if expanded is None:  # the expansion is too long to search
         return True
     return any(_runs(each, command) for each in {text.lower(), expanded})
 
 
 def runs_together(texts: Iterable[str], command: Command) -> bool:
-    """Whether the texts may run such a command as the pieces of one line, in whatever order."""
+    """Return whether the texts may run such a command if joined to one line, in any order."""
     pieces = [(each, _last_line(each)) for each in map(str.lower, texts)]
     if not command.needs <= {part for _, words in pieces for part in _parts_of(words)}:
         return False
@@ -88,19 +88,19 @@ def runs_together(texts: Iterable[str], command: Command) -> bool:
 
 
 def _last_line(text: str) -> list[str]:
-    """The words that another piece would be added to."""
+    """The words of the last command, which another piece would continue."""
     *_, last = _lines(text, 0)
     return last
 
 
 def _programs(words: list[str], plain: bool) -> list[str]:
-    """Which words of a piece may be the program: the first, or the last before flags."""
+    """The words of a piece that may be the program: the first, or the last before flags."""
     last = next((word for word in reversed(words) if not word.startswith("-")), "")
     return words[:1] if plain else [*words[:1], last]
 
 
 def _plain(text: str) -> bool:
-    """Whether it is known that nothing here runs but the first words of its lines."""
+    """Return whether this text certainly runs only the first words of its lines."""
     if _SPECIAL.search(text) or not _PLAIN_LINE.fullmatch(text):
         return False
     for words in _lines(text, 0):
@@ -112,7 +112,7 @@ def _plain(text: str) -> bool:
 
 
 def _runs(text: str, command: Command) -> bool:
-    # What is spelt with other signs than its own may be any program.
+    # A word with wildcards or quotes in it may be any program.
     if not _GLOB.search(text) and command.program not in _QUOTES.sub("", text):
         return False
     for words in _lines(text, DEPTH):
@@ -131,7 +131,7 @@ def _is(word: str, command: Command) -> bool:
 
 
 def _fits(word: str, program: str) -> bool:
-    """Whether a word such as `/bin/r?` may be that program's file."""
+    """Return whether a word such as `/bin/r?` may be the path of that program."""
     name = word.rpartition("/")[2]
     return len(name) < PATH and bool(_GLOB.search(name)) and fnmatchcase(program, name)
 
@@ -141,7 +141,7 @@ def _parts_of(words: Iterable[str]) -> set[str]:
 
 
 def _parts(word: str) -> Iterator[str]:
-    """The flags that a word holds, or the word; `--force` is -f: rather too much than none."""
+    """The flags in a word, or the word itself; `--force` also counts as -f."""
     if word.startswith("--") and len(word) > 2:
         yield f"-{word[2]}"
     elif word.startswith("-") and len(word) > 1:
@@ -151,7 +151,7 @@ def _parts(word: str) -> Iterator[str]:
 
 
 def _lines(text: str, depth: int) -> Iterator[list[str]]:
-    """The words of each simple command, also of those in quoted words."""
+    """The words of each simple command, including the commands in quoted words."""
     words: list[str] = []
     for token in _TOKEN.finditer(text):
         if token[1] is None:  # a separator
@@ -161,13 +161,13 @@ def _lines(text: str, depth: int) -> Iterator[list[str]]:
         word = _PIECE.sub(_unquoted, token[1])
         words.append(word.lstrip("$"))
         if depth and _BREAK.search(word):
-            given = _GIVEN.match(word)  # a variable or an alias: its value may be run by that name
+            given = _GIVEN.match(word)  # the value of a variable or an alias may be run later
             yield from _lines(word[given.end() :] if given else word, depth - 1)
     yield words
 
 
 def _unquoted(piece: re.Match[str]) -> str:
-    """A piece of a word as the shell reads it."""
+    """Return a piece of a word as the shell reads it."""
     if piece[2] is not None:
         return re.sub(r"\\(.)", r"\1", piece[2], flags=re.DOTALL)
     return piece[1] or piece[3] or ""
@@ -177,7 +177,7 @@ def _unquoted(piece: re.Match[str]) -> str:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """The strings in JSON data; a list of strings is also a command line."""
+    """Yield the strings in JSON data; a list of strings is also joined to a command line."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -192,9 +192,9 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def pieces_in(value: Any) -> Iterator[list[str]]:
-    """The strings of each object, which a tool may put together to one command line.
+    """Yield the strings of each object, which a tool may join to one command line.
 
-    What an object holds belongs to it, but for the objects in a list, each of which is one.
+    Nested values belong to the object, except for objects in a list, which are treated separately.
     """
     if isinstance(value, dict):
         own: list[str] = []

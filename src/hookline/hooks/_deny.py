@@ -1,7 +1,7 @@
-"""`deny_commands`: calls that would run such a command do not run.
+"""`deny_commands`: refuse calls that would run certain commands.
 
-Arguments are looked at twice: before the call, and again when its handler is about to run, since
-other hooks and approvers may have changed them. A check that fails denies its call.
+Arguments are checked twice: before the call, and again just before the handler runs, because other
+hooks and approvers may have changed them. If the check fails, its call is denied.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hookline import Proceed, ToolCall, ToolFailure, ToolResult, define_hook
-from hookline.errors import UsageError
+from hookline import Deny, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
+from hookline.errors import ToolDenied, UsageError
 from hookline.hooks._commands import (
     Command,
     command_of,
@@ -20,7 +20,7 @@ from hookline.hooks._commands import (
     runs_together,
     texts_in,
 )
-from hookline.hooks._common import GUARD, LAST, Hooks, not_by_the_provider
+from hookline.hooks._common import GUARD, LAST, Hooks, not_by_the_provider, tool_names
 from hookline.points import AroundToolCall, PreToolCall
 
 
@@ -33,16 +33,17 @@ def deny_commands(
 ) -> Hooks:
     """Refuse calls with such a command in their arguments: `deny_commands("rm -rf")`.
 
-    A text is a command with flags and words. It is found in the common ways to quote, order, split
-    and hide it, and behind `sudo`, `;`, `|` or `bash -c`. A pattern is searched as it is. `tools`:
-    only these; `argument`: only there. A shell has more ways to hide a command than a list can
-    know: to keep one from running, use `allow_tools` or `approve`, and a sandbox. Raises UsageError
-    without a command.
+    Each text is a command with flags and words. The hook also finds the command if it is quoted,
+    reordered, split or hidden in common ways, or follows `sudo`, `;`, `|` or `bash -c`. A compiled
+    pattern is searched for in the unchanged text. `tools` and `argument` limit the check to these
+    tools and this argument. A shell has more ways to hide a command than any list can cover: to
+    prevent a command reliably, use `allow_tools` or `approve`, and a sandbox. Raises UsageError if
+    no command is given.
     """
     if not commands:
         raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")
     denied = [(each, command_of(each) if isinstance(each, str) else each) for each in commands]
-    only = None if tools is None else tuple(tools)
+    only = tool_names(tools)
 
     def finds(pattern: re.Pattern[str] | Command, where: Any) -> bool:
         if isinstance(pattern, re.Pattern):
@@ -51,21 +52,25 @@ def deny_commands(
             runs_together(pieces, pattern) for pieces in pieces_in(where)
         )
 
-    def refusal(call: ToolCall) -> ToolFailure | None:
+    def refusal(call: ToolCall) -> str | None:
         where = call.arguments if argument is None else call.arguments.get(argument)
         for each, pattern in denied:
             if finds(pattern, where):
                 shown = each if isinstance(each, str) else each.pattern
-                return ToolFailure(f"a command like {shown!r} is not allowed", type="Denied")
+                return f"a command like {shown!r} is not allowed; continue without it"
         return None
 
-    def check(ctx: PreToolCall[Any]) -> ToolFailure | None:
-        return refusal(ctx.call)
+    def check(ctx: PreToolCall[Any]) -> Deny | None:
+        why = refusal(ctx.call)
+        return None if why is None else Deny(why)
 
     async def check_again(
         ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
-        return refusal(ctx.call) or await proceed()
+        why = refusal(ctx.call)
+        if why is not None:
+            raise ToolDenied(why)
+        return await proceed()
 
     name = "deny_commands"
     return (

@@ -1,8 +1,8 @@
-"""How a shell would expand a command line, as far as that can be told from its text. Pure.
+"""Expand a command line like a shell, as far as its text allows. Pure functions.
 
-Variables are given the values that the text itself assigns, and are empty otherwise; a substitution
-is what `echo` or `printf` would print in it, and empty otherwise. That is a guess, so callers look
-at the text as it is too.
+Variables get the values that the text itself assigns, and are empty otherwise. A substitution is
+replaced by the output of an `echo` or `printf` in it, and is empty otherwise. The result is a
+guess, so callers also check the unexpanded text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 import shlex
 from typing import Final
 
-ROUNDS: Final = 4  # of variables in variables
-LONGEST: Final = 16  # times the text, and no less than a page
+ROUNDS: Final = 4  # levels of variables in variables
+LONGEST: Final = 16  # the most growth, as a multiple of the text; at least a page is allowed
 _ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ESCAPE = re.compile(
     r"\\(?:x([\da-fA-F]{1,2})|u([\da-fA-F]{1,4})|U([\da-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))",
@@ -31,7 +31,7 @@ _WHOLE_QUOTE = re.compile(r"""'([^']*)'|"([^"\\]*)\"""")
 
 
 def expand(text: str) -> str | None:
-    """The line in lower case as the shell would expand it; None for one that grows too much."""
+    """Expand a line as the shell would, in lower case; None if it grows too much."""
     text = _ANSI.sub(lambda found: shlex.quote(_ESCAPE.sub(_character, found[1])), text)
     text = re.sub(r"\\\r?\n", "", text.lower())
     given = {"ifs": " "}
@@ -48,7 +48,7 @@ def expand(text: str) -> str | None:
 
 
 def _with_values(text: str, given: dict[str, str], longest: int) -> str | None:
-    """The text with the variables' values in it; None where it grows past the longest."""
+    """Insert the values of variables into the text; None if the result is too long."""
     out: list[str] = []
     at = size = 0
     for found in _NAMED.finditer(text):
@@ -74,7 +74,7 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _bare(value: str) -> str:
-    """A value without the quotes around it."""
+    """Remove the quotes around a value."""
     whole = _WHOLE_QUOTE.fullmatch(value)
     return value if whole is None else whole[1] or whole[2] or ""
 

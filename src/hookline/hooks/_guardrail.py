@@ -1,8 +1,8 @@
-"""`guardrail`: a check of what the user says, beside the model, or of what the model answers.
+"""`guardrail`: check the user's input in parallel with the model, or check the model's answers.
 
-Until a check of the input has passed, no answer is kept and no tool starts, however fast the model
-is. When it trips, the model is cancelled, what was shown is taken back, and the chat stops. A check
-that fails or runs out of time has tripped.
+Until a check of the input has passed, no answer is stored and no tool starts, however fast the
+model is. If the check trips, the model call is cancelled, text that was already shown is retracted,
+and the chat stops. A check that fails or exceeds its time limit counts as tripped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from hookline.points import AroundRequest, OnResponse, PreChat, PreMessage, PreR
 REASON: Final = "guardrail"
 KEY: Final = "hookline.guardrail"
 Said = str | None
+"""The text of a check that trips; None if the check passes."""
 InputCheck = Callable[[UserMessage, Run[Any]], Said | Awaitable[Said]]
+"""A check of the user's message."""
 OutputCheck = Callable[[ModelResponse, Run[Any]], Said | Awaitable[Said]]
+"""A check of the model's answer."""
 
 
 @overload
@@ -71,20 +74,20 @@ def guardrail(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Stop the chat where `check` says so: with None it passes, a text is said to the user.
+    """Stop the chat if `check` returns a text, which is sent to the user; None lets it pass.
 
-    `on="input"`: the check gets the user's message, and runs beside the model; with
-    `parallel=False` it runs before anything is written. `on="output"`: it gets each answer that has
-    text, which is shown once it has passed, or with `live=True` as it comes. A check that raises,
-    returns something else or takes longer than `timeout` seconds has tripped; the user is told
-    `text`. Raises UsageError for options that do not fit.
+    With `on="input"`, the check gets the user's message and runs in parallel with the model; with
+    `parallel=False`, it runs before anything is stored. With `on="output"`, it gets each answer
+    that has text. The answer is shown after the check has passed, or, with `live=True`, as it
+    arrives. A check trips if it raises, returns any other value, or takes longer than `timeout`
+    seconds; the user then sees `text`. Raises UsageError for invalid options.
     """
     if on not in ("input", "output"):
-        raise UsageError(f"guardrail(on={on!r}): on= must be 'input' or 'output'")
+        raise UsageError(f"guardrail(on={on!r}): on must be 'input' or 'output'")
     if not timeout > 0:
-        raise UsageError(f"guardrail(timeout={timeout!r}): timeout= must be above 0 seconds")
+        raise UsageError(f"guardrail(timeout={timeout!r}): timeout must be above 0 seconds")
     if not text.strip():
-        raise UsageError(f"guardrail(text={text!r}): text= must not be empty: the user is told it")
+        raise UsageError(f"guardrail(text={text!r}): text must not be empty; the user sees it")
     judge = partial(judged, check, timeout, text, name)
     add: Callable[..., HookDef] = partial(
         define_hook, name=name, inherit=inherit, required=required
@@ -124,7 +127,7 @@ def _output(judge: Any, live: bool, name: str, inherit: bool, required: bool) ->
 
 
 class _Input:
-    """The hooks of one check that runs beside the model."""
+    """The hooks of a check that runs in parallel with the model."""
 
     def __init__(self, judge: Any, name: str) -> None:
         self._judge = judge
@@ -141,7 +144,7 @@ class _Input:
         )
 
     def leave_out(self, ctx: PreRequest[Any]) -> ModelRequest | None:
-        """What was stopped is not sent again."""
+        """Remove messages that were stopped earlier from the request."""
         blocked = set(ctx.run.meta.get(KEY, ()))
         if not blocked:
             return None
@@ -174,7 +177,7 @@ class _Input:
         return response
 
     async def after(self, ctx: OnResponse[Any]) -> None:
-        """An answer that a hook gave in the model's place: it has waited for no check."""
+        """Check the input if a hook answered in the model's place, so that `beside` did not run."""
         message = self._open(ctx.run, ctx.iteration)
         if message is not None:
             finding = await self._judge(message, ctx.run)
@@ -183,7 +186,7 @@ class _Input:
             self._passed.of(ctx.run).add(True)
 
     def _open(self, run: Run[Any], iteration: int) -> UserMessage | None:
-        """What the user said, where it has not been checked."""
+        """The user's message, if it has not been checked yet."""
         if iteration or self._passed.of(run):
             return None
         said = (message for message in reversed(run.history) if isinstance(message, UserMessage))
@@ -196,7 +199,7 @@ class _Input:
         raise StopChat(REASON, finding.text)
 
     def remember(self, ctx: PreMessage[Any]) -> None:
-        """What was stopped is written down with what the user is told."""
+        """Store the ids of stopped messages, together with the text for the user."""
         for id in ctx.run.state.get(KEY, ()):
             known = {message.id for message in ctx.run.history}
             before = [each for each in ctx.run.meta.get(KEY, ()) if each in known and each != id]
@@ -206,7 +209,7 @@ class _Input:
 async def _until_tripped(
     task: asyncio.Task[Finding | None], proceed: Proceed[ModelRequest, ModelResponse]
 ) -> ModelResponse | None:
-    """What the model answers; None where the check has tripped before, and the model was cut."""
+    """Return the model's answer; None if the check tripped first and the call was cancelled."""
     loop = asyncio.get_running_loop()
     scope = asyncio.timeout(None)
     try:

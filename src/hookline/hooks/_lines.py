@@ -1,7 +1,7 @@
 """A file of JSON lines that is only appended to, by any number of threads and programs.
 
-A line is written by one call of the operating system. What a kill has cut in that very call stays a
-line by itself: the next one begins on a new line.
+Each line is written with a single system call. If a kill cuts off a line during that call, the
+fragment stays on a line of its own: the next line begins on a new line.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if sys.platform != "win32":
     import fcntl
 
     def _lock(file: int) -> None:
-        """Nobody else writes until the file is closed."""
+        """Lock the file against other writers until it is closed."""
         fcntl.flock(file, fcntl.LOCK_EX)
 
 else:
 
     def _lock(file: int) -> None:
-        """Windows keeps appended lines apart by itself."""
+        """Do nothing: Windows keeps appended lines apart."""
 
 
 class Lines:
-    """The file. It is opened for each line, so that it may be moved away at any time."""
+    """The file. It is opened for each line, so it can be moved away at any time."""
 
     def __init__(self, path: Path, fsync: bool, clock: Callable[[], float]) -> None:
         self._path = path
@@ -62,8 +62,8 @@ class Lines:
             written = os.write(file, data)
             if written != len(data):
                 raise OSError(
-                    f"only {written} of {len(data)} bytes went into {self._path}: make room on "
-                    "its disk"
+                    f"only {written} of {len(data)} bytes were written to {self._path}: make room "
+                    "on the disk"
                 )
             if self._fsync:
                 os.fsync(file)

@@ -1,4 +1,4 @@
-"""`log`: what a chat does, in the log: names, numbers and times, and content only if asked for."""
+"""`log`: log the course of chats: names, numbers and times, and content only on request."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def log(
     inherit: bool = True,
     required: bool = False,
 ) -> Hooks:
-    """Log chats, steps, tool calls and statuses, at this level; a chat that fails, as a warning.
+    """Log chats, steps, tool calls and statuses at this level, and failed chats as warnings.
 
-    `content`: also the texts of messages, arguments and results, each cut at `length`.
+    With `content`, also log the texts of messages, arguments and results, each cut to `length`.
     """
     out = logging.getLogger(logger) if isinstance(logger, str) else logger
 

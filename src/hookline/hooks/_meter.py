@@ -1,9 +1,9 @@
-"""What a chat and its sub-agents have used of a budget: a meter each, in a line to the root.
+"""Measures the usage of a chat and its sub-agents: one meter per chat, linked to the root.
 
-What was counted is JSON in `run.state`, an entry for each chat: this one, its sub-agents, and those
-that it goes on from after an approval. An entry says what its chat has used in all, so writing it
-twice counts once, and a chat that goes on in another process finds what was counted before. The
-time in which no process runs the chat does not count.
+The counts are JSON in `run.state`, with one entry per chat: for this chat, its sub-agents, and the
+chats that it continues after an approval. An entry has the total usage of its chat, so writing it
+twice counts once, and a chat that continues in another process finds the earlier counts. Time in
+which no process runs the chat does not count.
 """
 
 from __future__ import annotations
@@ -14,40 +14,56 @@ from typing import Any, Final
 import msgspec
 
 from hookline import Run, Usage
+from hookline.models import PriceFunction
 
 KEY: Final = "hookline.budget"
 
 
 class Entry(msgspec.Struct):
-    """What one chat has used."""
+    """The usage of one chat."""
 
     usage: Usage = msgspec.field(default_factory=Usage)
-    steps: int = 0  # of a sub-agent
-    seconds: float = 0.0  # of a chat itself: a sub-agent's are within them
+    cost: float = 0.0  # the cost of `usage`
+    steps: int = 0  # only for a sub-agent
+    seconds: float = 0.0  # only for the chat itself, which includes the time of its sub-agents
 
 
 class Meter:
-    """What a chat and its sub-agents have used."""
+    """The usage of a chat and its sub-agents."""
 
-    def __init__(self, run: Run[Any], clock: Callable[[], float], parent: Meter | None) -> None:
+    def __init__(
+        self,
+        run: Run[Any],
+        clock: Callable[[], float],
+        parent: Meter | None,
+        price: PriceFunction | None,
+    ) -> None:
         self.run = run
         self.parent = parent
         self._clock = clock
+        self._price = price
         self._before = self._entry(run.chat_id).seconds  # in an earlier process
         self._start = clock()
 
     def line(self) -> Iterator[Meter]:
-        """This chat and those above it."""
+        """Yield the meters of this chat and of its parents."""
         meter: Meter | None = self
         while meter is not None:
             yield meter
             meter = meter.parent
 
-    def note(self, made: int | None = None) -> None:
-        """Write down what this chat has used, here and above; `made` steps, if that is known."""
+    def note(self, made: int | None = None, *models: str) -> None:
+        """Record the usage of this chat, here and in its parents.
+
+        `made` is the number of steps, if known. `models` are names of the model that caused the new
+        usage, by default the agent's own model; the first name with a price is used.
+        """
+        own = self._entry(self.run.chat_id)
+        more = self._cost(own.usage, models or (self.run.model,))
         for meter in self.line():
             entry = meter._entry(self.run.chat_id)
             entry.usage = self.run.usage
+            entry.cost = own.cost + more
             if meter is self:
                 entry.seconds = self._before + self._clock() - self._start
             elif made is not None:
@@ -55,15 +71,29 @@ class Meter:
             told = {self.run.chat_id: msgspec.to_builtins(entry)}
             meter.run.state[KEY] = {**meter._entries(), **told}
 
-    def used(self, made: int, price: Callable[[Usage], float] | None) -> tuple[float, ...]:
-        """Steps, tokens, seconds and cost of this chat and all that belongs to it."""
+    def used(self, made: int) -> tuple[float, ...]:
+        """The steps, tokens, seconds and cost of this chat and its sub-agents."""
         entries = [self._entry(chat_id) for chat_id in self._entries()]
         return (
             made + sum(entry.steps for entry in entries),
             sum(entry.usage.total_tokens for entry in entries),
             sum(entry.seconds for entry in entries),
-            sum(price(entry.usage) for entry in entries) if price is not None else 0.0,
+            sum(entry.cost for entry in entries),
         )
+
+    def _cost(self, before: Usage, models: tuple[str, ...]) -> float:
+        """The cost of the usage since `before`; 0 if the model has no price."""
+        now = self.run.usage
+        if self._price is None or now == before:
+            return 0.0
+        since = Usage(
+            **{
+                name: max(getattr(now, name) - getattr(before, name), 0)
+                for name in Usage.__struct_fields__
+            }
+        )
+        found = (self._price(model, since) for model in models)
+        return next((cost for cost in found if cost is not None), 0.0)
 
     def _entries(self) -> dict[str, Any]:
         entries: dict[str, Any] = self.run.state.get(KEY, {})

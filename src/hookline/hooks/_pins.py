@@ -1,4 +1,4 @@
-"""`pin_tools`: a tool that has changed since somebody approved it does not run."""
+"""`pin_tools`: refuse tools that have changed since they were approved."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hookline import ModelRequest, Tool, ToolFailure, define_hook
+from hookline import Deny, ModelRequest, Tool, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, named
-from hookline.points import PreRequest, PreToolCall
+from hookline.hooks._common import GUARD, LAST, Hooks
+from hookline.points import PreRequest, PreToolCall, matches
 
 
 def tool_digest(tool: Tool[..., Any]) -> str:
-    """What a model is told of a tool – its name, description and schema – as a digest."""
+    """Return a digest of a tool as models see it: its name, description and schema."""
     told = [tool.name, tool.description, tool.parameters]
     return sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
@@ -28,25 +28,24 @@ def pin_tools(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Refuse a tool whose name, description or schema is not the one that was approved.
+    """Refuse a tool whose name, description or schema differs from the approved one.
 
-    `pins` has the digest of each tool by its name, as `tool_digest` makes it, or names a JSON file
-    of them. With names, such as `"files_*"`, only these tools are looked at; one of them that is
-    not in the pins is refused. `hide`: what is refused is not offered either. Raises UsageError for
-    pins that cannot be read.
+    `pins` maps the names of tools to digests made by `tool_digest`, or is the path of a JSON file
+    with such a map. If names are given, such as `"files_*"`, only these tools are checked; a tool
+    without a pin is refused. With `hide`, refused tools are not offered to the model either. Raises
+    UsageError for pins that cannot be read.
     """
     known = _read(pins)
 
     def refused(tool: Tool[..., Any]) -> bool:
-        if names and not named(tool.name, names):
+        if names and not matches(tool.name, names):
             return False
         return known.get(tool.name) != tool_digest(tool)
 
-    def check(ctx: PreToolCall[Any]) -> ToolFailure | None:
+    def check(ctx: PreToolCall[Any]) -> Deny | None:
         if not refused(ctx.tool):
             return None
-        words = f"tool {ctx.call.name!r} is not the one that was approved"
-        return ToolFailure(words, type="Denied")
+        return Deny(f"tool {ctx.call.name!r} is not the approved version")
 
     def offer(ctx: PreRequest[Any]) -> ModelRequest | None:
         left = tuple(tool for tool in ctx.request.tools if not refused(tool))
@@ -58,6 +57,7 @@ def pin_tools(
         name="pin_tools",
         priority=GUARD,
         on_error="deny",
+        tools=names or None,
         inherit=inherit,
         required=required,
     )
@@ -76,9 +76,9 @@ def _read(pins: Mapping[str, str] | str | os.PathLike[str]) -> dict[str, str]:
             found = json.loads(Path(pins).read_text(encoding="utf-8"))
         except (OSError, ValueError) as exc:
             raise UsageError(
-                f"pins={str(pins)!r} cannot be read ({type(exc).__name__}); write a JSON object of "
-                "digests by the names of tools"
+                f"pins={str(pins)!r} cannot be read ({type(exc).__name__}); write a JSON object "
+                "that maps the names of tools to digests"
             ) from exc
     if not isinstance(found, Mapping):
-        raise UsageError(f"pins={pins!r} must be digests by the names of tools")
+        raise UsageError(f"pins={pins!r} must map the names of tools to digests")
     return dict(found)  # pyright: ignore[reportUnknownArgumentType]

@@ -1,17 +1,18 @@
-"""`rate_limit`: so many calls in so much time, by tool, by conversation, or by a key of one's own.
+"""`rate_limit`: limit the calls per time, by tool, by conversation, or by a key of your own.
 
-The count is taken before the call, in one go with the look at it: however many chats run at the
-same time, in threads too, no window of that length ever sees more. A refused call does not count.
+Checking and counting a call is one atomic operation: no matter how many chats run at the same time,
+also in threads, no time window ever has more calls than allowed. Refused calls do not count.
 """
 
 from __future__ import annotations
 
-import threading
+import os
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from math import ceil, inf
+from threading import RLock
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from hookline import Deny, Run, define_hook
 from hookline.errors import UsageError
@@ -19,22 +20,30 @@ from hookline.hooks._common import GUARD, Hooks, PerChat
 from hookline.points import OnChatStart, PreToolCall
 
 By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
+"""What calls are counted by, or a function that returns the key."""
+
+# Held only briefly, so one lock is enough for all limits. A fork acquires it first, because a child
+# would otherwise inherit a lock that another thread held and that nothing would ever release.
+_lock: Final = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 class _Windows:
-    """When the calls of each key were made, as far back as it matters."""
+    """The recent times of the calls of each key."""
 
     def __init__(self, calls: int, per: float, clock: Callable[[], float]) -> None:
         self._calls = calls
         self._per = per
         self._clock = clock
-        self._lock = threading.Lock()
         self._made: dict[Hashable, deque[float]] = {}
         self._sweep_at = 1024
 
     def take(self, key: Hashable) -> float | None:
-        """Count one more call: None, or the seconds until it could be made."""
-        with self._lock:
+        """Count one more call; returns None, or the seconds until a call is allowed."""
+        with _lock:
             now = self._clock()
             made = self._made.get(key)
             if made is None:
@@ -48,7 +57,7 @@ class _Windows:
             return None
 
     def _sweep(self, now: float) -> None:
-        """Forget keys that have nothing left to remember."""
+        """Remove keys without recent calls."""
         if len(self._made) < self._sweep_at:
             return
         self._made = {
@@ -67,17 +76,17 @@ def rate_limit(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """At most so many tool calls in any `per` seconds (None: ever), for each key.
+    """Allow at most `calls` tool calls in any `per` seconds, for each key.
 
-    `by`: "tool" counts each tool, "conversation" each conversation (a chat that keeps nothing is
-    one), "chat" each chat; or a function that gives the key, such as the caller's id. What
-    sub-agents call counts as their parent's. `tools`: only these. What goes beyond is a tool error
-    that says when to try again. Raises UsageError for numbers or a `by=` that make no limit.
+    With `per=None`, the limit applies forever. `by` is "tool" for a limit per tool, "conversation"
+    per conversation (or per chat without a conversation), or "chat" per chat; or a function that
+    returns the key, such as the caller's id. Calls of sub-agents count for their parent. `tools`
+    limits only these tools. A call over the limit is a tool error that says when to try again.
+    Raises UsageError for invalid numbers or an invalid `by=`.
     """
     if calls < 0 or (per is not None and not per > 0):
         raise UsageError(
-            f"rate_limit({calls!r}, per={per!r}): there must be at least 0 calls, and above 0 "
-            "seconds"
+            f"rate_limit({calls!r}, per={per!r}): calls must be at least 0, and per above 0 seconds"
         )
     windows = _Windows(calls, inf if per is None else per, clock)
 
@@ -109,7 +118,7 @@ def rate_limit(
         "preToolCall",
         check,
         name="rate_limit",
-        priority=GUARD - 10,  # after what refuses the call anyway
+        priority=GUARD - 10,  # after other guards, so that calls that they refuse do not count
         on_error="deny",
         tools=tools,
         inherit=inherit,

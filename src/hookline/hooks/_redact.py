@@ -1,8 +1,8 @@
-"""`redact`: what matches is seen by nobody: shown = stored = traced.
+"""`redact`: remove matching text everywhere, so that it is not shown, stored or traced.
 
-The live stream is redacted across the borders of its chunks by holding back a bounded end of it.
-These hooks come last, so that what others put in is looked at too, and stand innermost around a
-tool, so that others never see its raw result. What is redacted twice stays as it is.
+In the live stream, matches across chunks are found by holding back a bounded amount of text. These
+hooks run last, so that they also check changes by other hooks. Around a tool they run innermost, so
+that other hooks never see its raw result. Redacting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ from hookline import (
 from hookline.hooks._clean import Clean
 from hookline.hooks._common import LAST, Hooks, PerChat
 from hookline.hooks._redactor import Pieces, Redactor, Replacement
-from hookline.models import Delta, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from hookline.models import (
+    Delta,
+    FileChunk,
+    PartEndChunk,
+    ReasoningChunk,
+    SourceChunk,
+    TextChunk,
+    ToolCallChunk,
+)
 from hookline.points import (
     AroundChat,
     AroundRequest,
@@ -52,15 +60,16 @@ def redact(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Replace what matches a pattern, and these values, in all that is shown, stored and traced.
+    """Replace matches of these patterns, and these values, in all that is shown, stored or traced.
 
-    `hold`: how many characters of the live text are held back, and so how long a match may be that
-    is always found. `words`: no pattern matches a space, so that a word is decided where it ends.
-    `arguments`: also those of tool calls, which are not shown while they are written; the tools get
-    them redacted. Raises UsageError for a pattern that matches nothing at all, which is everywhere.
+    `hold` is the number of characters of live text that are held back; matches up to this length
+    are always found. Pass `words=True` if no pattern matches white space: each word is then
+    released at its end. With `arguments`, the arguments of tool calls are also redacted. The stream
+    then does not show them piece by piece, and tools receive the redacted arguments. Raises
+    UsageError for a pattern that matches the empty text.
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
-    # One name for hooks of all points.
+    # All hooks have the same name.
     add: Any = partial(define_hook, name="redact", inherit=inherit, required=required)
     return (
         add("aroundChat", mine.chat, priority=-LAST),
@@ -76,11 +85,11 @@ def redact(
 
 
 class _Live:
-    """What streams in a chat."""
+    """The state of a chat's live stream."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.text = Pieces(redactor)
-        # A provider's signatures of reasoning that was changed: they hold no more.
+        # A provider's signatures of reasoning that was changed; they are no longer valid.
         self.unsigned: list[dict[str, Any]] = []
 
 
@@ -104,12 +113,16 @@ class _Hooks:
         try:
             return self._clean.parts(await proceed())
         finally:
-            live.text = Pieces(self._redactor)  # what a broken answer has left is nobody's
+            live.text = Pieces(self._redactor)  # discard the held-back text of a broken answer
 
     def delta(self, ctx: OnDelta[Any]) -> Delta | tuple[Delta, ...] | None:
         delta = ctx.delta
         if isinstance(delta, ToolCallChunk):
             return () if self._arguments else None
+        if isinstance(delta, FileChunk):
+            return None
+        if isinstance(delta, SourceChunk):
+            return SourceChunk(self._clean.source(delta.source))
         live = self.streams.of(ctx.run)
         if not isinstance(delta, PartEndChunk):
             text = live.text.feed(delta.text)

@@ -1,8 +1,8 @@
-"""The pure half of `redact`: finds what must not be seen, in a whole text or piece by piece.
+"""The pure half of `redact`: finds and replaces matches in a whole text or piece by piece.
 
-A stream gives the same as the whole text, however it is cut, for all patterns that look no further
-than `hold` characters past what they have matched: so many are held back, and no more, but for a
-match that is still growing. A match that grows without end withholds the rest of its text.
+A stream gives the same result as the whole text, however it is split, for all patterns that look at
+most `hold` characters past their match. Only that many characters are held back, except for a match
+that is still growing. If a match grows without end, the rest of its text is withheld.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any, Final, cast
 from hookline.errors import UsageError
 
 Replacement = str | Callable[[str], str]
-GROWN: Final = 16  # times `hold`: a match that is longer has no end
-FEW: Final = 32  # places that are tried one by one
+"""The text in place of a match, or a function of the match."""
+GROWN: Final = 16  # as a multiple of `hold`: a longer match counts as endless
+FEW: Final = 32  # the number of places that are tried one by one
 _SPACE = re.compile(r"\s")
 _RUN = re.compile(r"(\[\^?(?!\])(?:\\.|[^\]\\])+\]|\\[wdsWDS])\+(?![+?])")
 
 
 class Redactor:
-    """Patterns and values, and what stands in their place."""
+    """Patterns and values, and their replacement."""
 
     def __init__(
         self,
@@ -35,14 +36,14 @@ class Redactor:
         known = sorted({*values}, key=len, reverse=True)
         self.patterns = [re.compile(each) for each in patterns]
         if not known and not self.patterns:
-            raise UsageError("redact() needs a pattern, or values=")
+            raise UsageError("redact() needs a pattern or values=")
         if any(not value for value in known) or any(each.match("") for each in self.patterns):
             raise UsageError(
                 "redact(): an empty value or match would be found everywhere; leave it out"
             )
         longest = len(known[0]) if known else 1
         self.hold = max(longest, hold if self.patterns else 1)
-        # What holds no space is decided where the next one comes.
+        # Without spaces in any match, a word can be decided at the next space.
         self.words = (words or not self.patterns) and not any(map(_SPACE.search, known))
         self._replacement = replacement
         if known:
@@ -50,11 +51,11 @@ class Redactor:
         self.searches = [(each, _from_run_starts(each)) for each in self.patterns]
 
     def text(self, text: str) -> str:
-        """The whole text without what must not be seen."""
+        """Redact a whole text."""
         return Pieces(self, inf).feed(text, last=True)
 
     def data(self, value: Any) -> Any:
-        """JSON data without it, keys and all."""
+        """Redact JSON data, including its keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -65,28 +66,28 @@ class Redactor:
         return value
 
     def put(self, found: str) -> str:
-        """What stands in its place."""
+        """Return the replacement of a match."""
         return self._replacement if isinstance(self._replacement, str) else self._replacement(found)
 
 
 class Pieces:
-    """One text that comes in pieces."""
+    """One text that arrives in pieces."""
 
     def __init__(self, redactor: Redactor, longest: float | None = None) -> None:
         self._redactor = redactor
         self._longest = redactor.hold * GROWN if longest is None else longest
-        self._raw = ""  # what is held back, and before it as much as a pattern may look back
-        self._at = 0  # where the held back begins
-        self._space = 0  # after the last space in it
-        self._grows = 0  # up to where a match has come that may still grow
+        self._raw = ""  # the held-back text, and the text before it that a pattern may look back at
+        self._at = 0  # where the held-back text begins
+        self._space = 0  # the place after the last space in it
+        self._grows = 0  # the end of a match that may still grow
         self._withheld = False
-        self.changed = False  # something was found in this text
+        self.changed = False  # whether there was a match in this text
 
     def feed(self, piece: str, *, last: bool = False) -> str:
-        """What may be shown now."""
+        """Add a piece; returns the text that may be shown now."""
         raw, at = self._raw + piece, self._at
         sure = len(raw) if last else self._sure(raw, len(piece))
-        if sure < self._grows:  # it cannot be decided before, so it need not be searched again
+        if sure < self._grows:  # a match is still undecided, so there is no need to search again
             self._raw = raw
             return ""
         out: list[str] = []
@@ -102,7 +103,7 @@ class Pieces:
             if end - start > self._longest:
                 self._withheld = True
             elif end > sure:
-                sure = start  # it may still grow
+                sure = start  # the match may still grow
                 self._grows = end
                 break
             out.append(self._redactor.put(raw[start:end]))
@@ -116,7 +117,7 @@ class Pieces:
         return "".join(out)
 
     def _keep(self, raw: str, at: int, last: bool) -> None:
-        """Remember what is held back, and before it what a pattern may look back at."""
+        """Keep the held-back text, and the text before it that a pattern may look back at."""
         dropped = len(raw) if last else max(0, at - self._redactor.hold)
         self._raw, self._at = raw[dropped:], 0 if last else at - dropped
         self._space = max(0, self._space - dropped)
@@ -124,7 +125,7 @@ class Pieces:
         self._withheld = self._withheld and not last
 
     def _sure(self, raw: str, new: int) -> int:
-        """Up to where nothing that comes can change what was found."""
+        """Return the place before which later text cannot change the matches."""
         sure = max(self._at, len(raw) - self._redactor.hold)
         if self._redactor.words:
             for place in range(len(raw) - 1, len(raw) - new - 1, -1):
@@ -135,10 +136,10 @@ class Pieces:
 
 
 def _from_run_starts(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    """The same pattern, not tried again inside of a run of what it begins with.
+    """Make a pattern that is not tried again inside a run of the characters that it begins with.
 
-    What begins with `[a-z]+` and fails where a run of such characters begins fails in all of the
-    run. A search that tries every place costs the square of a long word.
+    If a pattern begins with `[a-z]+` and fails at the start of a run of such characters, it fails
+    everywhere in the run. Trying every place would take quadratic time for a long word.
     """
     run = _RUN.match(pattern.pattern)
     if run is None or pattern.flags & re.VERBOSE:
@@ -147,15 +148,15 @@ def _from_run_starts(pattern: re.Pattern[str]) -> re.Pattern[str]:
 
 
 class _Find:
-    """The next match of one pattern that is not empty and begins at a decided place."""
+    """Finds the next non-empty match of a pattern that begins at a decided place."""
 
     def __init__(self, pattern: re.Pattern[str], search: re.Pattern[str]) -> None:
         self._pattern = pattern
         self._search = search
-        self._span: tuple[int, int] | None = (-1, -1)  # remembered while it lies ahead
+        self._span: tuple[int, int] | None = (-1, -1)  # the next match, cached until it is passed
 
     def __call__(self, raw: str, at: int, before: int) -> tuple[int, int] | None:
-        if before - at <= FEW:  # a live text: what is held back need not be searched each time
+        if before - at <= FEW:  # live text: avoids searching the held-back text each time
             for place in range(at, before):
                 found = self._pattern.match(raw, place)
                 if found is not None:
@@ -169,7 +170,7 @@ class _Find:
         return self._span if self._span is not None and self._span[0] < before else None
 
     def _next(self, raw: str, at: int) -> tuple[int, int] | None:
-        here = self._pattern.match(raw, at)  # which may be in the middle of a run
+        here = self._pattern.match(raw, at)  # the place may be in the middle of a run
         if here is not None and here.end() > at:
             return here.span()
         spans = (found.span() for found in self._search.finditer(raw, at))

@@ -1,7 +1,7 @@
-"""`retry` and `fallback`: the model is asked again, or another one.
+"""`retry` and `fallback`: call the model again, or another model.
 
-They stand around the model call alone, so no tool is ever run again for them. What was already
-shown of an answer that broke off is taken back by a `ResponseReset` before the next one begins.
+They wrap only the model call, so no tool ever runs again because of them. If part of a failed
+answer was already shown, a `ResponseReset` retracts it before the next attempt begins.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hookline.hooks._common import INFRASTRUCTURE, Hooks
 from hookline.points import AroundRequest
 
 On = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+"""The errors after which a model is called again: types, or a function of the error."""
 
 
 def _retryable(exc: Exception) -> bool:
@@ -42,13 +43,13 @@ def retry(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     draw: Callable[[], float] = random.random,
 ) -> Hooks:
-    """Ask the model again where that may help: at most so many attempts in all.
+    """Call the model again after a temporary error: at most `attempts` attempts in total.
 
-    Before the n-th further attempt it waits a random part of `base * 2 ** n` seconds, at most
-    `longest`, and never less than the service asked for (`retry_after`); where that is more than
-    `patience`, the error stands. `on`: error types, or a function of the error; by default a
-    `ModelError` that says it is `retryable`. Each wait is a status `retrying`. Raises UsageError
-    where `attempts` is below 1.
+    Before retry number n, it waits for a random fraction of `base * 2 ** (n - 1)` seconds, up to
+    `longest`. If the service asks for a longer wait (`retry_after`), it waits that long instead. If
+    the service asks for more than `patience`, the error is raised. `on` is error types or a
+    function of the error; by default, any `ModelError` that is `retryable`. Each wait reports a
+    status `retrying`. Raises UsageError if `attempts` is below 1.
     """
     if attempts < 1:
         raise UsageError(f"attempts={attempts!r} must be at least 1")
@@ -84,14 +85,14 @@ def fallback(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """Ask the next of these models when one fails; the last one's error stands.
+    """Call the next of these models when one fails; if all fail, raise the last one's error.
 
-    `on`: error types, or a function of the error; by default every `ModelError`. It stands outside
-    of `retry`, which then tries each model in turn. A change is a status `falling-back`. Raises
-    UsageError without a model.
+    `on` is one or more error types, or a function of the error; by default, every `ModelError`. It
+    wraps `retry`, so each model is retried before the next is called. Each change reports a status
+    `falling-back`. Raises UsageError if no model is given.
     """
     if not models:
-        raise UsageError("fallback() needs a model to fall back on")
+        raise UsageError("fallback() needs at least one model; pass the models to fall back on")
     helps = _says(on)
 
     async def others(
@@ -122,7 +123,7 @@ def fallback(
 
 
 def _why(exc: Exception) -> dict[str, Any]:
-    """The error's type and what the service has called it; never its text."""
+    """The error's type and the service's codes, but never its text."""
     known = {key: getattr(exc, key, None) for key in ("status", "code")}
     told = {key: value for key, value in known.items() if isinstance(value, (int, str))}
     return {"error": type(exc).__name__, **told}

@@ -1,9 +1,9 @@
-"""`summarize`: old messages are replaced in requests by a summary; what is stored stays whole.
+"""`summarize`: replace old messages in requests with a summary; the stored history stays complete.
 
-The summary is kept in `run.meta`, keyed by the last message that it covers and a digest of all of
-them, so that an update, a reset or a fork makes it invalid. It changes only when the threshold is
-passed again, so that a provider's prompt cache stays useful. A call is never parted from its
-results: what is kept begins with a user's message, or at least with an answer.
+The summary is stored in `run.meta`, with the id of the last message that it covers and a digest of
+all of them, so that an update, a reset or a fork invalidates it. It changes only when the threshold
+is passed again, so that a provider's prompt cache stays effective. A call is never separated from
+its results: the kept messages begin with a user message, or at least with an answer.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ PROMPT: Final = (
     "decisions, open questions and what tools have returned. Write nothing else."
 )
 When = int | Callable[[Sequence[Message]], bool]
+"""A number of tokens, or a function of the messages that says whether to summarize."""
 _logger = logging.getLogger("hookline.hooks")
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What stands for the first messages of a conversation."""
+    """The text that replaces the first messages of a conversation."""
 
     upto: str
     digest: str
@@ -59,12 +60,12 @@ def summarize(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """Replace old messages in requests by a summary once they are more than `when` tokens.
+    """Replace old messages in requests with a summary once they have more than `when` tokens.
 
-    `when` may be a function of the messages instead. At least the last `keep` messages stay as they
-    are. `by`: the agent or model that summarizes; without it, the one that the chat asks. `count`
-    says how many tokens a message is. Its tokens count as the chat's. Raises UsageError for numbers
-    below 1.
+    `when` may also be a function of the messages. At least the last `keep` messages are unchanged.
+    `by` is the agent or model that summarizes, by default the chat's model. `count` returns the
+    number of tokens of a message. The summarizer's tokens count for the chat. Raises UsageError for
+    numbers below 1.
     """
     if keep < 1 or (isinstance(when, int) and when < 1):
         raise UsageError(f"summarize({when!r}, keep={keep!r}): both must be at least 1")
@@ -96,7 +97,7 @@ def _agent(by: Agent[Any] | Model | None, model: Model, prompt: str) -> Agent[An
 async def _summary(
     agent: Agent[Any], run: Run[Any], known: Summary | None, messages: Sequence[Message]
 ) -> str | None:
-    """What stands for these messages and the summary before; None where that fails."""
+    """Summarize these messages and the previous summary; None if that fails."""
     before = [] if known is None else [f"summary of what was before: {known.text}"]
     try:
         response = await agent.chat("\n\n".join([*before, *map(_line, messages)]), deps=run.deps)
@@ -113,7 +114,7 @@ async def _summary(
 
 
 def _line(message: Message) -> str:
-    """A message as the one who summarizes reads it."""
+    """A message as text for the summarizer."""
     if isinstance(message, ToolMessage):
         return f"tool {message.name}: {message.text}"
     calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
@@ -122,7 +123,7 @@ def _line(message: Message) -> str:
 
 
 def _standing(kept: Any, messages: Sequence[Message]) -> tuple[Summary | None, int]:
-    """The summary and how many messages it covers, where they are what it was made of."""
+    """The stored summary and the number of messages that it covers, if it is still valid."""
     if kept is None:
         return None, 0
     summary = msgspec.convert(kept, Summary)
@@ -138,7 +139,7 @@ def _digest(messages: Sequence[Message]) -> str:
 
 
 def _cut(messages: Sequence[Message], keep: int) -> int:
-    """How many messages may be replaced, without parting what belongs together."""
+    """The number of messages that can be replaced without separating calls from results."""
     last = len(messages) - keep
     for kinds in (UserMessage, (UserMessage, AssistantMessage)):
         for place in range(last, 0, -1):

@@ -1,8 +1,8 @@
-"""`window` and `truncate`: what the model is sent is kept short.
+"""`window` and `truncate`: keep the model's input short.
 
-A window is of requests alone; what is stored stays whole. It never parts a call from its result: it
-counts in groups, a user's message or an answer with the results of its calls. `truncate` cuts
-single results as they come in.
+A window applies only to requests; the stored history stays complete. It never separates a call from
+its result, because it counts in groups: a user message, or an answer with the results of its calls.
+`truncate` shortens single results as they arrive.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from hookline import (
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import Hooks
+from hookline.hooks._common import Hooks, tool_names
 from hookline.points import OnToolCallError, OnToolCallResult, PreRequest
 
 Count = Callable[[Message], int]
+"""A function that returns the number of tokens of a message."""
 
 
 def rough_tokens(message: Message) -> int:
-    """About how many tokens a message is: a quarter of its JSON's bytes."""
+    """Estimate the number of tokens of a message: a quarter of the bytes of its JSON."""
     return len(message.to_json()) // 4 + 1
 
 
@@ -41,11 +42,11 @@ def window(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """Send the model the last messages only: at most so many, of at most so many tokens.
+    """Send the model only the last messages, up to a number of messages or tokens.
 
-    They begin with a user's message: where they would not, the one that they answer is put first.
-    The last group is sent whatever its size. `count` says how many tokens a message is. Raises
-    UsageError with neither a number of messages nor of tokens.
+    The request begins with a user message: if the window does not, the user message that it answers
+    is put first. The last group is sent whatever its size. `count` returns the number of tokens of
+    a message. Raises UsageError if neither `messages` nor `tokens` is given.
     """
     if messages is None and tokens is None:
         raise UsageError("window() needs messages= or tokens=")
@@ -60,8 +61,8 @@ def window(
 def _last(
     messages: Sequence[Message], most: int | None, tokens: int | None, count: Count
 ) -> tuple[Message, ...] | None:
-    """The last messages in whole groups, as many as there is room for; None for all of them."""
-    end = begin = asked = len(messages)  # `asked`: the user's message that the group answers
+    """The last messages, as many whole groups as fit; None if all messages fit."""
+    end = begin = asked = len(messages)  # `asked`: the user message that the group answers
     cost = 0
     pinned: Sequence[Message] = ()
     while end:
@@ -89,14 +90,14 @@ def truncate(
     inherit: bool = True,
     required: bool = False,
 ) -> Hooks:
-    """Cut what a tool call came to at so many characters, the last `tail` of them from its end.
+    """Shorten the results of tool calls to `limit` characters, the last `tail` from the end.
 
-    A value that is no text is cut as JSON. `tools`: only these. Raises UsageError where `tail` is
-    more than `limit`.
+    A value that is not text is shortened as JSON. `tools` limits this to these tools. Raises
+    UsageError if `tail` is more than `limit`.
     """
     if not 0 <= tail <= limit:
         raise UsageError(f"truncate({limit!r}, tail={tail!r}): there must be 0 <= tail <= limit")
-    only = None if tools is None else tuple(tools)
+    only = tool_names(tools)
 
     def cut(text: str) -> str:
         left = len(text) - limit

@@ -1,18 +1,28 @@
-"""MCP: a server's tools in one line, and an agent as a server. Needs `hookline[mcp]`.
+"""MCP: use the tools of a server, or serve an agent as an MCP server. Needs `hookline[mcp]`.
 
     files = MCPServer.stdio("npx", "-y", "@modelcontextprotocol/server-filesystem", ".")
     async with connect(agent, files):
         await agent.chat("What is in this folder?")
 
-A server is a scope: its tools come and go as one, and hooks see them like any other. A task of its
-own holds the client of the official SDK, so that no chat can take the connection with it. What a
-server says – names, descriptions, schemas, hints – is a stranger's text: it is bounded and cleaned,
-and never relaxes a policy.
+A server is a scope: its tools are added and removed together, and hooks see them like any other
+tools. The client of the official SDK runs in a task of its own, so an aborted chat cannot break the
+connection. All texts from a server (names, descriptions, schemas, hints) are untrusted: they are
+shortened and cleaned, and never relax a policy.
 """
 
 from hookline.mcp._config import load
 from hookline.mcp._errors import MCPServerError
+from hookline.mcp._oauth import TokenStore, oauth
 from hookline.mcp._serve import serve, serve_stdio
 from hookline.mcp._server import MCPServer, connect
 
-__all__ = ["MCPServer", "MCPServerError", "connect", "load", "serve", "serve_stdio"]
+__all__ = [
+    "MCPServer",
+    "MCPServerError",
+    "TokenStore",
+    "connect",
+    "load",
+    "oauth",
+    "serve",
+    "serve_stdio",
+]

@@ -1,10 +1,10 @@
 """One call of a server's tool, from the chat's side.
 
-The SDK's call runs in a task of its own beside the handler, which waits for it and for what the
-server says meanwhile: progress becomes `run.status`, at most ten a second, and a question becomes
-`run.ask`. Both happen in the handler's task, since a hook may fail there, and none of it may reach
-the SDK. The time limit does not count while somebody is asked. When the chat is aborted, or the
-time is over, the SDK's call is cancelled, which tells the server.
+The SDK's call runs in a task of its own. Meanwhile the tool's handler waits for the result and for
+messages from the server: progress becomes `run.status`, at most ten per second, and a question
+becomes `run.ask`. Both happen in the handler's task, because hooks may raise there, and such
+exceptions must not reach the SDK. The time limit does not run while the user is asked. If the chat
+is aborted or the time is over, the SDK's call is cancelled, which notifies the server.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from hookline.mcp._errors import MCPServerError, reason, sdk, short
 from hookline.mcp._link import Link
 from hookline.mcp._names import clean
 from hookline.mcp._results import result_of
+from hookline.mcp._telemetry import Asked, trace_of_now
 
 EVERY: Final = 0.1  # seconds between two statuses of progress
 CANCELLING: Final = 2.0  # seconds that the SDK may take to cancel a call
-SETTLING: Final = 2.0  # seconds that a change of the tools is waited for
-PATIENCE: Final = 10.0  # seconds that a connection is waited for
+SETTLING: Final = 2.0  # seconds to wait for a change of the tools
+PATIENCE: Final = 10.0  # seconds to wait for a connection
 _current: ContextVar[Call | None] = ContextVar("hookline_mcp_call", default=None)
 
 
 class Call:
-    """A call that is under way."""
+    """A call in progress."""
 
     def __init__(self, link: Link, name: str, run: Run[Any], timeout: float) -> None:
         self.link = link
@@ -38,11 +39,11 @@ class Call:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._progress: dict[str, Any] | None = None
-        self._next = 0.0  # when the next status may go
+        self._next = 0.0  # when the next status may be published
         self._questions: list[tuple[Any, asyncio.Future[Any]]] = []
 
     async def make(self, arguments: dict[str, Any]) -> ToolResult | ToolFailure:
-        """The result of the call; what goes wrong with the server is a failure for the model."""
+        """Make the call. A problem with the server becomes a failure that the model sees."""
         link = self.link
         if link.client is None:
             await self.run.status("mcp/waiting", {"server": link.label, "reason": link.why})
@@ -52,11 +53,11 @@ class Call:
             return ToolFailure(short(exc), type="MCPServerError")
         link.calls.append(self)
         try:
-            result = result_of(await self._answer(client, arguments))
+            result = await self._told(client, arguments)
         except (ToolDenied, ApprovalError):
-            raise  # somebody was asked
+            raise  # the user was asked
         except TimeoutError:
-            words = f"the server gave no answer within {self.timeout:g} s"
+            words = f"the server did not answer within {self.timeout:g} s"
             return ToolFailure(words, type="ToolTimeoutError")
         except Exception as exc:
             return await self._failed(client, exc)
@@ -65,8 +66,19 @@ class Call:
         await link.settled(SETTLING)
         return result
 
+    async def _told(self, client: Any, arguments: dict[str, Any]) -> ToolResult | ToolFailure:
+        """Make the call, and report it to telemetry."""
+        asked = Asked(self.run, self.link.about, client.protocol_version)
+        try:
+            result = result_of(await self._answer(client, arguments))
+        except BaseException as exc:
+            asked.ended(None, exc)
+            raise
+        asked.ended(result, None)
+        return result
+
     async def _failed(self, client: Any, exc: Exception) -> ToolFailure:
-        """What the SDK raised, as the model is told it."""
+        """Convert an exception of the SDK to a failure that the model sees."""
         if not _is_lost(exc) and self.link.client is client:
             return ToolFailure(reason(exc).removeprefix("MCPError: "), type="MCPError")
         self.link.lost(client, reason(exc))
@@ -79,7 +91,9 @@ class Call:
         token = _current.set(self)
         try:
             task = asyncio.create_task(
-                client.call_tool(self.name, arguments, progress_callback=self._heard)
+                client.call_tool(
+                    self.name, arguments, progress_callback=self._heard, meta=trace_of_now()
+                )
             )
         finally:
             _current.reset(token)
@@ -101,10 +115,10 @@ class Call:
                 task.cancel()
                 await asyncio.wait([task], timeout=CANCELLING)
             if task.done() and not task.cancelled():
-                task.exception()  # it was looked at
+                task.exception()  # mark the exception as retrieved
 
     async def _serve(self) -> float:
-        """Tell the progress, put the questions; gives the seconds that those took."""
+        """Publish progress and ask questions; returns the seconds that the questions took."""
         if self._progress is not None and self._loop.time() >= self._next:
             await self._tell()
         began = self._loop.time()
@@ -140,7 +154,7 @@ class Call:
     # ── questions ───────────────────────────────────────────────────────────────────────────
 
     async def question(self, params: Any) -> Any:
-        """A question of the server's; called in a task of the SDK's."""
+        """Handle a question from the server; called in a task of the SDK."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._questions.append((params, answer))
         self._wake.set()
@@ -167,10 +181,10 @@ def _plain(schema: Any) -> dict[str, Any]:
 
 
 async def elicited(link: Link, params: Any) -> Any:
-    """Find out which call a question belongs to, and let it answer.
+    """Find the call that a question belongs to, and let that call ask it.
 
-    A server without sessions asks in answer to a call. One of the handshake asks by itself: then it
-    must be clear whose chat it means, or the question is declined; it is never shown to another.
+    A server without sessions asks in response to a call. A server with a session asks at any time:
+    then the chat must be unambiguous, or the question is declined. No other chat ever sees it.
     """
     call = _current.get()
     if call is None:
@@ -182,7 +196,7 @@ async def elicited(link: Link, params: Any) -> Any:
 
 
 def _is_lost(exc: BaseException) -> bool:
-    """Whether the connection is of no use after this."""
+    """Return whether the connection is unusable after this exception."""
     types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
     if isinstance(exc, errors.MCPError):
         told: Any = exc

@@ -1,8 +1,8 @@
-"""`load`: the files in which Claude, VS Code and Cursor keep their servers.
+"""`load`: read the configuration files in which Claude, VS Code and Cursor list their servers.
 
-`mcpServers` (Claude Desktop, Claude Code, Cursor) or `servers` (VS Code), with comments and
-trailing commas, which editors allow. `${env:NAME}`, `${NAME}`, `${NAME:-default}`, `${userHome}`,
-`${workspaceFolder}` and `${input:id}` are filled in. What is wrong is told with its place.
+They have `mcpServers` (Claude Desktop, Claude Code, Cursor) or `servers` (VS Code), and may contain
+comments and trailing commas. `${env:NAME}`, `${NAME}`, `${NAME:-default}`, `${userHome}`,
+`${workspaceFolder}` and `${input:id}` are replaced. Errors name the place in the file.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def load(
     prefix: bool = True,
     timeout: float = 60.0,
 ) -> list[MCPServer]:
-    """The servers of a configuration file; those that are disabled in it are left out.
+    """Return the servers of a configuration file; servers that are disabled there are left out.
 
-    `inputs` gives the values of `${input:id}`. `prefix`: the names of a server's tools begin with
-    its own, so that no two are the same. Raises UsageError with the file and the place in it.
+    `inputs` has the values for `${input:id}`. With `prefix`, the names of a server's tools begin
+    with the server's name, so they are unique. Raises UsageError with the file and the place in it.
     """
     file = Path(path)
     try:
@@ -57,7 +57,7 @@ def load(
 def _parsed(file: Path, text: str) -> Any:
     def blank(found: re.Match[str]) -> str:
         whole = found[0]
-        # As many lines as before, so that an error names the right one.
+        # Keep the number of lines, so that an error names the right line.
         return whole if whole.startswith('"') else re.sub(r"[^\n]", " ", whole)
 
     plain = _COMMA.sub(blank, _COMMENT.sub(blank, text))
@@ -65,10 +65,10 @@ def _parsed(file: Path, text: str) -> Any:
         return json.loads(plain)
     except json.JSONDecodeError as exc:
         raise UsageError(
-            f"{file}: not valid JSON: {exc.msg}; look at line {exc.lineno}, column {exc.colno}"
+            f"{file}: invalid JSON: {exc.msg}; look at line {exc.lineno}, column {exc.colno}"
         ) from exc
     except RecursionError as exc:
-        raise UsageError(f"{file}: its JSON is nested too deeply; write a flat object") from exc
+        raise UsageError(f"{file}: the JSON is nested too deeply; write a flat object") from exc
 
 
 def _servers(file: Path, data: Any) -> tuple[str, dict[str, Any]]:
@@ -110,7 +110,7 @@ def _server(
         raise reader.wrong(f"{where}.type", f"{kind!r} must be one of stdio, http")
     if kind == "sse":
         raise reader.wrong(
-            f"{where}.type", "'sse' is no longer served; most such servers speak 'http' too"
+            f"{where}.type", "'sse' is not supported; most such servers also support 'http'"
         )
     url = reader.text(options.get("url"), f"{where}.url")
     headers = reader.texts_by_name(options.get("headers", {}), f"{where}.headers")
@@ -118,7 +118,7 @@ def _server(
 
 
 class _Reader:
-    """Reads values, fills in their variables, and says where something is wrong."""
+    """Reads values, replaces their variables, and reports the place of an error."""
 
     def __init__(self, file: Path, inputs: dict[str, str]) -> None:
         self._file = file
@@ -134,12 +134,12 @@ class _Reader:
 
     def text(self, value: object, where: str) -> str:
         if not isinstance(value, str) or not value:
-            raise self.wrong(where, f"must be a text, not {_kind(value)}")
+            raise self.wrong(where, f"must be a string, not {_kind(value)}")
         return _VARIABLE.sub(lambda found: self._variable(found[1], where), value)
 
     def texts(self, value: object, where: str) -> list[str]:
         if not isinstance(value, list):
-            raise self.wrong(where, f"must be a list of texts, not {_kind(value)}")
+            raise self.wrong(where, f"must be a list of strings, not {_kind(value)}")
         items = cast("list[object]", value)
         return [
             "" if each == "" else self.text(each, f"{where}[{i}]") for i, each in enumerate(items)
@@ -176,7 +176,7 @@ class _Reader:
         if kind == "input" and colon:
             if rest not in self._inputs:
                 raise self.wrong(
-                    where, f"it asks for the input {rest!r}; load(..., inputs=) gives it"
+                    where, f"it needs the input {rest!r}; pass load(..., inputs={{…}})"
                 )
             return self._inputs[rest]
         wanted, _, default = (rest if kind == "env" and colon else name).partition(":-")
@@ -190,7 +190,7 @@ def _kind(value: object) -> str:
     kinds: dict[type, str] = {
         dict: "an object",
         list: "a list",
-        str: "an empty text",
+        str: "an empty string",
         type(None): "null",
     }
     return kinds.get(type(value), json.dumps(value)[:40])

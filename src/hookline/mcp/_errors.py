@@ -1,4 +1,4 @@
-"""The one error of this door, and the import of the SDK."""
+"""The error class of `hookline.mcp`, and the import of the SDK."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any
 from hookline.errors import HooklineError, UsageError
 
 MAX_TEXT = 2_000
-"""Characters of a server's error that are told on."""
+"""The most characters of a server's error to pass on."""
 
 
 class MCPServerError(HooklineError):
-    """An MCP server that cannot be reached, or that has broken the protocol.
+    """An MCP server is not reachable, or has violated the protocol.
 
-    What to do: see whether its command or address is right and whether it runs by itself; its
-    stderr is in the log of `hookline.mcp` at DEBUG.
+    What to do: check its command or address, and that it runs on its own. The error quotes the last
+    line that a program wrote to stderr before it exited. All of its stderr is in the log of
+    `hookline.mcp` at DEBUG.
     """
 
 
 def sdk(module: str) -> Any:
-    """A module of the official SDK; UsageError names the install line where it is missing."""
+    """Import a module of the official SDK; raises UsageError if it is not installed."""
     try:
         return import_module(module)
     except ImportError as exc:
@@ -28,13 +29,13 @@ def sdk(module: str) -> Any:
 
 
 def short(text: object) -> str:
-    """A text of a server's, bounded."""
+    """Shorten a text from a server."""
     words = str(text)
     return words if len(words) <= MAX_TEXT else f"{words[:MAX_TEXT]}…"
 
 
 def reason(exc: BaseException) -> str:
-    """Why something failed: of a group of exceptions, the first that says something."""
+    """Return the reason of a failure; for an exception group, the first exception with a text."""
     while isinstance(exc, BaseExceptionGroup):
         group: BaseExceptionGroup[BaseException] = exc  # pyright: ignore[reportUnknownVariableType]
         exc = group.exceptions[0]

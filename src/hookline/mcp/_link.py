@@ -1,9 +1,10 @@
-"""One connection to a server: a task of its own that holds the SDK's client, and makes it anew.
+"""One connection to a server: a separate task holds the SDK's client, and restores the connection.
 
-The SDK's client has to be entered and left in one task, and that is never a chat's: a chat that is
-aborted would take the connection with it. So a task connects, lists the tools, and then waits: for
-the end, for a change of the tools, or for the connection to be lost. A lost one is made again after
-0.5 s, then after twice that, at most 30 s. Calls use the client from their own tasks meanwhile.
+The SDK's client must be entered and left in the same task. That cannot be a chat's task: aborting
+the chat would close the connection. So a separate task connects, lists the tools, and then waits
+for the end, for a change of the tools, or for the loss of the connection. It restores a lost
+connection after 0.5 s, and then after twice that time, at most 30 s. Meanwhile calls use the client
+from their own tasks.
 
     connecting ──listed──▶ up ──lost──▶ down ──after a while──▶ connecting
         └── the first time it fails: over          any ──close()──▶ over
@@ -12,13 +13,14 @@ the end, for a change of the tools, or for the connection to be lost. A lost one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import Context
 from logging import getLogger
 from typing import Any, Final, TypeAlias
 
 from hookline.mcp._errors import MCPServerError, reason, sdk
+from hookline.mcp._telemetry import in_session
 
 logger = getLogger("hookline.mcp")
 
@@ -26,16 +28,16 @@ FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 30.0
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 1_000
-LISTENING: Final = 2.0  # seconds that a server may take to say that it tells of changes
-CLOSING: Final = 5.0  # seconds that the end of a client may take
+LISTENING: Final = 2.0  # seconds for a server to confirm that it reports changes
+CLOSING: Final = 5.0  # seconds for a client to close
 
-Target: TypeAlias = Any  # what the SDK's Client is made with
+Target: TypeAlias = Any  # the argument of the SDK's Client
 Elicit: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 Changed: TypeAlias = Callable[[list[Any]], None]
 
 
 class Link:
-    """A connection that is kept up. `on_tools` is called with each list of tools that was read."""
+    """A connection that is restored if lost. `on_tools` is called with each new list of tools."""
 
     def __init__(
         self,
@@ -45,34 +47,37 @@ class Link:
         elicit: Elicit,
         connect_timeout: float,
         on_tools: Changed | None = None,
+        about: Mapping[str, str | int] | None = None,
     ) -> None:
         self.label = label
+        self.about = dict(about or {})
+        """The transport and address, as telemetry attributes."""
         self.client: Any = None
-        """The SDK's client while it is connected, else None."""
+        """The SDK's client while connected, else None."""
         self.why = ""
-        """Why it is not connected."""
+        """The reason for not being connected."""
         self.calls: list[Any] = []
-        """The calls that are under way."""
+        """The calls in progress."""
         self.used = 0.0
-        """When it was last used, by the loop's clock."""
+        """The time of the last use, by the loop's clock."""
         self._open = open
         self._elicit = elicit
         self._connect_timeout = connect_timeout
         self._on_tools = on_tools
         self._wake = asyncio.Event()
         self._lost = self._over = self._stale = False
-        self._ended = ""  # how the program ended
+        self._ended = ""  # how the program has ended
         self._up = asyncio.Event()
-        self._fresh = asyncio.Event()  # the tools are those that the server has
+        self._fresh = asyncio.Event()  # the tools are up to date
         self._fresh.set()
         self._task: asyncio.Task[None] | None = None
 
     # ── from outside ────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Connect; raises MCPServerError where that fails the first time."""
+        """Connect; raises MCPServerError if the first attempt fails."""
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A context of its own: what is current here – a span, a plugin – is not its business.
+        # A separate context: the task must not inherit the current span or plugin.
         self._task = asyncio.create_task(self._keep(started), context=Context())
         try:
             await started
@@ -81,12 +86,12 @@ class Link:
             raise
 
     def close(self) -> None:
-        """Begin the end; its task carries it out."""
+        """Start to close; the task does the rest."""
         self._over = True
         self._wake.set()
 
     async def aclose(self) -> None:
-        """End it, and wait for that as long as it may take."""
+        """Close, and wait until the connection is closed."""
         self.close()
         task = self._task
         if task is None or task.done():
@@ -97,7 +102,7 @@ class Link:
             await asyncio.wait([task], timeout=CLOSING)
 
     async def ready(self, patience: float) -> Any:
-        """The client, waited for where it is being connected again; raises MCPServerError."""
+        """Return the client, after waiting for a reconnection if needed; raises MCPServerError."""
         if self.client is None and not self._over:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
@@ -110,20 +115,20 @@ class Link:
         return self.client
 
     def lost(self, client: Any, why: str) -> None:
-        """This client's connection is of no more use."""
+        """Note that the connection of a client is lost."""
         if client is self.client and client is not None:
             self._drop(why)
             self._wake.set()
 
     def changed(self) -> None:
-        """The server has other tools."""
+        """Note that the tools of the server have changed."""
         if self._on_tools is not None:
             self._stale = True
             self._fresh.clear()
             self._wake.set()
 
     async def settled(self, patience: float) -> None:
-        """Wait until a change of the tools that was heard of has been read."""
+        """Wait until an announced change of the tools has been read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._fresh.wait()
@@ -139,7 +144,8 @@ class Link:
                 async with AsyncExitStack() as stack:
                     client = await self._connect(stack)
                     wait = FIRST_WAIT
-                    await self._watch(client, started)
+                    with in_session(self.about, client.protocol_version, lambda: self._lost):
+                        await self._watch(client, started)
             except Exception as exc:
                 self._drop(self._ended or (self.why if self._lost else reason(exc)))
                 if not started.done():
@@ -150,7 +156,7 @@ class Link:
                 if not started.done():
                     started.cancel()
             if not self._over:
-                logger.info("MCP server %r is connected again in %g s", self.label, wait)
+                logger.info("MCP server %r: reconnecting in %g s", self.label, wait)
                 await self._pause(wait)
                 wait = min(wait * 2, LONGEST_WAIT)
 
@@ -158,15 +164,15 @@ class Link:
         if isinstance(exc, MCPServerError):
             return MCPServerError(f"MCP server {self.label!r}: {exc}")
         if isinstance(exc, TimeoutError):
-            why = f"it gave no answer within {self._connect_timeout:g} s"
+            why = f"no answer within {self._connect_timeout:g} s"
         else:
             why = self._ended or reason(exc)
-        failed = MCPServerError(f"MCP server {self.label!r} cannot be connected: {why}")
+        failed = MCPServerError(f"cannot connect to MCP server {self.label!r}: {why}")
         failed.__cause__ = exc
         return failed
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, and no longer than until the end."""
+        """Wait, but not longer than until the end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._over:
@@ -177,7 +183,7 @@ class Link:
         made: list[Any] = []
 
         def ended(why: str) -> None:
-            """The program has ended, or the stream of it."""
+            """Note that the program or its stream has ended."""
             self._ended = why
             if made:
                 self.lost(made[0], why)
@@ -190,6 +196,7 @@ class Link:
         )
         async with asyncio.timeout(self._connect_timeout):
             await stack.enter_async_context(client)
+            client.session.validate_tool_result = _unchecked  # the SDK's check has no size limit
             self._fresh.set()
             self._stale = False
             tools = await self._list(client) if self._on_tools is not None else []
@@ -202,10 +209,10 @@ class Link:
         return client
 
     async def _watch(self, client: Any, started: asyncio.Future[None]) -> None:
-        """Wait for the end of the connection; read the tools again when they have changed."""
+        """Wait for the end of the connection; list the tools again when they change."""
         listens = asyncio.Event()
         async with _beside(self._listen(client, listens)):
-            with suppress(TimeoutError):  # a server that does not answer here may do without
+            with suppress(TimeoutError):  # a server that does not answer here is still usable
                 async with asyncio.timeout(LISTENING):
                     await listens.wait()
             if not started.done():
@@ -217,9 +224,9 @@ class Link:
                         async with asyncio.timeout(self._connect_timeout):
                             tools = await self._list(client)
                         self._on_tools(tools)
-                    except Exception as exc:  # the old ones stand
+                    except Exception as exc:  # keep the old tools
                         logger.warning(
-                            "the tools of MCP server %r could not be read again (%s)",
+                            "the tools of MCP server %r could not be updated (%s)",
                             *(self.label, type(exc).__name__),
                         )
                         logger.debug("%s", reason(exc))
@@ -230,7 +237,7 @@ class Link:
                 await self._wake.wait()
 
     async def _list(self, client: Any) -> list[Any]:
-        """All tools of the server, page by page, as far as a list may be long."""
+        """List the tools of the server, page by page, up to the limit."""
         if client.server_capabilities.tools is None:
             return []
         tools: list[Any] = []
@@ -244,18 +251,18 @@ class Link:
             seen.add(cursor)
         if cursor:
             logger.warning(
-                "MCP server %r lists more than can be taken: the first %d tools are",
+                "MCP server %r lists too many tools: only the first %d are used",
                 *(self.label, min(len(tools), MAX_TOOLS)),
             )
         return tools[:MAX_TOOLS]
 
     async def _hear(self, message: Any) -> None:
-        """What a server of the handshake says by itself."""
+        """Handle a message that a server with a session sends on its own."""
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             self.changed()
 
     async def _listen(self, client: Any, listens: asyncio.Event) -> None:
-        """What a server without sessions says of its tools, while somebody listens."""
+        """Listen for changes of the tools, on a server without sessions."""
         try:
             await self._hear_all(client, listens)
         finally:
@@ -280,7 +287,7 @@ class Link:
                 logger.debug("MCP server %r: %s", self.label, reason(exc))
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
-            self.changed()  # what was said meanwhile was not heard
+            self.changed()  # changes in the meantime were missed
 
     def _drop(self, why: str) -> None:
         self._lost = True
@@ -290,9 +297,13 @@ class Link:
         self._fresh.set()
 
 
+async def _unchecked(name: str, result: Any) -> None:
+    """Do nothing: results are checked by the tools, not by the SDK."""
+
+
 @asynccontextmanager
 async def _beside(work: Any) -> AsyncGenerator[None]:
-    """Something that runs as long as the block."""
+    """Run a coroutine in the background until the block ends."""
     task = asyncio.create_task(work)
     try:
         yield

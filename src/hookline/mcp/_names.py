@@ -1,13 +1,13 @@
-"""Names, descriptions and schemas of a server's tools, made fit for models. Pure.
+"""Adapt the names, descriptions and schemas of a server's tools for models. Pure.
 
-A name is mapped to what every provider takes, without two tools falling together. A text loses its
-control and format characters (they hide instructions from people) and is bounded.
+A name is mapped to a name that every provider accepts; two tools never get the same name. Control
+and format characters, which can hide instructions from people, are removed from texts, and texts
+are shortened.
 """
 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final
 from unicodedata import category
@@ -20,7 +20,7 @@ _HIDDEN: Final = frozenset(["Cc", "Cf", "Co", "Cs", "Cn"])
 
 
 def mapped(names: list[str], prefix: str) -> dict[str, str]:
-    """The server's names and what the model calls them by: valid, and each another."""
+    """Map the server's names to valid, distinct names for the model."""
     out: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
@@ -33,13 +33,8 @@ def mapped(names: list[str], prefix: str) -> dict[str, str]:
     return out
 
 
-def matches(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of these patterns is the name; `*` stands for anything."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def clean(text: object, limit: int = MAX_DESCRIPTION) -> str:
-    """A stranger's text without what nobody sees, and bounded."""
+    """Remove invisible characters from an untrusted text, and shorten it."""
     if not isinstance(text, str):
         return ""
     seen = "".join(
@@ -49,7 +44,7 @@ def clean(text: object, limit: int = MAX_DESCRIPTION) -> str:
 
 
 def clean_schema(schema: Any) -> Any:
-    """A schema whose titles and descriptions are cleaned."""
+    """Return a schema with cleaned titles and descriptions."""
     if isinstance(schema, list):
         return [clean_schema(each) for each in schema]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(schema, dict):
@@ -63,7 +58,7 @@ def clean_schema(schema: Any) -> Any:
 
 
 def told(description: object, name: str, plain: str) -> str:
-    """What the model is told of a tool; where its name was changed, the server's own too."""
+    """Return the description for the model; it includes the original name of a renamed tool."""
     text = clean(description)
     if plain.endswith(name):
         return text

@@ -1,4 +1,4 @@
-"""The connections of a server whose headers depend on the run: one for each distinct set."""
+"""The connections of a server whose headers depend on the run: one per distinct set of headers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from hookline.mcp._link import Link
 
 Given: TypeAlias = Mapping[str, str]
 Headers: TypeAlias = Given | Callable[[Run[Any]], Given | Awaitable[Given]] | None
+"""HTTP headers, or a function of the run that returns them, sync or async."""
 
 MAX_LINKS: Final = 64
-IDLE: Final = 300.0  # seconds after which a connection that nobody uses is closed
+IDLE: Final = 300.0  # seconds after which an unused connection is closed
 
 
 class Pool:
-    """At most 64 connections; one that was idle for five minutes is closed."""
+    """Up to 64 connections; a connection that was idle for five minutes is closed."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Pool:
         self._timer: asyncio.TimerHandle | None = None
 
     def links(self) -> list[Link]:
-        """All its connections, which are its owner's to close; it makes no more of them."""
+        """Return all connections, for the caller to close; the pool opens no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -46,13 +47,13 @@ class Pool:
         return len(self._links)
 
     async def get(self, headers: object) -> Link:
-        """The connection of these headers; raises MCPServerError where there can be none."""
+        """Return the connection for these headers; raises MCPServerError if there cannot be one."""
         key = _key(headers)
         link = self._links.get(key)
         if link is None:
             self._make_room()
             link = self._links[key] = self._make(dict(key))
-            # A task of its own: a chat that is aborted must not fail another that waits too.
+            # A separate task: an aborted chat must not fail another chat that also waits.
             self._starting[link] = asyncio.create_task(link.start(), context=Context())
             self._sweep_later()
         starting = self._starting.get(link)
@@ -104,6 +105,6 @@ def _key(headers: Any) -> tuple[tuple[str, str], ...]:
         items = [("", None)]
     if any(not isinstance(name, str) or not isinstance(value, str) for name, value in items):
         raise MCPServerError(
-            f"headers= gave a {type(headers).__name__}; it must give a mapping of names to texts"
+            f"headers= returned a {type(headers).__name__}; it must return a mapping of str to str"
         )
     return tuple(items)

@@ -1,15 +1,17 @@
 """A server that is a program: its process, and the lines that it reads and writes.
 
-The SDK's own transport waits for seconds at the end of a server, reads lines of any length, and
-lets the server write to our stderr. Here the process has a group of its own that is gone within two
-seconds whatever it does, a line is bounded, what is no JSON on its stdout is left out, and its
-stderr goes to the log at DEBUG. Its environment is the SDK's short list and what the user gives.
+The SDK's own transport waits for seconds when a server ends, reads lines of any length, and lets
+the server write to our stderr. Here the process has its own process group, which is gone within two
+seconds in any case. The length of a line is limited, non-JSON output on stdout is skipped, and
+stderr goes to the log at DEBUG. If the server exits on its own, the error quotes its last line. The
+environment is the SDK's short list plus the user's variables.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -24,8 +26,12 @@ from hookline.mcp._errors import MCPServerError, sdk
 logger = getLogger("hookline.mcp")
 
 MAX_LINE: Final = 16 * 1024 * 1024  # bytes of one message
-CLOSES: Final = 0.8  # seconds that a server has to end by itself, and then once more
+CLOSES: Final = 0.8  # seconds for a server to exit on its own, and again after SIGTERM
+LAST_WORDS: Final = 200  # characters of stderr that an error quotes
+KEPT: Final = 4096  # bytes of stderr in which the last line is searched
+SECRET: Final = 6  # shortest value of a variable that is left out of a quote
 _CHUNK: Final = 64 * 1024
+_ESCAPE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class Program:
@@ -47,7 +53,7 @@ class Program:
         self.max_line = max_line
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start it; raises MCPServerError where that cannot be."""
+        """Start the process; raises MCPServerError if that fails."""
         stdio = sdk("mcp.client.stdio")
         try:
             return await asyncio.create_subprocess_exec(
@@ -63,22 +69,23 @@ class Program:
         except (OSError, ValueError) as exc:
             raise MCPServerError(
                 f"the command {self.command!r} cannot be started ({type(exc).__name__}: {exc}); "
-                "see whether it is installed and in PATH"
+                "check that it is installed and in PATH"
             ) from exc
 
 
 @asynccontextmanager
 async def transport(program: Program, ended: Callable[[str], None]) -> AsyncGenerator[Any]:
-    """The streams to a program that runs; `ended` is called with why when it has ended."""
+    """Run a program and return its streams; `ended` is called with the reason when it ends."""
     process = await program.start()
     into, incoming = anyio.create_memory_object_stream[Any](0)
     outgoing, out_of = anyio.create_memory_object_stream[Any](0)
     assert process.stdout is not None
     assert process.stderr is not None
+    stderr = _Stderr(process.stderr, program)
     tasks = [
-        asyncio.create_task(_read(process, program, into, ended)),
+        asyncio.create_task(_read(process, program, into, ended, stderr)),
         asyncio.create_task(_write(process, out_of)),
-        asyncio.create_task(_log(process.stderr, program.command)),
+        stderr.task,
     ]
     try:
         yield incoming, outgoing
@@ -99,25 +106,30 @@ async def transport(program: Program, ended: Callable[[str], None]) -> AsyncGene
 
 
 async def _read(
-    process: asyncio.subprocess.Process, program: Program, into: Any, ended: Callable[[str], None]
+    process: asyncio.subprocess.Process,
+    program: Program,
+    into: Any,
+    ended: Callable[[str], None],
+    stderr: _Stderr,
 ) -> None:
-    """Hand on each line that is a message; what is none was a print of the server's."""
+    """Pass on each line that is a message; other lines are prints of the server."""
     types, message_of = sdk("mcp_types"), sdk("mcp.shared.message").SessionMessage
     try:
         async for line in _lines(process, program.max_line):
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                logger.debug("%s wrote to stdout what is no message", program.command)
+                logger.debug("%s wrote a line to stdout that is not a message", program.command)
                 continue
             await into.send(message_of(message))
-        ended(await _exit_status(process))
+        said = await stderr.last_words()
+        ended(await _exit_status(process) + (f'; its last words: "{said}"' if said else ""))
     except _TooLong:
         ended(f"the server sent a message of more than {program.max_line} bytes")
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        pass  # we are closing
+        pass  # the connection is closing
     finally:
-        into.close()  # only now: who hears of the end asks why
+        into.close()  # not earlier: the reader asks for the reason
 
 
 class _TooLong(Exception):
@@ -157,30 +169,63 @@ async def _write(process: asyncio.subprocess.Process, out_of: Any) -> None:
                 await process.stdin.drain()
 
 
-async def _log(stderr: asyncio.StreamReader, command: str) -> None:
-    while chunk := await stderr.read(_CHUNK):
-        logger.debug("%s: %s", command, chunk[:2_000].decode("utf-8", "replace").rstrip())
+class _Stderr:
+    """What a program writes to stderr: it goes to the log, and the end of it is kept."""
+
+    def __init__(self, stream: asyncio.StreamReader, program: Program) -> None:
+        self.task = asyncio.create_task(self._log(stream, program.command))
+        self._kept = b""
+        self._secrets = [each for each in program.env.values() if len(each) >= SECRET]
+
+    async def _log(self, stream: asyncio.StreamReader, command: str) -> None:
+        while chunk := await stream.read(_CHUNK):
+            self._kept = (self._kept + chunk)[-KEPT:]
+            logger.debug("%s: %s", command, chunk[:2_000].decode("utf-8", "replace").rstrip())
+
+    async def last_words(self) -> str:
+        """The last line that says something, once the program has ended; "" if there is none."""
+        await asyncio.wait([self.task], timeout=0.5)  # what it has started may hold it open
+        text = self._kept.decode("utf-8", "replace")
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return last_words(text)
+
+
+def last_words(text: str) -> str:
+    """The last line of a text of stderr that says something, cleaned and bounded."""
+    plain = _ESCAPE.sub("", text)
+    lines = ["".join(filter(str.isprintable, line)).rstrip() for line in plain.splitlines()]
+    telling = [line for line in lines if any(map(str.isalpha, line))]
+    # Below its error Node prints the stack, indented, and its own version.
+    outer = [line for line in telling if line[0] != " " and not line.startswith("Node.js v")]
+    last = ["", *telling, *outer][-1].strip()
+    return last if len(last) <= LAST_WORDS else f"{last[:LAST_WORDS]}…"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close its input, then ask it to end, then end it: it and all that it has started."""
+    """Close the input, then send SIGTERM, then SIGKILL to the process and its children."""
     if process.stdin is not None:
         process.stdin.close()
     for kill in (None, signal.SIGTERM):
         if kill is not None:
             _signal(process, kill)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSES):
-                await process.wait()
-                break
-    _signal(process, signal.SIGKILL)  # what it has started may still run
+        if await _ends(process, CLOSES):
+            break
+    _signal(process, signal.SIGKILL)  # its children may still run
+    await _ends(process, CLOSES)
+
+
+async def _ends(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Return whether the process ends within the given time."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(CLOSES):
+        async with asyncio.timeout(seconds):
             await process.wait()
+            return True
+    return False
 
 
 def _signal(process: asyncio.subprocess.Process, which: int) -> None:
-    """To the whole group; where there are no groups, to the process."""
+    """Send a signal to the process group, or to the process if there are no groups."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, which)

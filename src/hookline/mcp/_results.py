@@ -1,7 +1,7 @@
-"""What a server answers – results, prompts, resources – as hookline's own values. Pure.
+"""Convert the results, prompts and resources of a server to hookline's own values. Pure.
 
-Structured data counts where there is any, else the text. Pictures, sound and files go to the model
-beside it; what is too large, or no base64, is told in words.
+Structured data is preferred to text. Images, audio and files are added for the model. Data that is
+too large, or is not valid base64, is replaced by a note.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from hookline import File, Image, Text, ToolFailure, ToolResult
 from hookline.mcp._errors import short
 
 Part: TypeAlias = Text | Image | File
-MAX_MEDIA: Final = 8 * 1024 * 1024  # bytes of one result's pictures and files together
+MAX_MEDIA: Final = 8 * 1024 * 1024  # most bytes of images and files in one result
 
 
 def result_of(answer: Any) -> ToolResult | ToolFailure:
-    """The result of a call; a server's error is a failure of type MCPToolError."""
+    """Convert the result of a call; a server's error is a failure of type MCPToolError."""
     texts: list[str] = []
     media: list[Image | File] = []
     room = MAX_MEDIA
@@ -30,13 +30,13 @@ def result_of(answer: Any) -> ToolResult | ToolFailure:
             media.append(part)
     text = "\n".join(texts)
     if answer.is_error:
-        return ToolFailure(short(text) or "the server gave no reason", type="MCPToolError")
+        return ToolFailure(short(text) or "the server did not give a reason", type="MCPToolError")
     value = answer.structured_content
     return ToolResult(text if value is None else value, media=tuple(media))
 
 
 def part_of(block: Any, room: int = MAX_MEDIA) -> Part:
-    """One block of content: text, a picture, a file, or a link as text."""
+    """Convert one block of content: text, an image, a file, or a link as text."""
     match block.type:
         case "text":
             return Text(block.text)
@@ -52,7 +52,7 @@ def part_of(block: Any, room: int = MAX_MEDIA) -> Part:
 
 
 def contents_of(resource: Any, room: int = MAX_MEDIA) -> Part:
-    """The contents of a resource, which are text or bytes."""
+    """Convert the contents of a resource, which are text or bytes."""
     text = getattr(resource, "text", None)
     if text is not None:
         return Text(text)

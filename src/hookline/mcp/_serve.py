@@ -1,11 +1,11 @@
-"""An agent as a server: one tool, `chat`, over stdio or streamable HTTP.
+"""Serve an agent as an MCP server: one tool, `chat`, over stdio or streamable HTTP.
 
-The answer comes as the tool's result, and its pieces as progress while it is written. A client that
-cancels its request aborts the chat. A conversation that a client names is kept in the agent's
-store, under the name of who is logged in: no client reaches another's. A call that needs an
-approval is put to the client's user: where the client can be asked in mid-call it is, else the
-result of the tool says what is asked, and the client's next request brings the answer. A client
-that cannot ask anybody has such calls denied.
+The answer is the tool's result; pieces of it are sent as progress while it is written. If a client
+cancels its request, the chat is aborted. A conversation that a client names is kept in the agent's
+store, under the name of the logged-in user: no client can reach another user's conversation. A call
+that needs an approval is presented to the client's user. If the client can be asked during a call,
+it is asked; otherwise the tool's result contains the question, and the client's next request
+contains the answer. If the client cannot ask its user at all, such calls are denied.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run
 from hookline.errors import ChatAbortedError, ConversationBusyError, UsageError
 from hookline.events import TextDelta
 from hookline.mcp._errors import sdk
+from hookline.mcp._telemetry import measuring, measuring_sessions
 
 logger = getLogger("hookline.mcp")
 
 MAX_MESSAGE: Final = 1024 * 1024  # characters
-MAX_WAITING: Final = 1_000  # conversations whose questions wait for a client's next request
+MAX_WAITING: Final = 1_000  # most conversations with pending questions
 _ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _APPROVAL: Final[dict[str, Any]] = {
     "type": "object",
@@ -35,6 +36,7 @@ _APPROVAL: Final[dict[str, Any]] = {
     "required": ["approve"],
 }
 Principal: TypeAlias = Callable[[Any], str]
+"""A function of the request that returns the name of its principal."""
 Decision: TypeAlias = Approve | Deny
 
 
@@ -51,14 +53,15 @@ def serve(
     auth: Any = None,
     token_verifier: Any = None,
 ) -> Any:
-    """An ASGI app that serves an agent by streamable HTTP, to be run by uvicorn or mounted.
+    """Return an ASGI app that serves an agent over streamable HTTP, to run or mount.
 
-    `stateless`: no session is kept between requests, so that any process may answer the next one.
-    `principal` gives the name of who is logged in, of the SDK's request context; otherwise it is
-    the client of the access token. `host` and `allowed_hosts` say under which names it is reached;
-    `auth` and `token_verifier` are the SDK's. Raises UsageError where the extra is missing.
+    `stateless`: no session is kept between requests, so any process may answer the next request.
+    `principal` receives the SDK's request context, and returns the name of the logged-in user; the
+    default is the client of the access token. `host` and `allowed_hosts` are the host names of the
+    server; `auth` and `token_verifier` are passed to the SDK. Raises UsageError if the extra is
+    missing.
     """
-    server = _Served(agent, name, description, principal).server()
+    server = _Served(agent, name, description, principal).server(sessions=not stateless)
     security = None
     if allowed_hosts:
         settings = sdk("mcp.server.transport_security").TransportSecuritySettings
@@ -88,7 +91,7 @@ async def serve_stdio(
 
 
 class _Served:
-    """An agent, as the SDK's server calls it."""
+    """An agent behind the SDK's server."""
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class _Served:
         principal: Principal | None,
     ) -> None:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"serve({agent!r}) needs an Agent")
+            raise UsageError(f"serve() needs an Agent, not {agent!r}")
         self._agent = agent
         self._name = name or agent.name
         self._description = description or f"Talk to the agent {self._name}."
@@ -106,11 +109,15 @@ class _Served:
         self._types: Any = sdk("mcp_types")
         self._waiting: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
 
-    def server(self) -> Any:
-        """The SDK's server."""
-        return sdk("mcp.server").Server(
+    def server(self, *, sessions: bool = True) -> Any:
+        """Create the SDK's server; without `sessions` each request is a separate connection."""
+        server = sdk("mcp.server").Server(
             self._name, on_list_tools=self._tools, on_call_tool=self._call
         )
+        server.middleware.append(measuring("chat"))
+        if sessions:
+            server.middleware.append(measuring_sessions())
+        return server
 
     async def _tools(self, ctx: Any, params: Any) -> Any:
         properties: dict[str, Any] = {
@@ -120,7 +127,7 @@ class _Served:
             properties["conversation"] = {
                 "type": "string",
                 "pattern": f"^{_ID.pattern}$",
-                "description": "A name of your choice; the same name goes on where it ended.",
+                "description": "A name of your choice; reuse it to continue the conversation.",
             }
         schema = {"type": "object", "properties": properties, "required": ["message"]}
         tool = self._types.Tool(name="chat", description=self._description, input_schema=schema)
@@ -134,13 +141,13 @@ class _Served:
         except _Refused as exc:
             return self._error(str(exc))
         except ConversationBusyError:
-            return self._error("this conversation is busy; send the message when it has answered")
+            return self._error("this conversation is busy; send the message after its answer")
         except ChatAbortedError as exc:
             return self._error(f"the chat was aborted: {exc.reason}")
         except Exception as exc:
-            # The text of an error may hold what is nobody else's business.
-            logger.debug("a chat by MCP has failed", exc_info=exc)
-            logger.warning("a chat by MCP has failed (%s)", type(exc).__name__)
+            # The text of an error may contain private data.
+            logger.debug("a chat over MCP has failed", exc_info=exc)
+            logger.warning("a chat over MCP has failed (%s)", type(exc).__name__)
             return self._error(f"the agent failed ({type(exc).__name__})")
 
     def _arguments(self, params: Any) -> tuple[str, str | None]:
@@ -149,13 +156,13 @@ class _Served:
         if params.name != "chat":
             raise _Refused("there is no such tool; call chat")
         if not isinstance(message, str) or not message.strip() or len(message) > MAX_MESSAGE:
-            raise _Refused(f"message must be a text of 1 to {MAX_MESSAGE} characters")
+            raise _Refused(f"message must be a string of 1 to {MAX_MESSAGE} characters")
         if conversation is None:
             return message, None
         if not isinstance(conversation, str) or not _ID.fullmatch(conversation):
             raise _Refused("conversation must be 1 to 100 letters, digits, '_', '-', '.' or ':'")
         if self._agent.store is None:
-            raise _Refused("this agent keeps no conversations; leave conversation out")
+            raise _Refused("this agent does not keep conversations; leave conversation out")
         return message, conversation
 
     # ── one chat ────────────────────────────────────────────────────────────────────────────
@@ -204,7 +211,7 @@ class _Served:
     def _questions(
         self, who: str, conversation: Conversation | str, pending: tuple[ApprovalRequest, ...]
     ) -> Any:
-        """What has to be asked; the conversation waits for the answers."""
+        """Return the questions for the client; the conversation waits for the answers."""
         types = self._types
         state = "kept"
         if isinstance(conversation, Conversation):
@@ -223,12 +230,12 @@ class _Served:
         return types.InputRequiredResult(input_requests=asked, request_state=state)
 
     def _waited(self, who: str, state: object, conversation: str | None) -> Conversation | str:
-        """The conversation that these answers are for: never another principal's."""
+        """Return the conversation that these answers belong to: never another principal's."""
         if conversation is not None:
             return _id(who, conversation)
         found = self._waiting.pop((who, str(state)), None)
         if found is None:
-            raise _Refused("nothing waits for these answers any more; send the message again")
+            raise _Refused("these answers are no longer expected; send the message again")
         return found
 
     def _error(self, text: str) -> Any:
@@ -237,13 +244,13 @@ class _Served:
 
 
 class _Refused(Exception):
-    """A request that cannot be served; its text is told to the client."""
+    """A request is invalid; the client receives the text."""
 
 
 async def _apart(work: Any) -> Any:
-    """Run the chat in a task of its own: the SDK's scopes cancel again and again, and it ends once.
+    """Run the chat in a separate task, because the SDK's scopes cancel repeatedly.
 
-    When the request is cancelled the chat is aborted, and waited for.
+    When the request is cancelled, the chat is aborted once, and awaited.
     """
     anyio: Any = sdk("anyio")
     task = asyncio.ensure_future(work)
@@ -254,7 +261,7 @@ async def _apart(work: Any) -> Any:
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # it was looked at
+            task.exception()  # mark the exception as retrieved
         raise
 
 
@@ -266,7 +273,7 @@ def _answers(params: Any) -> dict[str, Decision] | None:
 
 
 def _decision(found: Any, *, form: bool = False) -> Decision:
-    """The client's answer: it approves where its user has said so, and denies otherwise."""
+    """Read the client's answer: an approval only if its user said so, otherwise a denial."""
     content: Mapping[str, Any] = getattr(found, "content", None) or {}
     if getattr(found, "action", None) != "accept":
         return Deny("the user declined")
@@ -280,7 +287,7 @@ def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
 
 
 def _worded(request: ApprovalRequest) -> str:
-    """What the client's user is asked: with the whole of what would run."""
+    """Return the question for the client's user, with the complete call."""
     words = "\n".join(request.prompts)
     if request.schema is not None:
         return words
@@ -293,7 +300,7 @@ def _id(who: str, conversation: str) -> str:
 
 
 def _client_of(ctx: Any) -> str:
-    """Who is logged in, by the access token; nobody in particular without one."""
+    """Return the client of the access token; the same anonymous name without a token."""
     token = sdk("mcp.server.auth.middleware.auth_context").get_access_token()
     if token is None:
         return ""

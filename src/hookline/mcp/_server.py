@@ -1,15 +1,15 @@
-"""`MCPServer`: a server as a scope of agents; `connect` puts servers into one.
+"""`MCPServer`: a server as a scope of agents. `connect` adds servers to an agent.
 
-A server is connected when the first agent takes it, and closed when the last has let it go. Its
-tools are one scope, and a changed list takes the place of the old one in one go. With `headers=` as
-a function of the run each distinct set of headers has a connection of its own: nothing of one
-tenant's session is seen by another. It is long because each kind of server spells its options out.
+A server is connected when the first agent uses it, and closed when the last agent has released it.
+Its tools form one scope, and a changed list replaces the old list in one step. If `headers=` is a
+function of the run, each distinct set of headers has its own connection, so tenants never share a
+session. This module is long because the options of each kind of server are spelled out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -35,11 +35,11 @@ from hookline.mcp import _process, _web
 from hookline.mcp._call import Call, elicited
 from hookline.mcp._errors import MCPServerError, reason, sdk
 from hookline.mcp._link import Link
-from hookline.mcp._names import clean, matches
+from hookline.mcp._names import clean
 from hookline.mcp._pool import Headers, Pool
 from hookline.mcp._results import Part, contents_of, part_of
 from hookline.mcp._tools import tools_of
-from hookline.points import PreToolCall
+from hookline.points import PreToolCall, matches
 
 logger = getLogger("hookline.mcp")
 
@@ -49,13 +49,13 @@ GUARD: Final = 200
 
 
 class MCPServer:
-    """A server whose tools agents may use. Made by `stdio`, `http` and `local`.
+    """A server whose tools agents may use. Create it with `stdio`, `http` or `local`.
 
-    `label` names it and its scope. `prefix` stands before the names of its tools. `allow` and
-    `deny` are patterns of the server's own names, such as `"read_*"`; deny wins. A call that
-    matches `approve` is asked about by the agent's own approvals. `timeout` is for one call, in
-    seconds, and does not count while somebody is asked something. Raises UsageError for options
-    that cannot be, or where the extra is missing.
+    `label` names the server and its scope. `prefix` is added before the names of its tools. `allow`
+    and `deny` are patterns for the server's own tool names, such as `"read_*"`; deny wins. A call
+    that matches `approve` needs approval, as with the agent's own tools. `timeout` is the time
+    limit of one call, in seconds. It pauses while the server asks the user. Raises UsageError for
+    invalid options, or if the extra is missing.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class MCPServer:
         connect_timeout: float = 30.0,
         headers: Headers = None,
         connect_headers: Mapping[str, str] | None = None,
+        about: Mapping[str, str | int] | None = None,
     ) -> None:
         if not label:
             raise UsageError("label='' of an MCP server: give it a name, such as \"files\"")
@@ -87,8 +88,9 @@ class MCPServer:
         self.approve = _patterns("approve", approve)
         self.timeout = timeout
         self.left_out: dict[str, str] = {}
-        """The tools that could not be taken, and why."""
+        """The tools that could not be used, with the reasons."""
         self._open = open
+        self._about = about
         self._connect_timeout = connect_timeout
         self._headers = headers
         fixed = {} if headers is None or callable(headers) else dict(headers)
@@ -99,6 +101,7 @@ class MCPServer:
         self._agents: list[_Attached] = []
         self._starting = asyncio.Lock()
         self._users = 0
+        self._ending: list[Link] = []  # closing connections, kept until they are closed
 
     # ── the three kinds ─────────────────────────────────────────────────────────────────────
 
@@ -117,13 +120,14 @@ class MCPServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> MCPServer:
-        """A server that is a program: started here, spoken to by its stdin and stdout.
+        """Return a server that is a program: it is started here, and connected by stdin and stdout.
 
-        Its environment is PATH, HOME and the like, and what `env` adds.
+        Its environment has PATH, HOME and similar variables, and the variables in `env`.
         """
         program = _process.Program(command, args, env=env, cwd=cwd)
         return cls(
             lambda headers, ended: _process.transport(program, ended),
+            about={"network.transport": "pipe"},
             label=label or Path(command).stem,
             prefix=prefix,
             allow=allow,
@@ -149,17 +153,18 @@ class MCPServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> MCPServer:
-        """A server behind an address that speaks streamable HTTP.
+        """Return a server at a URL, over streamable HTTP.
 
-        `headers` is a mapping, or a function of the run, sync or async, that gives one: a token for
-        each tenant. Then the tools are listed with `connect_headers`. `auth` is an `httpx2.Auth`,
-        such as the SDK's `OAuthClientProvider` with your token store. Raises UsageError for
-        something else than an address.
+        `headers` is a mapping, or a function that takes the run and returns a mapping, for example
+        with a token for each tenant. The function may be async. With a function, the tools are
+        listed with `connect_headers`. `auth` is an `httpx2.Auth`, such as the SDK's
+        `OAuthClientProvider` with your token store. Raises UsageError if the address is not a URL.
         """
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"url={clean(url, 200)!r} of an MCP server must begin with https://")
         return cls(
             lambda given, ended: _web.transport(url, given, auth),
+            about=_web.about(url),
             label=label or url.partition("://")[2].partition("/")[0].rpartition("@")[2],
             headers=headers,
             connect_headers=connect_headers,
@@ -184,7 +189,7 @@ class MCPServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> MCPServer:
-        """A server of the SDK's in this process, such as `mcp.server.MCPServer("notes")`."""
+        """Return a server of the SDK in this process, such as `mcp.server.MCPServer("notes")`."""
         return cls(
             lambda headers, ended: server,
             label=label or str(getattr(server, "name", "") or "local"),
@@ -210,24 +215,31 @@ class MCPServer:
             self._users += 1
 
     def stop(self) -> None:
-        """Let go of the server; the last who does so closes it, in a task of its own."""
-        if self._users == 0:
-            return
-        self._users -= 1
-        if self._users == 0:
-            for link in self._links():
-                link.close()
-            self._ending = self._links()
-            self._link = self._scope = self._pool = None
+        """Release the server; the last release closes it, in a separate task."""
+        self._let_go()
 
     async def aclose(self) -> None:
-        """Let go of the server, and wait until its connections are closed."""
-        ending = self._links() if self._users == 1 else []
-        self.stop()
-        await asyncio.gather(*[link.aclose() for link in ending])
+        """Release the server, and wait until its connections are closed."""
+        await _closed(self._let_go())
 
-    async def __call__(self, agent: Agent[Any]) -> Callable[[], None]:
-        """As a plugin: `await agent.use(server)` connects, and its uninstall closes."""
+    def _let_go(self) -> list[Link]:
+        """Release the server once; returns the connections to close after the last release."""
+        if self._users == 0:
+            return []
+        self._users -= 1
+        if self._users > 0:
+            return []
+        self._ending = self._links()
+        for link in self._ending:
+            link.close()
+        self._link = self._scope = self._pool = None
+        return self._ending
+
+    async def __call__(self, agent: Agent[Any]) -> Callable[[], Awaitable[None]]:
+        """Act as a plugin: `await agent.use(server)` connects, and its uninstall closes.
+
+        `await uninstall.aclose()` waits until its connections are closed.
+        """
         await self.start()
         try:
             detach = self.attach(agent)
@@ -235,16 +247,16 @@ class MCPServer:
             await self.aclose()
             raise
 
-        def leave() -> None:
+        def leave() -> Awaitable[None]:
             detach()
-            self.stop()
+            return _closed(self._let_go())
 
         return leave
 
     def attach(self, agent: Agent[Any]) -> Callable[[], None]:
-        """Register its tools with an agent; gives what takes them back.
+        """Register its tools with an agent; returns a disposer that removes them.
 
-        Raises UsageError where it is not started, ScopeError where a tool's name is taken.
+        Raises UsageError if it is not started, ScopeError if a tool's name is taken.
         """
         scope = self._scope
         if scope is None:
@@ -279,11 +291,11 @@ class MCPServer:
 
     @property
     def connected(self) -> bool:
-        """Whether it is connected now; a connection that was lost is being made again."""
+        """Whether the server is connected; a lost connection is restored in the background."""
         return self._link is not None and self._link.client is not None
 
     def tools_now(self) -> tuple[AnyTool, ...]:
-        """The tools that it has now; none while it is not started."""
+        """The current tools of the server; empty before it is started."""
         return self._scope.tools if self._scope is not None else ()
 
     def _links(self) -> list[Link]:
@@ -304,13 +316,14 @@ class MCPServer:
             elicit=elicit,
             connect_timeout=self._connect_timeout,
             on_tools=on_tools,
+            about=self._about,
         )
         return link
 
     # ── its tools ───────────────────────────────────────────────────────────────────────────
 
     def _take(self, listed: list[Any]) -> None:
-        """The server has these tools: they take the place of those that it had."""
+        """Replace the tools of the server."""
         tools, self.left_out = tools_of(
             listed,
             self.label,
@@ -326,8 +339,8 @@ class MCPServer:
                     attached.remove = attached.agent.scopes.replace(self.label, scope)
             except ScopeError:
                 logger.warning(
-                    "the new tools of MCP server %r have a name that another scope has: the old "
-                    "ones stand",
+                    "MCP server %r: a new tool has the name of another scope's tool; the old tools "
+                    "are kept",
                     self.label,
                 )
 
@@ -348,7 +361,7 @@ class MCPServer:
         return await Call(link, name, run, self.timeout).make(arguments)
 
     def _asks(self, ctx: PreToolCall[Any]) -> Ask | None:
-        """Ask about a call that matches `approve`, by the server's name or by the model's."""
+        """Ask about a call that matches `approve`, by the server's or the model's tool name."""
         if ctx.scope.label != self.label:
             return None
         name = ctx.call.name
@@ -360,7 +373,7 @@ class MCPServer:
     # ── prompts and resources ───────────────────────────────────────────────────────────────
 
     async def prompt(self, name: str, **arguments: str) -> tuple[Message, ...]:
-        """The messages of one of its prompts; raises MCPServerError. Nothing is sent by itself."""
+        """Return the messages of a prompt; raises MCPServerError. They are not sent to a model."""
         answer = await self._asked("get_prompt", name, arguments or None)
         messages: list[Message] = []
         for each in answer.messages:
@@ -372,7 +385,7 @@ class MCPServer:
         return tuple(messages)
 
     async def read(self, uri: str) -> Part:
-        """One of its resources as a part of a message; raises MCPServerError."""
+        """Return a resource as a part of a message; raises MCPServerError."""
         answer = await self._asked("read_resource", uri)
         parts = [contents_of(each) for each in answer.contents]
         texts = [each.text for each in parts if isinstance(each, Text)]
@@ -381,7 +394,7 @@ class MCPServer:
         if len(parts) != 1:
             raise MCPServerError(
                 f"resource {clean(uri, 200)!r} of MCP server {self.label!r} has {len(parts)} parts "
-                "that are not text alone; read each by its own address"
+                "that are not all text; read each part by its own address"
             )
         return parts[0]
 
@@ -404,7 +417,7 @@ class MCPServer:
 
 
 class _Attached:
-    """An agent that has the server's tools."""
+    """An agent that uses the server's tools."""
 
     def __init__(self, agent: Agent[Any], remove: Callable[[], object]) -> None:
         self.agent = agent
@@ -412,18 +425,27 @@ class _Attached:
         self.undo: list[Callable[[], object]] = []
 
 
+async def _closed(links: list[Link]) -> None:
+    await asyncio.gather(*[link.aclose() for link in links])
+
+
 def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
     if isinstance(given, str):
         raise UsageError(f"{name}={given!r} must be a list of patterns, such as [{given!r}]")
-    return tuple(given)
+    patterns = tuple(given)
+    if not all(patterns):
+        raise UsageError(
+            f"{name}={patterns!r} has an empty pattern, which matches no tool; remove it"
+        )
+    return patterns
 
 
 @asynccontextmanager
 async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None]:
-    """Connect servers and give their tools to an agent, for as long as the block runs.
+    """Connect servers, and add their tools to an agent for the duration of the block.
 
-    All or nothing: raises MCPServerError for the first that cannot be connected, and ScopeError
-    where two tools have one name.
+    All or nothing: raises MCPServerError for the first server that cannot be connected, and
+    ScopeError if two tools have the same name.
     """
     sdk("mcp")
     started: list[MCPServer] = []

@@ -1,23 +1,29 @@
-"""A server behind an address: an HTTP client with bounds."""
+"""A server at a URL: an HTTP client with size limits.
+
+The size of a response is limited. A refusal is reported with its status, which the SDK omits.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
+from hookline.errors import UsageError
 from hookline.mcp._errors import sdk
 from hookline.mcp._process import MAX_LINE
 
 
 @asynccontextmanager
 async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGenerator[Any]:
-    """The streams to a server that speaks streamable HTTP."""
+    """Connect to a server over streamable HTTP, and return the streams."""
     httpx2: Any = sdk("httpx2")
     streamable: Any = sdk("mcp.client.streamable_http")
 
     class Bounded(httpx2.AsyncByteStream):  # type: ignore[misc]
-        """The bytes of an answer, as far as it may be long."""
+        """The bytes of a response, up to the size limit."""
 
         def __init__(self, stream: Any) -> None:
             self._stream = stream
@@ -27,15 +33,21 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
             async for chunk in self._stream:
                 size += len(chunk)
                 if size > MAX_LINE:
-                    raise httpx2.ReadError(f"the server sent more than {MAX_LINE} bytes")
+                    # The SDK converts this to an error of the single request.
+                    raise httpx2.StreamError(f"the server sent more than {MAX_LINE} bytes")
                 yield chunk
 
         async def aclose(self) -> None:
             await self._stream.aclose()
 
     async def bound(response: Any) -> None:
-        # Of a stream of events the SDK bounds each one.
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        if _is_refusal(response, url):
+            await response.stream.aclose()
+            response.headers["content-type"] = "application/json"
+            response.headers.pop("content-encoding", None)
+            response.stream = httpx2.ByteStream(_told(response.status_code))
+        # In a stream of events, the SDK limits the size of each event.
+        elif not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = Bounded(response.stream)
 
     client = httpx2.AsyncClient(
@@ -48,3 +60,37 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
         streams = streamable.streamable_http_client(url, http_client=client)
         async with streams as opened:
             yield opened
+
+
+def _is_refusal(response: Any, url: str) -> bool:
+    """Return whether a response is only an error status. The SDK itself handles 404."""
+    status, kind = response.status_code, response.headers.get("content-type", "")
+    if status < 400 or status == 404 or str(response.request.url) != url:
+        return False
+    return status in (401, 403) or not kind.startswith("application/json")
+
+
+def _told(status: int) -> bytes:
+    """Encode the status as a protocol error, which the SDK reports for the single request."""
+    words = f"the server answered with HTTP {status}"
+    if status in (401, 403):
+        words += ": the login is missing, has expired, or does not permit this"
+    error = {"code": -32000 - status, "message": words}
+    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
+
+def about(url: str) -> dict[str, str | int]:
+    """Return the server's address as telemetry attributes, without the path: it may hold a key."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as exc:
+        raise UsageError(
+            f"url={url[:200]!r} of an MCP server has a port that is not a number; write https://host:port/"
+        ) from exc
+    return {
+        "network.transport": "tcp",
+        "network.protocol.name": "http",
+        "server.address": parts.hostname or "",
+        "server.port": port,
+    }

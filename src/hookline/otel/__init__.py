@@ -1,13 +1,25 @@
-"""OpenTelemetry for agents: traces, metrics and events by the GenAI conventions.
+"""OpenTelemetry for agents: traces, metrics and events that follow the GenAI conventions.
 
-    hookline.otel.setup(endpoint="http://localhost:4318")  # where the application has no SDK yet
+    hookline.otel.setup(endpoint="http://localhost:4318")  # if the application has no SDK yet
 
-An agent is traced as soon as an SDK is configured; this module is imported then, and not before.
-It stands on public hooks alone. No content is written unless somebody asks for it.
+An agent is traced as soon as an SDK is configured; only then is this module imported. It uses only
+public hooks. It records no content unless you ask for it.
 """
 
 from hookline.otel._content import Capture, Redact
+from hookline.otel._evaluation import record_evaluation
+from hookline.otel._kit import Attributes
 from hookline.otel._setup import Exporting, setup
-from hookline.otel._telemetry import Telemetry, default_bus
+from hookline.otel._telemetry import Telemetry, default_bus, using
 
-__all__ = ["Capture", "Exporting", "Redact", "Telemetry", "default_bus", "setup"]
+__all__ = [
+    "Attributes",
+    "Capture",
+    "Exporting",
+    "Redact",
+    "Telemetry",
+    "default_bus",
+    "record_evaluation",
+    "setup",
+    "using",
+]

@@ -1,14 +1,15 @@
-"""What was said, as attributes: only where it was asked for, redacted, and cut to a size.
+"""Content as attributes: recorded only on request, redacted, and cut to a size.
 
-Every text that leaves goes through `Content`: keys and numbers of arguments too. First the user's
-`redact` sees the whole text, then it is cut, so that a cut cannot hide a secret from it. What
-`redact` fails on is not written. A cut shortens texts and leaves out items; JSON stays JSON.
+Every text goes through `Content`, including the keys and numbers of arguments. The user's `redact`
+sees the whole text before it is cut, so a cut cannot hide a secret from it. If `redact` raises, the
+text is not recorded. A cut shortens texts and leaves out items; JSON stays valid JSON.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeGuard, cast
 
 import msgspec
@@ -20,6 +21,7 @@ from hookline import (
     Message,
     ModelResponse,
     Reasoning,
+    Source,
     Text,
     Tool,
     ToolCall,
@@ -30,36 +32,65 @@ from hookline.otel._names import FINISHED
 from hookline.otel._report import report
 
 Capture = Literal["no_content", "span_only", "event_only", "span_and_event"]
-"""Where what was said may be written."""
+"""Where content may be recorded."""
 CAPTURES: Final = ("no_content", "span_only", "event_only", "span_and_event")
 Redact = Callable[[str], str]
-"""Given each text before it is written; gives what may be."""
+"""Receives each text before it is recorded, and returns the text to record."""
 Part = dict[str, Any]
 
 FAILED: Final = "[redaction failed]"
 DEEP: Final = "[too deep]"
 DEPTH: Final = 64
+ATTRIBUTE: Final = 65_536
 
 
 class Content:
-    """How content is written; `spans` and `events` say where, if anywhere."""
+    """Converts content to attributes; `spans` and `events` tell where content is recorded."""
 
-    def __init__(self, capture: Capture, redact: Redact | None, size: int) -> None:
+    def __init__(
+        self, capture: Capture, redact: Redact | None, size: int, most: int = ATTRIBUTE
+    ) -> None:
         self.spans = capture in ("span_only", "span_and_event")
         self.events = capture in ("event_only", "span_and_event")
         self.wanted = self.spans or self.events
         self._redact = redact
         self._size = size
+        self._most = most  # the most bytes of an attribute
 
     # ── texts and JSON ──────────────────────────────────────────────────────────────────────
 
     def text(self, text: str) -> str:
-        """One text by itself."""
-        return self._cut(text, [self._size])
+        """Convert a single text."""
+        fitting: str = self._fitting(lambda size: self._cut(text, [size]))
+        return fitting
+
+    def word(self, text: str) -> str:
+        """Convert a name, an id or a description: recorded even if content is not."""
+        if self._redact is None and len(text) * 5 <= self._most:
+            return text
+        return self._cut(text, [self._most // 5])
 
     def data(self, value: Any) -> Any:
-        """JSON data: an object of arguments, or a result."""
-        return self._data(value, [self._size], 0)
+        """Convert JSON data: an object of arguments, or a result."""
+        return self._fitting(lambda size: self._data(value, [size], 0))
+
+    def bounded(self, parts: list[Part]) -> tuple[list[Part], int]:
+        """Return the last parts that fit into an attribute, and the number of parts left out."""
+        room = self._most - 2
+        for count, part in enumerate(reversed(parts)):
+            room -= len(as_json(part).encode()) + 1
+            if room < 0:
+                return parts[len(parts) - count :], len(parts) - count
+        return parts, 0
+
+    def _fitting(self, write: Callable[[int], Any]) -> Any:
+        """Call `write` with smaller sizes until the result fits into an attribute."""
+        size = min(self._size, self._most)
+        while True:
+            value = write(size)
+            if len(as_json(value).encode()) <= self._most - 2 or size <= 1:
+                return value
+            size //= 4
 
     def _clean(self, text: str) -> str:
         if self._redact is None:
@@ -121,34 +152,55 @@ class Content:
     # ── messages ────────────────────────────────────────────────────────────────────────────
 
     def system(self, text: str) -> list[Part]:
-        """The system text."""
-        return [{"type": "text", "content": self.text(text)}]
+        """Convert the system text."""
+        return [self._fitting(lambda size: {"type": "text", "content": self._cut(text, [size])})]
 
     def messages(self, messages: Iterable[Message]) -> list[Part]:
-        """Messages, in the order of the request."""
-        return [self._message(message) for message in messages]
+        """Convert messages, in the order of the request."""
+        return [self._fitting(partial(self._message, message)) for message in messages]
 
     def answer(self, response: ModelResponse) -> list[Part]:
-        """The model's answer, as the one choice there is."""
-        room = [self._size]
-        parts = [self._part(part, room) for part in response.parts]
+        """Convert the model's answer, as the only choice."""
         reason = FINISHED[response.finish_reason]
-        return [{"role": "assistant", "parts": parts, "finish_reason": reason}]
+
+        def write(size: int) -> Part:
+            parts = self._parts(response.parts, [size])
+            return {"role": "assistant", "parts": parts, "finish_reason": reason}
+
+        return [self._fitting(write)]
 
     def said(self, text: str, finish_reason: str) -> list[Part]:
-        """The answer of a whole chat."""
-        part = {"type": "text", "content": self.text(text)}
-        return [{"role": "assistant", "parts": [part], "finish_reason": finish_reason}]
+        """Convert the answer of a whole chat."""
 
-    def _message(self, message: Message) -> Part:
-        room = [self._size]
+        def write(size: int) -> Part:
+            part = {"type": "text", "content": self._cut(text, [size])}
+            return {"role": "assistant", "parts": [part], "finish_reason": finish_reason}
+
+        return [self._fitting(write)]
+
+    def _parts(self, parts: Sequence[object], room: list[int]) -> list[Part]:
+        """Convert as many parts as fit."""
+        out: list[Part] = []
+        for count, part in enumerate(parts):
+            if room[0] <= 0:
+                out.append({"type": "omitted", "count": len(parts) - count})
+                break
+            out.append(self._part(part, room))
+            room[0] -= 4
+        return out
+
+    def _message(self, message: Message, size: int) -> Part:
+        room = [size]
         if isinstance(message, ToolMessage):
             response = self._cut(message.text, room)
-            part = {"type": "tool_call_response", "id": message.call_id, "response": response}
+            part = {
+                "type": "tool_call_response",
+                "id": self.word(message.call_id),
+                "response": response,
+            }
             return {"role": "tool", "parts": [part]}
         assert isinstance(message, (UserMessage, AssistantMessage))
-        parts = [self._part(part, room) for part in message.parts]
-        return {"role": message.role, "parts": parts}
+        return {"role": message.role, "parts": self._parts(message.parts, room)}
 
     def _part(self, part: object, room: list[int]) -> Part:
         if isinstance(part, Text):
@@ -158,32 +210,38 @@ class Content:
         if isinstance(part, ToolCall):
             given: Any = part.arguments if part.raw is None else part.raw
             name, arguments = self._clean(part.name), self._data(given, room, 0)
-            return {"type": "tool_call", "id": part.id, "name": name, "arguments": arguments}
+            id = self.word(part.id)
+            return {"type": "tool_call", "id": id, "name": name, "arguments": arguments}
+        if isinstance(part, Source):
+            given = {"uri": part.url, "title": part.title, "name": part.name}
+            about = {name: self._cut(text, room) for name, text in given.items() if text}
+            return {"type": "source", **about}
         assert isinstance(part, (Image, File))
         return self._media(part, room)
 
     def _media(self, part: Image | File, room: list[int]) -> Part:
-        """A picture or a document: where it is or how large, never its bytes."""
+        """Describe an image or document by its URL or size, never by its bytes."""
         modality = part.media_type.partition("/")[0]
         if modality not in ("image", "video", "audio"):
             modality = "document"
-        head = {"modality": modality, "mime_type": part.media_type}
+        head = {"modality": modality, "mime_type": self.word(part.media_type)}
         if part.url is not None and not part.url.startswith("data:"):
             return {"type": "uri", **head, "uri": self._cut(part.url, room)}
         size = len(part.data if part.data is not None else part.url or "")
-        return {"type": "blob", **head, "content": "", "size": size}
+        return {"type": "omitted", **head, "size": size}
 
     def definitions(self, tools: Iterable[Tool[..., Any]]) -> list[Part]:
-        """What the model was told of the tools."""
-        return [
-            {
+        """Convert the tool definitions of a request."""
+
+        def write(tool: Tool[..., Any], size: int) -> Part:
+            return {
                 "type": "function",
                 "name": tool.name,
-                "description": self.text(tool.description),
-                "parameters": self.data(tool.parameters),
+                "description": self._cut(tool.description, [size]),
+                "parameters": self._data(tool.parameters, [size], 0),
             }
-            for tool in tools
-        ]
+
+        return [self._fitting(partial(write, tool)) for tool in tools]
 
 
 def _is_object(value: Any) -> TypeGuard[dict[Any, Any]]:
@@ -191,7 +249,7 @@ def _is_object(value: Any) -> TypeGuard[dict[Any, Any]]:
 
 
 def as_json(value: Any) -> str:
-    """The JSON text of a value that `Content` gave."""
+    """Return the JSON text of a value from `Content`."""
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, TypeError, ValueError):  # a lone surrogate, a huge number

@@ -1,7 +1,7 @@
-"""Log events: a failed model call, and where it was asked for the details of each call.
+"""Log events: failed model calls and, on request, the details of each call.
 
-OpenTelemetry's API for logs is still private by name, so it is imported with care, and an API that
-is too old for events means that there are none.
+OpenTelemetry's log API still has a private name, so it is imported with care. If the API is too old
+for events, no events are emitted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 
 from hookline.otel._report import report
 
-Severity = Literal["DEBUG", "WARN"]
+Severity = Literal["DEBUG", "INFO", "WARN"]
 
 
 class Events:
@@ -35,7 +35,7 @@ class Events:
     def emit(
         self, name: str, severity: Severity, attributes: Mapping[str, Any], context: Context
     ) -> None:
-        """Emit one event; what fails is reported and no more."""
+        """Emit one event. A failure is only reported."""
         if self._logger is None:
             return
         try:

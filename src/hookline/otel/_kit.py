@@ -1,41 +1,56 @@
-"""The kit: with what all chats of one pair of providers are traced."""
+"""The kit: everything shared by the traced chats of one pair of providers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Protocol
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Protocol
 
+from opentelemetry.context import Context
 from opentelemetry.trace import Tracer
 
-from hookline import HookBus
+from hookline import HookBus, Run, Usage
+from hookline.models import PriceFunction
 from hookline.otel._content import Content
 from hookline.otel._events import Events
 from hookline.otel._metrics import Instruments
+from hookline.otel._names import Semconv
+from hookline.otel._report import report
+
+Attributes = Mapping[str, Any] | Callable[[Run[Any]], Mapping[str, Any]]
+"""Additional attributes of every span: a mapping, or a function of the chat."""
+KEPT: Final = 1_024  # the most ended chats that can still be evaluated
 
 
 class Source(Protocol):
-    """Brings the hooks that trace a chat."""
+    """Provides the hooks that trace a chat."""
 
     def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None: ...
 
 
 class Kit:
-    """A tracer, instruments, a logger, and what may be written with them."""
+    """A tracer, instruments and a logger, with the options for recording."""
 
     __slots__ = (
+        "_attributes",
+        "_price",
+        "by_parent",
         "content",
         "details",
+        "ended",
         "events",
         "full",
         "instruments",
         "metered",
+        "openinference",
+        "semconv",
         "shows",
         "source",
         "tracer",
         "writes",
     )
 
-    source: Source  # of the hooks that trace with this
+    source: Source  # provides the hooks that use this kit
 
     def __init__(
         self,
@@ -44,16 +59,69 @@ class Kit:
         events: Events,
         content: Content,
         *,
+        semconv: Semconv,
         metered: bool,
         details: bool,
         full: bool,
+        openinference: bool,
+        price: PriceFunction | None,
+        attributes: Attributes | None,
     ) -> None:
         self.tracer = tracer
         self.instruments = instruments
         self.events = events
         self.content = content
-        self.metered = metered  # whether anybody reads the instruments
+        self.semconv = semconv
+        self.metered = metered  # whether metrics are exported
         self.details = details  # whether each model call emits an event
-        self.full = full  # whether each model call writes the whole history
+        self.full = full  # whether each model call records the whole history
+        self.openinference = openinference  # whether spans have OpenInference attributes, too
         self.shows = content.spans  # whether spans have content
-        self.writes = details or content.wanted  # whether a call says more than its attributes
+        self.writes = details or content.wanted  # whether calls record content or events
+        self.by_parent = _by_parent(tracer)  # whether children of unsampled spans are never sampled
+        self.ended: OrderedDict[str, Context] = OrderedDict()  # ended chats, by id
+        self._price = price
+        self._attributes = attributes
+
+    def price(self, model: str, answered_by: str | None, usage: Usage) -> float | None:
+        """Return the cost of a call, by the name of the answering or the requested model."""
+        if self._price is None:
+            return None
+        try:
+            found = self._price(answered_by, usage) if answered_by else None
+            return self._price(model, usage) if found is None else found
+        except Exception as exc:
+            report("the function price= raised, so no cost is recorded for a model call", exc)
+            return None
+
+    def attributes(self, run: Run[Any]) -> dict[str, Any]:
+        """Return the application's attributes for the spans of this chat."""
+        given = self._attributes
+        if given is None:
+            return {}
+        try:
+            found = given(run) if callable(given) else given
+        except Exception as exc:
+            report("attributes= raised, so spans have none of them", exc)
+            return {}
+        return {
+            key: self.content.word(value) if isinstance(value, str) else value
+            for key, value in found.items()
+            if value is not None
+        }
+
+    def keep(self, chat_id: str, context: Context) -> None:
+        """Keep the context of an ended chat, for later evaluation."""
+        self.ended[chat_id] = context
+        if len(self.ended) > KEPT:
+            self.ended.popitem(last=False)
+
+
+def _by_parent(tracer: Tracer) -> bool:
+    """Return whether the sampler drops all children of a dropped span, as the SDK's own does."""
+    sampler = getattr(tracer, "sampler", None)
+    try:
+        about = str(sampler.get_description()) if sampler is not None else ""
+    except Exception:
+        return False
+    return about.startswith("ParentBased{") and "localParentNotSampled:AlwaysOffSampler" in about

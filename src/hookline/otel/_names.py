@@ -1,13 +1,14 @@
-"""The words of OpenTelemetry's GenAI conventions that hookline speaks, and how ours map to them.
+"""The names of OpenTelemetry's GenAI conventions, and their mapping from hookline's own names.
 
-They are kept here because no package does: the conventions' own constants are deprecated, and the
-ones for GenAI are not released. The names are those of v1.41, which dashboards read today;
-docs/telemetry.md tells what was renamed since.
+They are defined here because no package provides them: the constants in the conventions' package
+are deprecated, and those for GenAI are not released. A `Semconv` holds the differences between the
+versions; all other names are the same in each.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from typing import Any, Final, NamedTuple
 
 from hookline import Settings
 from hookline.errors import HooklineError
@@ -21,6 +22,7 @@ CONVERSATION: Final = "gen_ai.conversation.id"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 OUTPUT_TYPE: Final = "gen_ai.output.type"
 REQUEST_STREAM: Final = "gen_ai.request.stream"
+STOP_SEQUENCES: Final = "gen_ai.request.stop_sequences"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
@@ -28,9 +30,9 @@ FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ: Final = "gen_ai.usage.cache_read.input_tokens"
-CACHE_WRITE: Final = "gen_ai.usage.cache_creation.input_tokens"
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 TOKEN_TYPE: Final = "gen_ai.token.type"
+TOKEN_MODALITY: Final = "gen_ai.token.modality"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_DESCRIPTION: Final = "gen_ai.tool.description"
@@ -41,7 +43,7 @@ ERROR_TYPE: Final = "error.type"
 EXCEPTION_TYPE: Final = "exception.type"
 EXCEPTION_MESSAGE: Final = "exception.message"
 
-# Content: written only where somebody has asked for it.
+# Content: recorded only on request.
 SYSTEM: Final = "gen_ai.system_instructions"
 INPUT: Final = "gen_ai.input.messages"
 OUTPUT: Final = "gen_ai.output.messages"
@@ -49,16 +51,37 @@ DEFINITIONS: Final = "gen_ai.tool.definitions"
 ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 RESULT: Final = "gen_ai.tool.call.result"
 
-# Our own.
+EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
+EVALUATION_WHY: Final = "gen_ai.evaluation.explanation"
+
+# Names of hookline's own.
 CHAT_ID: Final = "hookline.chat.id"
 ITERATION: Final = "hookline.iteration"
 OUTCOME: Final = "hookline.outcome"
 STEPS: Final = "hookline.steps"
 ATTEMPTS: Final = "hookline.attempts"
 EARLIER: Final = "hookline.input.earlier_messages"
+DROPPED: Final = "hookline.input.dropped_messages"
+READER_WAIT: Final = "hookline.reader_wait"
+STOP_REASON: Final = "hookline.stop_reason"
+PENDING: Final = "hookline.pending"
+COST: Final = "hookline.cost"
+LINK: Final = "hookline.link"
+APPROVAL_EVENT: Final = "hookline.approval"
+APPROVAL_DECISION: Final = "hookline.approval.decision"
+APPROVAL_EDITED: Final = "hookline.approval.edited"
+APPROVAL_WAIT: Final = "hookline.approval.wait"
 HOOK_EVENT: Final = "hookline.hook"
-STATUS_EVENT: Final = "hookline.status"
-STATUS_TYPE: Final = "hookline.status.type"
+# The event for each status that hookline itself publishes.
+STATUS_EVENTS: Final = {
+    "retrying": "hookline.retry",
+    "falling-back": "hookline.fallback",
+    "guardrail": "hookline.guardrail",
+    "handoff": "hookline.handoff",
+    "summarized": "hookline.summarized",
+}
 HOOK_NAME: Final = "hookline.hook.name"
 HOOK_POINT: Final = "hookline.hook.point"
 HOOK_OUTCOME: Final = "hookline.hook.outcome"
@@ -72,6 +95,38 @@ CHAT: Final = "chat"
 EXECUTE_TOOL: Final = "execute_tool"
 DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
 EXCEPTION_EVENT: Final = "gen_ai.client.operation.exception"
+EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+
+# ── what differs between versions ───────────────────────────────────────────────────────────
+
+
+class Semconv(NamedTuple):
+    """The names that differ between the versions of the conventions."""
+
+    cache_write: str
+    """The attribute for tokens written to a cache."""
+    calls: str
+    """The prefix of the metrics of model calls."""
+    typed_tokens: bool
+    """Whether one histogram has all tokens by type; if not, each type has its own instruments."""
+    agent_caches: bool
+    """Whether an `invoke_agent` span counts cached tokens."""
+
+
+SEMCONVS: Final = {
+    "v1.41": Semconv(
+        cache_write="gen_ai.usage.cache_creation.input_tokens",
+        calls="gen_ai.client.operation",
+        typed_tokens=True,
+        agent_caches=True,
+    ),
+    "main": Semconv(
+        cache_write="gen_ai.usage.cache_write.input_tokens",
+        calls="gen_ai.client.inference",
+        typed_tokens=False,
+        agent_caches=False,
+    ),
+}
 
 # ── metrics: seconds double from bucket to bucket, tokens grow by four ──────────────────────
 
@@ -79,6 +134,7 @@ CLIENT_SECONDS: Final = [0.01 * 2**n for n in range(14)]
 AGENT_SECONDS: Final = [0.1 * 2**n for n in range(13)]
 TOKENS: Final = [float(4**n) for n in range(14)]
 COUNTS: Final = [float(2**n) for n in range(8)]
+MCP_SECONDS: Final = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 HOOK_SECONDS: Final = [0.0001 * 4**n for n in range(10)]
 
 # ── what of ours becomes what of theirs ─────────────────────────────────────────────────────
@@ -94,11 +150,11 @@ FINISHED: Final = {
 UNKNOWN: Final = "unknown"
 OTHER: Final = "_OTHER"
 CANCELLED: Final = "CancelledError"
-LEFT: Final = ("consumer left", "collected")  # reasons of an abort: the reader walked away
+LEFT: Final = ("consumer left", "collected")  # abort reasons for a stream without a reader
 
 
 def error_type(exc: BaseException) -> str:
-    """The exception's name: with its module, except for Python's own; ours as they are imported."""
+    """Return an exception's name: qualified, except for built-ins; ours as users import them."""
     kind = type(exc)
     if kind.__module__ == "builtins" or kind.__name__ == CANCELLED:
         return kind.__qualname__
@@ -107,13 +163,20 @@ def error_type(exc: BaseException) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
+
+
+def identifier(text: str) -> str:
+    """Return a short name unchanged; any other text may be content, and becomes `_OTHER`."""
+    return text if _IDENTIFIER.fullmatch(text) else OTHER
+
+
 def parameters(settings: Settings) -> dict[str, Any]:
-    """The settings of a request, as attributes."""
+    """Return the numeric settings of a request as attributes."""
     found: dict[str, Any] = {
         "gen_ai.request.temperature": settings.temperature,
         "gen_ai.request.top_p": settings.top_p,
         "gen_ai.request.max_tokens": settings.max_tokens,
         "gen_ai.request.seed": settings.seed,
-        "gen_ai.request.stop_sequences": settings.stop or None,
     }
     return {name: value for name, value in found.items() if value is not None}

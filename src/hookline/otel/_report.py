@@ -1,4 +1,4 @@
-"""What went wrong in telemetry itself: told once, and never to the chat."""
+"""Report failures of telemetry itself: each kind is logged once, and never reaches the chat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _told: set[str] = set()
 
 
 def report(what: str, exc: BaseException | None = None) -> None:
-    """Log the first failure of each kind by its type, and all of them at DEBUG; no text of it."""
+    """Log the first failure of each kind, and all at DEBUG: only its type, never its text."""
     level = logging.DEBUG if what in _told else logging.WARNING
     _told.add(what)
     if exc is not None:

@@ -1,8 +1,8 @@
-"""`setup`: OpenTelemetry's own SDK and OTLP exporters, started in one line.
+"""`setup`: start OpenTelemetry's own SDK and OTLP exporters in one line.
 
-For an application that has no SDK yet. All of it is the SDK's: batches in threads of its own, so
-that a collector that is slow or gone holds up nobody, and the standard OTEL_* variables, which
-speak where no argument does.
+It is for applications that have no SDK yet. The SDK does all the work: it exports batches in its
+own threads, so a slow or missing collector blocks nothing, and the standard OTEL_* variables apply
+wherever no argument is passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hookline.errors import UsageError
 
 Protocol = Literal["http/protobuf", "grpc"]
 
-# Of each signal: the path below an endpoint, the exporter's module below its protocol's, its class.
+# For each signal: its path below an endpoint, the exporter's module, and the exporter's class.
 _SIGNALS: Final = {
     "traces": ("v1/traces", "trace_exporter", "OTLPSpanExporter"),
     "metrics": ("v1/metrics", "metric_exporter", "OTLPMetricExporter"),
@@ -33,32 +33,33 @@ _PACKAGES: Final = {
 
 
 class Exporting:
-    """What `setup` has started. `flush` and `shutdown` block: in a loop, call them in a thread.
+    """A handle for the providers that `setup` has started.
 
-    At the end of the process the SDK shuts down by itself.
+    `flush` and `shutdown` block: call them in a thread. The SDK shuts down by itself at the end of
+    the process.
     """
 
     def __init__(self, providers: Mapping[str, Any]) -> None:
         self.tracer_provider: Any = providers.get("traces")
-        """What makes spans; None where traces are off."""
+        """The tracer provider; None if traces are off."""
         self.meter_provider: Any = providers.get("metrics")
-        """What makes metrics; None where they are off."""
+        """The meter provider; None if metrics are off."""
         self.logger_provider: Any = providers.get("logs")
-        """What writes events; None where they are off."""
+        """The logger provider for events; None if logs are off."""
         self._providers = [each for each in providers.values() if each is not None]
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Send what is waiting; False when that took too long or failed."""
+        """Export everything that is waiting; returns False if this fails or takes too long."""
         results: list[bool] = []
         for provider in self._providers:
             try:
                 results.append(provider.force_flush(int(timeout * 1000)) is not False)
             except Exception:
-                results.append(False)  # a collector that is gone is no error of the caller's
+                results.append(False)  # a missing collector is not the caller's error
         return all(results)
 
     def shutdown(self) -> None:
-        """Send what is waiting and stop."""
+        """Export everything that is waiting, and stop."""
         for provider in self._providers:
             provider.shutdown()
         self._providers = []
@@ -71,21 +72,21 @@ def setup(
     headers: Mapping[str, str] | None = None,
     service_name: str | None = None,
 ) -> Exporting:
-    """Send traces, metrics and events by OTLP to `endpoint`, or where the OTEL_* variables say.
+    """Export traces, metrics and events over OTLP to `endpoint`, or as the OTEL_* variables say.
 
-    Raises UsageError where the application has a provider already (hookline uses that one), for an
+    Raises UsageError if the application already has a provider (which hookline then uses), for an
     endpoint without a scheme, and for an exporter that is unknown or not installed.
     """
     if protocol is not None and protocol not in _PACKAGES:
         raise UsageError(f"protocol={protocol!r} must be one of {', '.join(_PACKAGES)}")
     if endpoint is not None and "://" not in endpoint:
-        raise UsageError(f"endpoint={endpoint!r} needs its scheme, such as http://{endpoint}")
+        raise UsageError(f"endpoint={endpoint!r} needs a scheme, such as http://{endpoint}")
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Exporting({})
     if not isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
         raise UsageError(
             "this process has a tracer provider already, and hookline uses it; leave setup() out, "
-            "or call it before the other one is set"
+            "or call it before the other provider is set"
         )
     exporters = {
         signal: _exporter(signal, endpoint, protocol, headers)
@@ -99,7 +100,7 @@ def _wanted(signal: str) -> bool:
     name = f"OTEL_{signal.upper()}_EXPORTER"
     said = os.environ.get(name, "").strip() or "otlp"
     if said not in ("otlp", "none"):
-        raise UsageError(f"{name}={said!r}: use 'otlp' or 'none', or set up that exporter yourself")
+        raise UsageError(f"{name}={said!r} must be 'otlp' or 'none'; set up others yourself")
     return said == "otlp"
 
 
@@ -115,7 +116,7 @@ def _exporter(
     )
     if spoken not in _PACKAGES:
         known = ", ".join(_PACKAGES)
-        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r}: use one of: {known}")
+        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r} must be one of: {known}")
     options: dict[str, Any] = {}
     if headers is not None:
         options["headers"] = dict(headers)
@@ -134,7 +135,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _start(exporters: Mapping[str, Any], service_name: str | None) -> dict[str, Any]:
-    """The providers, made global."""
+    """Start the providers, and make them global."""
     named = {} if service_name is None else {"service.name": service_name}
     resource = _import("opentelemetry.sdk.resources").Resource.create(named)
     started: dict[str, Any] = {}

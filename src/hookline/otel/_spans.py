@@ -1,9 +1,9 @@
-"""An operation: one span that is open, the context in which it is current, and its one end.
+"""An operation: an open span, the context in which it is current, and its end.
 
-A span is made current by `attach`, around an await that never yields to a stranger. It is never
-detached by token: what closes a forgotten coroutine may do so in another context, where a token is
-no good. Instead the former context is put back, and only where this operation is still the
-innermost one.
+`attach` makes a span current, around an await that never yields to foreign code. The span is never
+detached by its token: a forgotten coroutine may be closed in another context, in which the token is
+invalid. Instead the previous context is restored, and only if this operation is still the innermost
+one.
 """
 
 from __future__ import annotations
@@ -28,38 +28,56 @@ from hookline.otel._names import ERROR_TYPE
 
 _inside: ContextVar[Operation | None] = ContextVar("hookline_otel_operation", default=None)
 _ERROR: Final = StatusCode.ERROR
-_CURRENT: Final = next(iter(set_span_in_context(INVALID_SPAN, Context())))  # a context's key of it
+_CURRENT: Final = next(
+    iter(set_span_in_context(INVALID_SPAN, Context()))
+)  # the key of a context's span
 
 
 def innermost() -> Operation | None:
-    """The operation that this code runs in."""
+    """Return the operation that the current code runs in."""
     return _inside.get()
 
 
 class Operation:
-    """One span; its attributes but the first ones are written at its end, all at once."""
+    """An open span; all attributes except the first ones are set together, at its end."""
 
     __slots__ = (
-        "_around", "_before", "attributes", "context", "ended", "kit", "span", "start",
+        "_around", "_before", "attributes", "context", "ended", "kit", "quiet", "span", "start",
     )  # fmt: skip
+
+    quiet: bool  # whether nothing below it is sampled
+    span: Span
 
     def __init__(self, kit: Kit, name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> None:
         self.kit = kit
         self.ended = False
+        self.quiet = False
         self.attributes: dict[str, Any] = {}
         self._around = _inside.get()
         before = self._before = get_current()
         start = self.start = time_ns()
-        span: Span = kit.tracer.start_span(
+        if self._around is not None and self._around.quiet and self._around.kit is kit:
+            self.quiet, self.span = True, self._around.span  # this span would not be sampled either
+            self.context = before
+            _inside.set(self)
+            return
+        span = kit.tracer.start_span(
             name, context=before, kind=kind, attributes=attributes, start_time=start
         )
         self.span = span
+        self.quiet = kit.by_parent and not span.is_recording()
         context = self.context = Context({**before, _CURRENT: span})
         attach(context)
         _inside.set(self)
 
+    def enter(self) -> None:
+        """Make the span current in this task, too."""
+        if _inside.get() is not self:
+            attach(self.context)
+            _inside.set(self)
+
     def leave(self) -> None:
-        """It is not current any more."""
+        """Stop being the current span."""
         if _inside.get() is self:
             attach(self._before)
             _inside.set(self._around)
@@ -77,11 +95,11 @@ class Operation:
         span.end(at)
 
     def seconds(self, at: int) -> float:
-        """How long it took until then."""
+        """Return the duration until `at`, in seconds."""
         return max(at - self.start, 0) / 1e9
 
     def drop(self) -> None:
-        """End the span as it is: something failed while it was told how it went."""
+        """End the span as it is: recording its outcome has failed."""
         if not self.ended:
             self.ended = True
             self.span.end()

@@ -1,17 +1,20 @@
-"""`Telemetry`: what an agent is given, and the look at whether anybody listens.
+"""`Telemetry`: the telemetry options of an agent, and the check whether an SDK is configured.
 
-An application says that it wants telemetry by configuring an SDK. Until it has, there are no hooks
-and a chat pays for one look. The look is made once for each chat, so that a provider which is set
-later still counts.
+An application requests telemetry by configuring an SDK. Until then there are no hooks, and each
+chat pays for one check only. The check is repeated for each chat, so a provider that is set later
+still counts.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, cast
 
-from opentelemetry import metrics, trace
+from opentelemetry import metrics as api_metrics
+from opentelemetry import trace
 from opentelemetry.metrics import MeterProvider, NoOpMeter, NoOpMeterProvider
 from opentelemetry.trace import (
     NoOpTracer,
@@ -22,10 +25,12 @@ from opentelemetry.trace import (
 
 from hookline import HookBus, __version__
 from hookline.errors import UsageError
-from hookline.otel._content import CAPTURES, Capture, Content, Redact
+from hookline.models import Prices, price_function
+from hookline.otel._content import ATTRIBUTE, CAPTURES, Capture, Content, Redact
 from hookline.otel._events import Events
-from hookline.otel._kit import Kit
+from hookline.otel._kit import Attributes, Kit
 from hookline.otel._metrics import Instruments
+from hookline.otel._names import SEMCONVS
 from hookline.otel._report import report
 from hookline.otel._spans import innermost
 from hookline.otel._tracing import Tracing
@@ -38,11 +43,11 @@ _MISSING = object()
 
 
 def _nobody() -> bool:
-    """Whether no provider was made global; the API's own answer takes twenty times as long.
+    """Return whether no global provider is set; the API's own check takes twenty times as long.
 
-    Where an API keeps them under other names, this says nothing, and the API is asked.
+    If an API version stores providers under other names, this returns False, and the API is used.
     """
-    internal = getattr(metrics, "_internal", None)
+    internal = getattr(api_metrics, "_internal", None)
     return (
         not _NAMED
         and getattr(trace, "_TRACER_PROVIDER", _MISSING) is None
@@ -53,11 +58,14 @@ def _nobody() -> bool:
 class Telemetry:
     """Traces, metrics and events of an agent's chats; pass it as `Agent(telemetry=...)`.
 
-    Without providers it uses the global ones. `capture` says where what was said may be written (by
-    default nowhere, or what the environment says), `redact` is given every text before it is
-    written, and `max_text` bounds the characters of a message. `history="full"` writes the whole
-    history at each model call, and not only what is new. Raises UsageError for an option that is
-    none of these.
+    The default providers are the global ones. `capture` selects where content may be recorded (by
+    default nowhere, or according to the environment). `redact` receives every text before it is
+    recorded. `max_text` limits the characters of a message, `max_attribute` the bytes of an
+    attribute. `history="full"` records the whole history at each model call, instead of only the
+    new messages. `price` returns the cost of a call. `attributes` are added to every span.
+    `metrics` selects the core metrics or all of them, `semconv` the version of the conventions.
+    `openinference` adds attributes for OpenInference back-ends. Raises UsageError for an invalid
+    option.
     """
 
     def __init__(
@@ -69,7 +77,13 @@ class Telemetry:
         capture: Capture | None = None,
         redact: Redact | None = None,
         max_text: int = SIZE,
+        max_attribute: int = ATTRIBUTE,
         history: Literal["new", "full"] = "new",
+        metrics: Literal["core", "all"] = "all",
+        semconv: Literal["v1.41", "main"] = "v1.41",
+        price: Prices | None = None,
+        attributes: Attributes | None = None,
+        openinference: bool = False,
     ) -> None:
         if capture is not None and capture not in CAPTURES:
             raise UsageError(f"capture={capture!r} must be one of {', '.join(CAPTURES)}")
@@ -77,25 +91,37 @@ class Telemetry:
             raise UsageError(f"max_text={max_text!r} must be at least 1")
         if history not in ("new", "full"):
             raise UsageError(f"history={history!r} must be 'new' or 'full'")
+        if max_attribute < 256:
+            raise UsageError(f"max_attribute={max_attribute!r} must be at least 256")
+        if metrics not in ("core", "all"):
+            raise UsageError(f"metrics={metrics!r} must be 'core' or 'all'")
+        if semconv not in SEMCONVS:
+            raise UsageError(f"semconv={semconv!r} must be one of {', '.join(SEMCONVS)}")
         self._tracers = tracer_provider
         self._meters = meter_provider
         self._loggers = logger_provider
         self._capture: Capture | None = capture
         self._redact = redact
         self._max_text = max_text
+        self._max_attribute = max_attribute
         self._full = history == "full"
+        self._core = metrics == "core"
+        self._semconv = SEMCONVS[semconv]
+        self._price = None if price is None else price_function(price)
+        self._attributes = attributes
+        self._openinference = openinference
         self._seen: tuple[Any, Any] | None = None
         self._tracing: Tracing | None = None
 
     def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
-        """The hooks that trace a chat which begins now; None while nobody listens.
+        """Return the hooks that trace a new chat; None while there is no SDK.
 
         `beside` are the points at which the chat has other hooks.
         """
         if self._tracers is None and self._meters is None and _nobody():
             return None
         tracers = self._tracers or trace.get_tracer_provider()
-        meters = self._meters or metrics.get_meter_provider()
+        meters = self._meters or api_metrics.get_meter_provider()
         seen = self._seen
         if seen is None or seen[0] is not tracers or seen[1] is not meters:
             self._tracing = self._look(tracers, meters)
@@ -105,7 +131,7 @@ class Telemetry:
     def _look(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
         try:
             return self._begin(tracers, meters)
-        except Exception as exc:  # such as an SDK that is too old: no reason for a chat to fail
+        except Exception as exc:  # such as an SDK that is too old: the chat must not fail
             report("telemetry could not be started", exc)
             return None
 
@@ -122,39 +148,61 @@ class Telemetry:
         if silent:
             tracer = NoOpTracer()
         capture: Capture = self._capture if self._capture is not None else _captured()
-        content = Content(capture, self._redact, self._max_text)
+        content = Content(capture, self._redact, self._max_text, self._max_attribute)
         kit = Kit(
             tracer,
-            Instruments(meter),
+            Instruments(meter, self._semconv, core=self._core),
             Events(self._loggers, __version__),
             content,
             metered=not unmetered,
             details=_emits(content.events),
             full=self._full,
+            semconv=self._semconv,
+            openinference=self._openinference,
+            price=self._price,
+            attributes=self._attributes,
         )
         return Tracing(kit)
 
 
-_DEFAULT = Telemetry()
+DEFAULT = Telemetry()
+_used: ContextVar[Telemetry | None] = ContextVar("hookline_otel_used", default=None)
+
+
+def kit_of(telemetry: Telemetry) -> Kit | None:
+    """Return the kit of its chats; None before the first chat."""
+    tracing = telemetry._tracing  # pyright: ignore[reportPrivateUsage]
+    return None if tracing is None else tracing.kit
 
 
 def default_bus(beside: Collection[object]) -> HookBus[Any] | None:
-    """The hooks of an agent that says nothing of telemetry; in a traced chat, that chat's."""
+    """Return the hooks for an agent without `telemetry=`; inside a traced chat, its hooks."""
     op = innermost()
     if op is not None and not op.ended:
         return op.kit.source.bus_for_chat(beside)
-    return _DEFAULT.bus_for_chat(beside)
+    return (_used.get() or DEFAULT).bus_for_chat(beside)
+
+
+@contextmanager
+def using(telemetry: Telemetry) -> Generator[None, None, None]:
+    """Trace the chats that begin inside the block, if their agent has no Telemetry of its own."""
+    before = _used.get()
+    _used.set(telemetry)
+    try:
+        yield
+    finally:
+        _used.set(before)
 
 
 def _captured() -> Capture:
-    """What the environment says of content; a word that it should not say means none."""
+    """Read the capture option from the environment; an invalid value means no content."""
     said = os.environ.get(CAPTURE, "").strip()
     if not said:
         return "no_content"
     if said.lower() in CAPTURES:
         return cast("Capture", said.lower())
     words = ", ".join(word.upper() for word in CAPTURES)
-    report(f"{CAPTURE} is none of {words}, so no content is written")
+    report(f"{CAPTURE} must be one of {words}; no content is recorded")
     return "no_content"
 
 

@@ -1,7 +1,7 @@
-"""The trace of one chat: its agent span, what is open below it, and what it counts.
+"""The trace of one chat: its agent span, its open child spans, and its counters.
 
-Children end before the chat. A span that a cancellation has cut is held back, its end known,
-until it is certain why the chat was aborted.
+Child spans end before the chat's span. A span that was cut by a cancellation is held back, with its
+end time, until the reason of the abort is known.
 """
 
 from __future__ import annotations
@@ -12,25 +12,38 @@ from typing import Any, Protocol
 
 from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessage
 from hookline.otel import _names as names
+from hookline.otel._links import Links
 from hookline.otel._report import report
 from hookline.otel._spans import Operation
-from hookline.otel._words import ModelWords, ToolWords
+from hookline.otel._words import ModelWords, ToolWords, parameters
 
 
 class Work(Protocol):
-    """A model call or a tool call that is open."""
+    """An open model call or tool call."""
 
     def close(self, at: int, error: str) -> None:
-        """It ends here, without a result."""
+        """End the span without a result."""
         ...
 
     def drop(self) -> None:
-        """It ends as it is."""
+        """End the span as it is."""
         ...
 
 
+class Sums:
+    """The totals of a chat."""
+
+    __slots__ = ("cost", "model_calls", "tool_calls", "waited")
+
+    def __init__(self) -> None:
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.waited = 0.0  # seconds that model calls waited for the reader of the stream
+        self.cost: float | None = None  # None if no price is known
+
+
 class Trace:
-    """What tracing knows of one chat."""
+    """The tracing state of one chat."""
 
     __slots__ = (
         "_base",
@@ -38,46 +51,48 @@ class Trace:
         "_seen",
         "agent",
         "chat_id",
-        "conversation",
+        "common",
         "cut",
         "deltas",
         "fresh",
+        "links",
         "message",
         "model",
-        "model_calls",
         "op",
         "open",
         "outcome",
         "reason",
+        "sums",
         "system",
         "task",
-        "tool_calls",
         "tool_words",
         "tools",
         "usage",
         "words",
     )
 
-    def __init__(self, run: Run[Any], op: Operation, message: UserMessage | None) -> None:
+    def __init__(
+        self, run: Run[Any], op: Operation, message: UserMessage | None, common: dict[str, Any]
+    ) -> None:
         self.message = message
         self.chat_id = run.chat_id
         self.agent = run.agent
-        self.conversation = run.conversation_id
+        self.common = common  # the attributes of each span
         self.op = op
+        self.links = Links(op)
+        self.sums = Sums()
         self.task: asyncio.Task[Any] | None = asyncio.current_task()
         self.open: list[Work] = []
         self.cut: list[tuple[Work, int]] = []
-        self.fresh = True  # no model was called yet
-        self.model: str | None = None
-        self.model_calls = 0
-        self.tool_calls = 0
+        self.fresh = True  # no model has been called yet
+        self.model: str | None = None  # the first requested model
         self.outcome: str | None = None
         self.reason: str | None = None
         self.usage: Usage | None = None
-        self.deltas: dict[tuple[str, str], list[float]] = {}  # of hooks at onDelta: times, seconds
-        self.system: str | None = None  # what was written of these already
+        self.deltas: dict[tuple[str, str], list[float]] = {}  # hooks at onDelta: calls, seconds
+        self.system: str | None = None  # the parts already recorded
         self.tools: Any = None
-        self.words: ModelWords | None = None  # of the last model
+        self.words: ModelWords | None = None  # for the last model
         self.tool_words: dict[str, ToolWords] = {}
         self._base = len(run.history)
         self._seen = {_key(run.history[-1])} if self._base else set[str | int]()
@@ -86,17 +101,17 @@ class Trace:
     # ── what is open ────────────────────────────────────────────────────────────────────────
 
     def hold(self, work: Work) -> None:
-        """A cancellation has cut it: it has ended, and why is not known yet."""
+        """Hold back a span that was cut by a cancellation, until the reason is known."""
         self.cut.append((work, time_ns()))
 
     def close_cut(self) -> None:
-        """Now it is known why."""
+        """End the spans held back: the reason is known."""
         cut, self.cut = self.cut, []
         for work, at in cut:
             self._close(work, at)
 
     def close_open(self) -> None:
-        """Nothing stays open below a chat that ends: what was left behind ends with it."""
+        """End all open child spans: the chat ends."""
         self.close_cut()
         for work in list(self.open):
             self._close(work, time_ns())
@@ -111,29 +126,32 @@ class Trace:
     # ── the words ───────────────────────────────────────────────────────────────────────────
 
     def words_of(self, request: ModelRequest) -> ModelWords:
-        """Put together what is said of the model that is asked from now on."""
-        words = self.words = ModelWords(request.model, request.settings, self.conversation)
+        """Build the attributes of the model that is used from now on."""
+        content = self.op.kit.content
+        words = self.words = ModelWords(request.model, request.settings, self.common, content)
         return words
 
     def words_of_tool(self, tool: Tool[..., Any]) -> ToolWords:
-        """Put together what is said of a tool."""
-        words = self.tool_words[tool.name] = ToolWords(tool, self.agent)
+        """Build the attributes of a tool."""
+        content, common = self.op.kit.content, dict(self.common)
+        common.pop(names.CONVERSATION, None)
+        words = self.tool_words[tool.name] = ToolWords(tool, self.agent, common, content)
         return words
 
     def tell_model(self, words: ModelWords, request: ModelRequest) -> None:
-        """The chat's own span says what its first request does."""
+        """Set the attributes of the first request on the chat's span."""
         found = self.op.attributes
         self.model = found[names.REQUEST_MODEL] = words.labels[names.REQUEST_MODEL]
-        found.update(names.parameters(request.settings))
+        found.update(parameters(request.settings, self.op.kit.content))
         if request.output is not None:
             found[names.OUTPUT_TYPE] = "json"
 
     # ── what was written already ────────────────────────────────────────────────────────────
 
     def unwritten(self, messages: Any, run: Run[Any]) -> list[Message]:
-        """The messages of a request that no span of this or an earlier chat has written."""
+        """Return the messages of a request that no span of this or an earlier chat has recorded."""
         new: list[Message] = []
-        if isinstance(messages, History):  # as it stands: what is new is at its end
+        if isinstance(messages, History):  # unchanged: new messages are at the end
             for message in reversed(messages):
                 if _key(message) in self._seen:
                     break
@@ -147,9 +165,9 @@ class Trace:
         self._seen.update([_key(message) for message in new])
         if self.fresh:
             return new
-        return [each for each in new if each.role != "assistant"]  # written when it was answered
+        return [each for each in new if each.role != "assistant"]  # recorded with its response
 
 
 def _key(message: Message) -> str | int:
-    """What a message is known by: those that a user or a hook wrote may have no id."""
+    """Return the key of a message: a message from a user or a hook may have no id."""
     return message.id or id(message)

@@ -1,15 +1,16 @@
-"""The hooks: where in a chat which span begins, is current, and ends.
+"""The hooks that begin, activate and end the spans of a chat.
 
-`aroundChat` holds the agent's span, `aroundRequest` that of a model call, `aroundToolCall` that of
-a tool. The outermost wrapper of a model call holds the span, so that it covers all attempts; the
-innermost one sees each attempt. `onHook` tells what other hooks did. Nothing here changes what
-passes, and what fails here is reported and never reaches the chat.
+`aroundChat` handles the agent's span, `aroundRequest` the spans of model calls, and
+`aroundToolCall` the spans of tools. The outermost wrapper of a model call handles its span, so that
+the span covers all attempts; the innermost wrapper sees each attempt. `onHook` records other hooks.
+Nothing here changes a request or result, and failures are reported and never reach the chat.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from contextvars import ContextVar
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
@@ -24,19 +25,20 @@ from hookline import (
     ToolResult,
     UserMessage,
 )
-from hookline.errors import ChatAbortedError
+from hookline.errors import ChatAbortedError, StopChat
 from hookline.otel import _names as names
 from hookline.otel._agent_span import begin_agent_span, end_agent_span
-from hookline.otel._calls import ModelCall, ToolCallSpan
 from hookline.otel._kit import Kit
+from hookline.otel._model_call import ModelCall, tell_failure
+from hookline.otel._reasons import nearest, tell_approval, tell_hook, tell_status
 from hookline.otel._report import report
-from hookline.otel._spans import innermost
+from hookline.otel._tool_call import ToolCallSpan
 from hookline.otel._trace import Trace
-from hookline.otel._words import hook_labels
 from hookline.points import (
     AroundChat,
     AroundRequest,
     AroundToolCall,
+    OnApproval,
     OnChatAbort,
     OnChatEnd,
     OnHook,
@@ -46,29 +48,40 @@ from hookline.points import (
 NAME: Final = "hookline.otel"
 OUTERMOST: Final = 1_000_000
 INNERMOST: Final = -1_000_000
-TOLD: Final = frozenset({"retrying", "falling-back", "guardrail", "handoff", "summarized"})
 
 
 Call: TypeAlias = ModelCall | ToolCallSpan
 
 
-class Tracing:
-    """The hooks of one pair of providers, on buses of their own.
+class Asked:
+    """A model call inside its wrappers; it has a span once a request was sent."""
 
-    A chat gets no more of them than it can use: `onHook` tells nothing where there are no other
-    hooks, and each attempt is seen by the outermost wrapper where there is no other.
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: ModelCall | None = None
+
+
+_asked: ContextVar[Asked | None] = ContextVar("hookline_otel_asked", default=None)
+
+
+class Tracing:
+    """The hooks for one pair of providers, on buses of their own.
+
+    A chat gets only the hooks that it needs: no `onHook` if there are no other hooks.
     """
 
     def __init__(self, kit: Kit) -> None:
         kit.source = self
-        self._kit = kit
+        self.kit = kit
+        self._silent = not kit.metered and not kit.details  # without spans nothing is recorded
         self._chats: dict[str, Trace] = {}
         self._alone = self._bus(lone=True)
         self._beside = self._bus(lone=True, told=True)
         self._between = self._bus(lone=False, told=True)
 
     def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any]:
-        """The hooks for a chat that has others at these points."""
+        """Return the hooks for a chat that has other hooks at these points."""
         if not beside:
             return self._alone
         return self._between if "aroundRequest" in beside else self._beside
@@ -85,6 +98,7 @@ class Tracing:
         add("aroundToolCall", self._around_tool, priority=OUTERMOST, name=NAME)
         add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
         add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
+        add("onApproval", self._on_approval, priority=OUTERMOST, name=NAME)
         add("onStatus", self._on_status, priority=OUTERMOST, name=NAME)
         if told:
             add("onHook", self._on_hook, name=NAME)
@@ -111,7 +125,7 @@ class Tracing:
 
     def _begin_chat(self, ctx: AroundChat) -> Trace | None:
         try:
-            trace = begin_agent_span(self._kit, ctx)
+            trace = begin_agent_span(self.kit, ctx)
             self._chats[trace.chat_id] = trace
             return trace
         except Exception as exc:
@@ -121,14 +135,14 @@ class Tracing:
     def _end_chat(
         self, trace: Trace, exc: BaseException | None, response: Response | None = None
     ) -> None:
-        """The chat's one end; whoever comes second changes nothing."""
+        """End the chat's trace; a second call has no effect."""
         try:
             if self._chats.get(trace.chat_id) is trace:
                 del self._chats[trace.chat_id]
             if trace.op.ended:
                 return
             trace.close_open()
-            end_agent_span(self._kit, trace, exc, response)
+            end_agent_span(self.kit, trace, exc, response)
         except Exception as failure:
             report("a chat could not be traced to its end", failure)
             trace.op.drop()
@@ -146,8 +160,12 @@ class Tracing:
             return
         trace.outcome = ctx.outcome
         trace.usage = ctx.usage
+        try:
+            trace.links.meet(ctx.run, leave=False)
+        except Exception as exc:
+            report("a chat could not be linked to the one before", exc)
         if asyncio.current_task() is not trace.task and ctx.outcome != "done":
-            # The chat's own task was aborted, and may be left behind: nothing comes after this.
+            # The chat's own task was aborted, and may be left behind: no later event follows.
             self._end_chat(trace, ctx.error or ChatAbortedError(trace.reason))
 
     # ── a model call ────────────────────────────────────────────────────────────────────────
@@ -155,27 +173,36 @@ class Tracing:
     async def _around_request(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
+        """Wrap other wrappers: the span begins with the first attempt, if there is one."""
         trace = self._chats.get(ctx.run.chat_id)
-        call = None if trace is None else ModelCall.begin(self._kit, trace, ctx)
-        if trace is None or call is None:
+        if trace is None:
             return await proceed()
+        asked, before = Asked(), _asked.get()
+        _asked.set(asked)
         try:
             response = await proceed()
         except BaseException as exc:
-            self._break_off(trace, call, exc)
+            if asked.call is not None:
+                self._break_off(trace, asked.call, exc)
             raise
         else:
-            call.answered(response)
+            if asked.call is not None:
+                asked.call.answered(response)
             return response
         finally:
-            call.leave()
+            if asked.call is not None:
+                asked.call.leave()
+            if _asked.get() is asked:
+                _asked.set(before)
 
     async def _around_lone_request(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        """The same where no other wrapper stands between it and the model."""
+        """Wrap a model call that has no other wrappers."""
         trace = self._chats.get(ctx.run.chat_id)
-        call = None if trace is None else ModelCall.begin(self._kit, trace, ctx)
+        if trace is not None and trace.op.quiet and self._silent:
+            return await self._unseen(trace, ctx, proceed)
+        call = None if trace is None else ModelCall.begin(self.kit, trace, ctx)
         if trace is None or call is None:
             return await proceed()
         call.attempts = 1
@@ -187,17 +214,34 @@ class Tracing:
             self._break_off(trace, call, exc)
             raise
         else:
-            call.timing = response.timing
+            call.took(response.timing)
             call.answered(response)
             return response
         finally:
             call.leave()
 
+    async def _unseen(
+        self, trace: Trace, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        """Wrap a call in an unsampled chat without metrics: only failures are recorded."""
+        try:
+            return await proceed()
+        except Exception as exc:
+            tell_failure(self.kit, trace.words_of(ctx.request), exc, trace.op.context)
+            raise
+
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        call = innermost()
-        if not isinstance(call, ModelCall):
+        asked, trace = _asked.get(), self._chats.get(ctx.run.chat_id)
+        if asked is None or trace is None:
+            return await proceed()
+        if asked.call is None:
+            asked.call = ModelCall.begin(self.kit, trace, ctx)
+        else:
+            asked.call.enter()  # an attempt may run in another task
+        call = asked.call
+        if call is None:
             return await proceed()
         call.attempt(ctx.request)
         try:
@@ -205,7 +249,7 @@ class Tracing:
         except Exception as exc:
             call.failed(exc)
             raise
-        call.timing = response.timing
+        call.took(response.timing)
         return response
 
     # ── a tool call ─────────────────────────────────────────────────────────────────────────
@@ -214,7 +258,9 @@ class Tracing:
         self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
         trace = self._chats.get(ctx.run.chat_id)
-        work = None if trace is None else ToolCallSpan.begin(self._kit, trace, ctx)
+        if trace is not None and trace.op.quiet and self._silent:
+            return await proceed()
+        work = None if trace is None else ToolCallSpan.begin(self.kit, trace, ctx)
         if trace is None or work is None:
             return await proceed()
         try:
@@ -229,11 +275,13 @@ class Tracing:
             work.leave()
 
     def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
-        """A call was cut, or something in it raised."""
+        """End a call that was cancelled or that raised."""
         try:
             known = self._chats.get(trace.chat_id) is trace
             if isinstance(exc, asyncio.CancelledError) and known:
                 trace.hold(work)
+            elif isinstance(exc, StopChat) and isinstance(work, ModelCall):
+                work.stopped()
             elif isinstance(exc, (asyncio.CancelledError, GeneratorExit)):
                 work.close(time_ns(), names.OTHER)
             else:
@@ -245,19 +293,23 @@ class Tracing:
     # ── why a chat took the way that it took ────────────────────────────────────────────────
 
     def _on_status(self, ctx: OnStatus) -> None:
-        """Only statuses of hookline's own: those of users may hold content."""
-        if ctx.type not in TOLD:
+        name = names.STATUS_EVENTS.get(ctx.type)
+        op = None if name is None else nearest(self._chats.get(ctx.run.chat_id))
+        if name is None or op is None:
             return
         try:
-            trace = self._chats.get(ctx.run.chat_id)
-            op = innermost()
-            if trace is not None and (op is None or op.ended):
-                op = trace.op
-            if op is not None and op.span.is_recording():
-                labels = {f"hookline.status.{key}": value for key, value in ctx.data.items()}
-                op.span.add_event(names.STATUS_EVENT, {names.STATUS_TYPE: ctx.type, **labels})
+            tell_status(op, name, ctx.data)
         except Exception as exc:
             report("a status could not be traced", exc)
+
+    def _on_approval(self, ctx: OnApproval) -> None:
+        trace = self._chats.get(ctx.run.chat_id)
+        if trace is None:
+            return
+        try:
+            tell_approval(trace, ctx)
+        except Exception as exc:
+            report("an approval could not be traced", exc)
 
     # ── other hooks ─────────────────────────────────────────────────────────────────────────
 
@@ -271,18 +323,6 @@ class Tracing:
             count[1] += ctx.duration
             return
         try:
-            self._tell_hook(ctx, trace)
+            tell_hook(self.kit, ctx, trace)
         except Exception as exc:
             report("a hook could not be traced", exc)
-
-    def _tell_hook(self, ctx: OnHook, trace: Trace | None) -> None:
-        labels = hook_labels(ctx.hook, ctx.point, ctx.outcome)
-        op = innermost()
-        if trace is not None and (op is None or op.ended):
-            op = trace.op
-        self._kit.instruments.hook_duration.record(
-            ctx.duration, labels, None if op is None else op.context
-        )
-        if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
-            return
-        op.span.add_event(names.HOOK_EVENT, {**labels, names.HOOK_DURATION: ctx.duration})

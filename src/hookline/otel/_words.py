@@ -1,65 +1,60 @@
-"""What spans and metrics say of a model, of a tool, of a hook.
+"""The attributes of models, tools and hooks, for spans and metrics.
 
-A chat says the same of its model and its tools at each step. So the words are put together once for
-each chat, and a span's own are added to a copy. What is here is never changed: an SDK may keep it.
+The attributes of a model or tool are the same at each step of a chat. They are built once per chat,
+and a span's own attributes are added to a copy. They are never modified: an SDK may keep them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from hookline import Model, Settings, Tool, Usage
 from hookline.models import model_name
 from hookline.otel import _names as names
+from hookline.otel._content import Content
+from hookline.otel._metrics import Points
 
 _NO_SETTINGS: Final = Settings()
 
 
-class Points(NamedTuple):
-    """The dimensions of a model call that was answered: its own, and those of its tokens."""
-
-    call: dict[str, Any]
-    input: dict[str, Any]
-    output: dict[str, Any]
-
-
 class ModelWords:
-    """Of a model that is asked with these settings."""
+    """The attributes of a model with its settings."""
 
     __slots__ = ("_points", "first", "labels", "model", "name", "settings")
 
-    def __init__(self, model: Model, settings: Settings, conversation: str | None) -> None:
+    def __init__(
+        self, model: Model, settings: Settings, trace: Mapping[str, Any], content: Content
+    ) -> None:
         self.model = model
         self.settings = settings
         labels = self.labels = _labels_of(model)
         self.name = f"{names.CHAT} {labels[names.REQUEST_MODEL]}"
         first = self.first = {**labels, names.REQUEST_STREAM: True}
-        if conversation is not None:
-            first[names.CONVERSATION] = conversation
+        first.update(trace)
         if settings != _NO_SETTINGS:
-            first.update(names.parameters(settings))
+            first.update(parameters(settings, content))
         self._points: dict[str | None, Points] = {}
 
     def points(self, answered_by: str | None) -> Points:
-        """The dimensions, where the response names the model that answered."""
+        """Return the dimensions for the model named in the response."""
         points = self._points.get(answered_by)
         if points is None:
             call = dict(self.labels)
             if answered_by:
                 call[names.RESPONSE_MODEL] = answered_by
-            points = self._points[answered_by] = Points(
-                call, {**call, names.TOKEN_TYPE: "input"}, {**call, names.TOKEN_TYPE: "output"}
-            )
+            points = self._points[answered_by] = Points.of(call)
         return points
 
 
 class ToolWords:
-    """Of a tool of this agent."""
+    """The attributes of a tool of this agent."""
 
     __slots__ = ("first", "labels", "name", "tool")
 
-    def __init__(self, tool: Tool[..., Any], agent: str) -> None:
+    def __init__(
+        self, tool: Tool[..., Any], agent: str, trace: Mapping[str, Any], content: Content
+    ) -> None:
         self.tool = tool
         self.name = f"{names.EXECUTE_TOOL} {tool.name}"
         self.labels: dict[str, Any] = {
@@ -67,32 +62,43 @@ class ToolWords:
             names.TOOL_TYPE: "function",
             names.AGENT_NAME: agent,
         }
-        self.first = {names.OPERATION: names.EXECUTE_TOOL, **self.labels}
+        self.first = {names.OPERATION: names.EXECUTE_TOOL, **self.labels, **trace}
         if tool.description:
-            self.first[names.TOOL_DESCRIPTION] = tool.description
+            self.first[names.TOOL_DESCRIPTION] = content.word(tool.description)
 
 
-def usage_of(usage: Usage | None) -> dict[str, Any]:
-    """The tokens, as attributes; kinds of which there were none are left out."""
+def parameters(settings: Settings, content: Content) -> dict[str, Any]:
+    """Return the settings of a request as attributes."""
+    found = names.parameters(settings)
+    if settings.stop:
+        found[names.STOP_SEQUENCES] = tuple([content.word(text) for text in settings.stop])
+    return found
+
+
+def usage_of(usage: Usage | None, cache_write: str | None) -> dict[str, Any]:
+    """Return the tokens as attributes; types without tokens are left out.
+
+    Without a name for tokens written to a cache, cached tokens are left out, too.
+    """
     if usage is None:
         return {}
     found = {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
-    if usage.cache_read_tokens:
+    if usage.cache_read_tokens and cache_write is not None:
         found[names.CACHE_READ] = usage.cache_read_tokens
-    if usage.cache_write_tokens:
-        found[names.CACHE_WRITE] = usage.cache_write_tokens
+    if usage.cache_write_tokens and cache_write is not None:
+        found[cache_write] = usage.cache_write_tokens
     if usage.reasoning_tokens:
         found[names.REASONING_TOKENS] = usage.reasoning_tokens
     return found
 
 
 def hook_labels(hook: str, point: str, outcome: str) -> Mapping[str, str]:
-    """The attributes of a hook's event and metric."""
+    """Return the attributes of a hook's event and metric."""
     return {names.HOOK_NAME: hook, names.HOOK_POINT: point, names.HOOK_OUTCOME: outcome}
 
 
 def text_of(exc: BaseException) -> str:
-    """The exception's text; one whose text cannot be had has none."""
+    """Return the text of an exception; empty if `str()` of it fails."""
     try:
         return str(exc)
     except Exception:

@@ -1,7 +1,7 @@
-"""Adapters to model providers, and the frame that they stand in.
+"""Adapters to model providers, and the building blocks for further adapters.
 
 `hookline.providers.openai`, `.openai_chat`, `.anthropic` and `.google` are the adapters; each
-imports its SDK when it is used. Here are the names that a further adapter needs.
+imports its SDK on first use. This module exports the names that a new adapter needs.
 """
 
 from hookline.providers._clients import Clients, check_extra

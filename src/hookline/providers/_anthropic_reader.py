@@ -1,4 +1,4 @@
-"""Chunks from the events of Anthropic's Messages. Pure."""
+"""Convert the events of Anthropic's Messages API to chunks. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,17 @@ from hookline.models import (
 )
 from hookline.providers._anthropic_request import PROVIDER
 from hookline.providers._failures import Exchange, is_error
+from hookline.providers._found import Found
 from hookline.providers._frame import loaded
 from hookline.providers._ids import own_id
-from hookline.providers._parts import count, index_in, is_object, json_text, name_in, text_in
+from hookline.providers._parts import (
+    count,
+    index_in,
+    is_list,
+    is_object,
+    json_text,
+    text_in,
+)
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
@@ -33,7 +41,7 @@ _REASONS: Final[dict[str, FinishReason]] = {
 
 
 class MessagesReader:
-    """One answer of the Messages API, event by event."""
+    """Reads one response of the Messages API, event by event."""
 
     def __init__(self, exchange: Exchange | None = None) -> None:
         self.done = False
@@ -42,14 +50,15 @@ class MessagesReader:
         self._usage: dict[str, Any] = {}
         self._model: str | None = None
         self._id: str | None = None
-        self._details: dict[str, Any] | None = None  # why it was refused
-        self._kinds: dict[int, str] = {}  # of each block
-        self._meta: dict[int, dict[str, Any]] = {}  # of each thinking block
-        self._calls: dict[int, int] = {}  # of each tool_use block: characters so far
-        self._blocks: dict[int, dict[str, Any]] = {}  # of tools that the provider runs
+        self._details: dict[str, Any] | None = None  # why the response was refused
+        self._kinds: dict[int, str] = {}  # the kind of each block
+        self._meta: dict[int, dict[str, Any]] = {}  # the meta of each thinking block
+        self._calls: dict[int, int] = {}  # the characters received for each tool_use block
+        self._blocks: dict[int, dict[str, Any]] = {}  # the blocks of tools that the provider runs
         self._typed: dict[int, str] = {}  # the JSON of their inputs
-        self._citations: dict[int, list[Any]] = {}  # of each text block
-        self._inputs: dict[int, Any] = {}  # what it began with, where that was not empty
+        self._citations: dict[int, list[Any]] = {}  # the citations of each text block
+        self._found = Found()
+        self._inputs: dict[int, Any] = {}  # non-empty inputs at the start of a block
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
         if event is None or self.done:
@@ -96,7 +105,7 @@ class MessagesReader:
             self._inputs[index] = block.get("input")
             id = text_in(block, "id")
             meta = {PROVIDER: own_id(id)} if own_id(id) else None
-            yield ToolCallChunk(index=index, id=id or None, name=name_in(block), meta=meta)
+            yield ToolCallChunk(index=index, id=id or None, name=text_in(block, "name"), meta=meta)
         elif kind != "text":
             self._blocks[index] = block
             self._typed[index] = ""
@@ -110,7 +119,7 @@ class MessagesReader:
             more = text_in(delta, "partial_json")
             if self._kinds[index] != "tool_use":
                 self._typed[index] += more
-                return ()  # of a tool that the provider runs itself
+                return ()  # the block belongs to a tool that the provider runs
             self._calls[index] += len(more)
             return (ToolCallChunk(index=index, arguments=more),)
         if kind == "thinking_delta":
@@ -128,8 +137,11 @@ class MessagesReader:
         if kind == "text":
             cited = self._citations.get(index)
             yield PartEndChunk("text", {PROVIDER: {"citations": cited}} if cited else None)
+            for each in cited or ():
+                yield from self._cited(each)
         elif index in self._blocks:
             yield self._record(index)
+            yield from self._brought(self._blocks[index].get("content"))
         elif kind in ("thinking", "redacted_thinking"):
             meta = {name: each for name, each in self._meta[index].items() if each}
             yield PartEndChunk("reasoning", {PROVIDER: meta} if meta else None)
@@ -137,12 +149,36 @@ class MessagesReader:
             yield ToolCallChunk(index=index, arguments=json_text(self._inputs[index]))
 
     def _record(self, index: int) -> Chunk:
-        """A block of a tool that the provider ran, as it is to go back: a part without text."""
+        """Keep a block of a provider's tool, to be sent back: as a part without text."""
         block = {name: each for name, each in self._blocks[index].items() if each is not None}
         if self._typed[index]:
             block["input"] = loaded(self._typed[index].encode())
-        json_text(block)  # raises for what no store could keep
+        json_text(block)  # raises if no store could keep it
         return PartEndChunk("reasoning", {PROVIDER: {"block": block}})
+
+    def _cited(self, citation: dict[str, Any]) -> Iterable[Chunk]:
+        """Return the web page or user document that a text cites."""
+        if citation.get("type") == "search_result_location":
+            where = citation.get("source")
+            of_the_web = isinstance(where, str) and where.startswith(("https://", "http://"))
+            return self._found.source(citation, url="source" if of_the_web else "", name="")
+        title = "title" if citation.get("url") else "document_title"
+        return self._found.source(citation, title=title, name="")
+
+    def _brought(self, content: Any) -> Iterable[Chunk]:
+        """Return the pages that a tool found or read, and the files that its code created."""
+        if is_list(content):
+            for each in content:
+                yield from self._found.source(each, name="")
+        elif is_object(content):
+            page = content.get("content")
+            if content.get("type") == "web_fetch_result":
+                title = page.get("title") if is_object(page) else None
+                yield from self._found.source({**content, "title": title}, name="")
+            for each in page if is_list(page) else ():
+                if is_object(each) and each.get("file_id"):
+                    id = each["file_id"]
+                    yield from self._found.kept({PROVIDER: {"file_id": id}}, id=id)
 
     def _delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
         reason = text_in(event["delta"], "stop_reason")
@@ -158,7 +194,7 @@ class MessagesReader:
         return ()
 
     def _add_usage(self, event: dict[str, Any]) -> None:
-        """Counts are totals: a later one stands in place of an earlier one."""
+        """Update the usage. Counts are totals, so a later count replaces an earlier one."""
         usage = event.get("usage")
         if is_object(usage):
             self._usage.update({name: each for name, each in usage.items() if each is not None})
@@ -174,7 +210,7 @@ class MessagesReader:
 
 
 def usage_of(usage: dict[str, Any]) -> Usage | None:
-    """The tokens, where there is an account of them; what was cached is no part of their input."""
+    """Read the usage, if present. Anthropic does not count cached tokens as input tokens."""
     if not usage:
         return None
     read = count(usage, "cache_read_input_tokens")

@@ -1,7 +1,7 @@
-"""A request as the JSON of Anthropic's Messages. Pure.
+"""Convert a request to the JSON of Anthropic's Messages API. Pure.
 
-Thinking goes back as it came, with its signature, which is kept in the parts' meta under
-"anthropic"; thinking without one, or of another provider, is left out.
+Thinking is sent back unchanged, with its signature, which is kept in the meta of the parts under
+"anthropic". Thinking without a signature, or from another provider, is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hookline import (
     File,
     Image,
     Message,
+    Reasoning,
     Settings,
     Text,
     ToolCall,
@@ -21,7 +22,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.models import ModelRequest
-from hookline.providers._ids import call_ids
+from hookline.providers._ids import call_ids, call_name
 from hookline.providers._parts import (
     base64_text,
     choice,
@@ -33,15 +34,18 @@ from hookline.providers._parts import (
     refuse,
     run_there,
     said,
+    showing,
     without,
 )
 from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "anthropic"
-MAX_TOKENS: Final = 16_384  # the API wants a limit; this one every current model takes
-BREAKPOINTS: Final = 4  # places up to which a prompt may be cached
+MAX_TOKENS: Final = 16_384  # the API requires a limit; all current models accept this one
+BREAKPOINTS: Final = 4  # the most cache breakpoints in a prompt
+_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_OTHERS: Final = "GoogleModel accepts audio and video, OpenAIChatModel accepts audio"
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
-# What the schema mode does not take; the answer is checked against the type in any case.
+# Keywords that the schema mode does not accept. The answer is validated in any case.
 _NOT_TAKEN: Final = (
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
     "maxLength", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern",
@@ -49,34 +53,34 @@ _NOT_TAKEN: Final = (
 
 
 class AnthropicSettings(Settings, frozen=True, kw_only=True):
-    """What a model of Anthropic's is asked with; None is the API's default."""
+    """Settings for Anthropic models; None means the default of the API."""
 
     thinking: int | Literal["adaptive", "off"] | None = None
-    """How many tokens it may think, or "adaptive": as many as it takes."""
+    """The token budget for thinking; "adaptive" lets the model decide."""
     thinking_display: Literal["summarized", "omitted"] | None = None
-    """Whether thinking is shown, or sealed."""
+    """Whether responses contain a summary of the thinking, or only its encrypted form."""
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    """How much work goes into an answer."""
+    """The effort that the model puts into an answer."""
     cache: bool | Literal["5m", "1h"] | None = None
-    """Cache the prompt up to the tools, the system text and the last messages; for how long."""
+    """Whether to cache the tools, the system text and the last messages, and for how long."""
     beta: tuple[str, ...] = ()
-    """Names of features in beta, sent as a header."""
+    """Names of beta features to enable, sent as a header."""
     top_k: int | None = None
-    """Choose among so many of the likeliest tokens."""
+    """Sample only from the `top_k` most likely tokens."""
     service_tier: Literal["auto", "standard_only"] | None = None
-    """How fast, and at which price, the request is served."""
+    """The service tier, which determines speed and price."""
     speed: Literal["standard", "fast"] | None = None
-    """ "fast": sooner, at another price."""
+    """ "fast": faster responses at a higher price."""
     parallel_tool_calls: bool | None = None
-    """False: at most one call in an answer."""
+    """False limits a response to one tool call."""
     container: str | None = None
-    """The container of an earlier answer, for code that the provider runs."""
+    """The id of an earlier response's container, for code that the provider runs."""
     user_id: str | None = None
-    """Who asks, as an opaque id."""
+    """An opaque id of the end user."""
     headers: dict[str, str] | None = None
-    """Headers that are sent beside the SDK's."""
+    """Additional HTTP headers."""
     body: dict[str, Any] | None = None
-    """Fields of the request that have no name here."""
+    """Further fields of the request body."""
 
 
 DEFAULTS: Final = AnthropicSettings()
@@ -85,7 +89,7 @@ DEFAULTS: Final = AnthropicSettings()
 def request_body(
     model: str, request: ModelRequest, own_settings: AnthropicSettings = DEFAULTS
 ) -> dict[str, Any]:
-    """What is posted to /v1/messages; raises BadRequestError for what it has no way to say."""
+    """Build the body for /v1/messages; raises BadRequestError for unsupported content."""
     settings = effective(own_settings, request.settings)
     body: dict[str, Any] = {
         "model": model,
@@ -117,13 +121,13 @@ def request_body(
 
 
 def headers(settings: AnthropicSettings) -> dict[str, str] | None:
-    """The headers that the settings ask for."""
+    """Return the headers that the settings require."""
     beta = {"anthropic-beta": ",".join(settings.beta)} if settings.beta else {}
     return {**(settings.headers or {}), **beta} or None
 
 
 def _room(settings: AnthropicSettings) -> int:
-    """The limit of tokens where none is set; what is thought counts."""
+    """Return the token limit if none is set; thinking counts towards the limit."""
     return MAX_TOKENS + (settings.thinking if isinstance(settings.thinking, int) else 0)
 
 
@@ -159,9 +163,9 @@ def _put_settings(body: dict[str, Any], settings: AnthropicSettings, request: Mo
 
 
 def _mark(body: dict[str, Any], cache: bool | str) -> None:
-    """Mark the ends of what stays the same: tools, system text, and the last two user turns.
+    """Mark the ends of the stable parts: tools, system text, and the last two user turns.
 
-    The turn before the last is where the request before this one ended, so it is found cached.
+    The previous request ended with the turn before the last, so that turn is found in the cache.
     """
     mark: dict[str, Any] = {"type": "ephemeral"}
     if isinstance(cache, str):
@@ -176,10 +180,10 @@ def _mark(body: dict[str, Any], cache: bool | str) -> None:
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Turns that alternate: results are the user's, and stand before what the user says."""
+    """Build alternating turns: tool results belong to the user turn, before the user's text."""
     ids = call_ids(messages, PROVIDER)
     out: list[dict[str, Any]] = []
-    for message in messages:
+    for message in showing(messages, PROVIDER):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = list(_blocks(message, ids))
         if not blocks:
@@ -211,13 +215,15 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
     for part in message.parts:
         meta = {} if isinstance(part, ToolCall) else own(part.meta, PROVIDER)
         if isinstance(part, ToolCall):
-            call = {"type": "tool_use", "id": ids(part.id), "name": part.name}
+            call = {"type": "tool_use", "id": ids(part.id), "name": call_name(part.name)}
             yield {**call, "input": dict(part.arguments)}
         elif isinstance(part, Text):
             block = {"type": "text", "text": part.text}
             yield {**block, "citations": meta["citations"]} if meta.get("citations") else block
+        elif not isinstance(part, Reasoning):
+            pass  # only for people to see
         elif is_object(meta.get("block")):
-            if not message.partial:  # of a tool that the provider ran: whole, or not at all
+            if not message.partial:  # a record of a provider's tool is sent whole, or not at all
                 yield dict(meta["block"])
         elif meta.get("data"):
             yield {"type": "redacted_thinking", "data": meta["data"]}
@@ -229,17 +235,26 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
 def _block(part: Text | Image | File) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
-    kind = "image" if isinstance(part, Image) else "document"
-    named = {"title": part.name} if isinstance(part, File) and part.name else {}
-    if part.data is None:
-        url = location(part, PROVIDER)
-        return {"type": kind, "source": {"type": "url", "url": url}, **named}
-    if isinstance(part, File) and part.media_type.startswith("text/"):
+    if isinstance(part, Image):
+        if part.media_type not in _PICTURES:
+            raise refuse(
+                PROVIDER, f"images of type {part.media_type} are not supported", "send PNG or JPEG"
+            )
+        return {"type": "image", "source": _source(part)}
+    named = {"title": part.name} if part.name else {}
+    if part.media_type.startswith("text/") and part.data is not None:
         text = part.data.decode(errors="replace")
         source = {"type": "text", "media_type": "text/plain", "data": text}
-    elif isinstance(part, File) and part.media_type != "application/pdf":
-        raise refuse(PROVIDER, f"a document cannot be {part.media_type}", "send PDF or text")
-    else:
-        data = base64_text(part.data)
-        source = {"type": "base64", "media_type": part.media_type, "data": data}
-    return {"type": kind, "source": source, **named}
+        return {"type": "document", "source": source, **named}
+    if part.media_type.startswith("text/"):
+        raise refuse(PROVIDER, f"{part.media_type} is not supported by URL", "pass its data=")
+    if part.media_type != "application/pdf":
+        what = f"documents of type {part.media_type} are not supported"
+        raise refuse(PROVIDER, what, f"send PDF or text; {_OTHERS}")
+    return {"type": "document", "source": _source(part), **named}
+
+
+def _source(part: Image | File) -> dict[str, Any]:
+    if part.data is None:
+        return {"type": "url", "url": location(part, PROVIDER)}
+    return {"type": "base64", "media_type": part.media_type, "data": base64_text(part.data)}

@@ -1,8 +1,8 @@
-"""The clients of the adapters: one per event loop, made off the loop, closed with it.
+"""The SDK clients of the adapters: one per event loop, created in a thread, closed with the loop.
 
-An SDK costs a second or two of imports, in which every other chat would wait. It is imported in a
-thread, by the first request that needs it, and clients of ours are made there too. Also here: the
-environment, and what is wrong with a client that was given.
+Importing an SDK takes a second or two, which would block every other chat. So the first request
+that needs an SDK imports it in a thread, and hookline's own clients are created there, too. This
+module also reads the environment and checks the clients that users pass.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hookline.errors import UsageError
 
 C = TypeVar("C")
 
-IDLE_TIMEOUT: Final = 300.0  # seconds: models may think for minutes and say nothing
+IDLE_TIMEOUT: Final = 300.0  # seconds: models may think for minutes without sending data
 CONNECT_TIMEOUT: Final = 10.0
 
 
 class Kept(Generic[C]):
-    """A client of ours with what closes it when its event loop ends."""
+    """A client that hookline created, with the generator that closes it at the end of its loop."""
 
     __slots__ = ("client", "keeper")
 
@@ -42,11 +42,12 @@ _imported: set[str] = set()
 
 
 class Clients(Generic[C]):
-    """One client per event loop, never one per request and never one across two loops.
+    """One client per event loop: it is never recreated per request, and never shared between loops.
 
-    `given` is the user's client, or a function that makes one; otherwise `make` does, and models
-    whose `key()` is equal share it. What is made here is closed when its loop shuts down. `modules`
-    are what a request of the SDK imports: they are imported in a thread before the first one.
+    `given` is the user's client, or a function that returns one. Otherwise `make` creates the
+    client, and models with an equal `key()` share it. Both functions run in a thread. A client
+    created here is closed when its loop shuts down. `modules` are the modules that a request of
+    the SDK imports: they are imported in a thread before the first request.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Clients(Generic[C]):
         )
 
     async def get(self) -> C:
-        """The client for the running loop; raises UsageError for one that belongs to another."""
+        """Return the client of the running loop; raises UsageError if another loop owns it."""
         loop = asyncio.get_running_loop()
         if not _imported.issuperset(self._modules):
             await asyncio.to_thread(_import, self._modules)
@@ -83,7 +84,7 @@ class Clients(Generic[C]):
             elif self._home() is not loop:
                 raise UsageError(
                     "this model's client= was used in another event loop, and its connections "
-                    "belong there; pass a function that makes one: client=lambda: …"
+                    "belong to that loop; pass a function that returns a client: client=lambda: …"
                 )
             return self._given
         table = _shared if self._key is not None else self._own
@@ -94,24 +95,22 @@ class Clients(Generic[C]):
         key = self._key() if self._key is not None else None
         if key not in kept:
             async with _making.setdefault(loop, asyncio.Lock()):
-                if key not in kept:  # nobody has made it while this one waited
+                if key not in kept:  # no other task has created it in the meantime
                     client = await self._new()
                     keeper = _keep(client, self._close, kept, key)
-                    await anext(keeper)  # the loop knows it now, and closes it when it shuts down
+                    await anext(keeper)  # from now on the loop closes the generator at its shutdown
                     kept[key] = Kept(client, keeper)
         return kept[key].client
 
     async def _new(self) -> C:
-        """A client; one of ours loads certificates, and is made in a thread."""
-        if self._key is None:
-            return self._prepare(self._make())  # the user's function runs in the user's thread
+        """Create a client in a thread: it loads certificates, and may import more of the SDK."""
         return await asyncio.to_thread(lambda: self._prepare(self._make()))
 
 
 async def _keep(
     client: C, close: Callable[[C], Awaitable[object]], kept: dict[Hashable, Any], key: Hashable
 ) -> AsyncGenerator[None, None]:
-    """Suspended as long as its event loop lives, which closes it with all its generators."""
+    """Stay suspended until the event loop shuts down, which closes all async generators."""
     try:
         yield
     finally:
@@ -123,7 +122,7 @@ async def _keep(
 
 
 def check_extra(module: str, extra: str) -> None:
-    """Raises UsageError that names the pip line where an SDK is not installed."""
+    """Raise UsageError with the pip command if an SDK is not installed."""
     try:
         found = importlib.util.find_spec(module) is not None
     except ImportError:
@@ -133,18 +132,18 @@ def check_extra(module: str, extra: str) -> None:
 
 
 def check_async(client: object, right: str) -> None:
-    """Raises UsageError for a client whose requests cannot be awaited."""
+    """Raise UsageError for a client whose requests cannot be awaited."""
     if not callable(client) and not hasattr(client, "__aenter__"):
-        raise UsageError(f"client={type(client).__name__} does not fit: pass {right}")
+        raise UsageError(f"client= must not be a {type(client).__name__}; pass {right}")
 
 
 def from_environment(*names: str) -> str | None:
-    """The first of these variables that is set and not empty."""
+    """Return the first of these environment variables that is set and not empty."""
     return next((value for name in names if (value := os.environ.get(name))), None)
 
 
 def server_of(*urls: object) -> tuple[str | None, int | None]:
-    """Host and port of the first of these URLs that is there, for traces."""
+    """Return the host and port of the first URL that is set, for traces."""
     for url in urls:
         if url:
             parts = urlsplit(str(url))
@@ -153,7 +152,7 @@ def server_of(*urls: object) -> tuple[str | None, int | None]:
 
 
 def where_of(url: object, provider: str, host: str) -> str:
-    """What errors call the server: the provider at an address of its own, else host and port."""
+    """Name the server in errors: the provider for its standard host, otherwise host and port."""
     parts = urlsplit(str(url or ""))
     name = parts.hostname
     if not name or name == host or name.endswith(f".{host}"):
@@ -162,18 +161,18 @@ def where_of(url: object, provider: str, host: str) -> str:
 
 
 def no_key(provider: str, *names: str) -> UsageError:
-    """The error for a key that is nowhere."""
+    """Build the error for a missing key."""
     return UsageError(
-        f"there is no key for {provider}: set {' or '.join(names)}, or pass api_key= or client="
+        f"no API key for {provider}: set {' or '.join(names)}, or pass api_key= or client="
     )
 
 
 def imported(module: str) -> Any:
-    """An SDK's module, which `Clients.get` has imported."""
+    """Return an SDK module that `Clients.get` has imported."""
     return importlib.import_module(module)
 
 
 def _import(modules: Sequence[str]) -> None:
     for module in modules:
         importlib.import_module(module)
-        _imported.add(module)  # only now: a module is in sys.modules before its import has ended
+        _imported.add(module)  # not earlier: a module is in sys.modules before its import ends

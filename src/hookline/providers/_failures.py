@@ -1,11 +1,11 @@
-"""What an SDK raised, or a service said, as one of hookline's errors. Pure.
+"""Convert exceptions of an SDK, and errors sent by a service, to hookline's errors. Pure.
 
-`Exchange` is one request to a service, as its errors speak of it: they name the host that was
-asked, unless it is the provider's own.
+`Exchange` describes one request to a service for its errors: they name the requested host, unless
+it is the provider's standard host.
 
-The SDKs' exceptions are known by what they carry and by the names of their classes, since which
-HTTP library they ride on changes with their versions. No text that is made here holds a key, and
-no error of ours holds the SDK's: that one knows the request with its headers.
+SDK exceptions are recognized by their attributes and class names, because their HTTP library
+changes between versions. No text created here contains a key. No error keeps a reference to the
+SDK's exception, because that exception holds the request with its headers.
 """
 
 from __future__ import annotations
@@ -58,19 +58,20 @@ _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-goog-request-id")
 
 
 _ADVICE: Final[dict[type[ModelError], str]] = {
-    AuthenticationError: "Check the key, and whether it may use this model",
-    BadRequestError: "Change the model's name, the settings or the parts that it speaks of",
-    ContentRefusedError: "Change what is asked",
-    ContextTooLongError: "Send less, or use a model with more room",
-    OverloadedError: "Try again later, or ask another model",
-    RateLimitError: "Wait and try again, or look at the limits of the account",
+    AuthenticationError: "Check the key, and that it may use this model",
+    BadRequestError: "Change the model's name, the settings or the parts that the error names",
+    ContentRefusedError: "Change the prompt",
+    ContextTooLongError: "Send less, or use a model with a larger context window",
+    OverloadedError: "Try again later, or use another model",
+    RateLimitError: "Wait and try again, or check the limits of the account",
 }
 
 
 class Exchange:
-    """One request to a service. `provider` names it in the errors' field, `where` in their texts.
+    """One request to a service. Its errors have `provider` as a field, and their texts begin with
+    `where`.
 
-    `secrets` are left out of every text. `request_id` is set when the service has answered.
+    `secrets` are removed from every text. `request_id` is set once the service has answered.
     """
 
     __slots__ = ("provider", "request_id", "secrets", "where")
@@ -84,17 +85,17 @@ class Exchange:
         self.request_id: str | None = None
 
     def heard(self, headers: Mapping[str, str] | None) -> None:
-        """Keep the service's own id of the request."""
+        """Keep the id that the service has given to the request."""
         self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
 
     def cut_off(self) -> MalformedStreamError:
-        """The error for an answer that ended too early."""
+        """Build the error for a response that ended too early."""
         return self.malformed(f"{self.where}: the answer was cut off; try again", retryable=True)
 
     def malformed(
         self, what: str, *, retryable: bool, code: str | None = None
     ) -> MalformedStreamError:
-        """The error for what is not in the provider's format."""
+        """Build the error for a response that is not in the provider's format."""
         return MalformedStreamError(
             what,
             provider=self.provider,
@@ -104,36 +105,36 @@ class Exchange:
         )
 
     def unstreamed(self, body: object) -> ModelError:
-        """The error for JSON that came in place of a stream, in the server's words if it has any.
+        """Build the error for JSON that arrived instead of a stream, with the server's own message.
 
-        An answer is not quoted: what it says belongs in no error.
+        Without such a message the content is not quoted: a model's answer must not be in an error.
         """
         if is_error(body):
             return self.told(body)
         names = ", ".join(sorted(map(str, body))[:8]) if is_object(body) else type(body).__name__
         return self.malformed(
-            f"{self.where}: JSON ({scrubbed(names)}) came in place of a stream of events; check "
-            "that base_url is the provider's, and that what stands between lets answers stream",
+            f"{self.where}: received JSON ({scrubbed(names)}) instead of a stream of events; check "
+            "that base_url is the provider's, and that no proxy in between buffers responses",
             retryable=False,
         )
 
     def page(self, text: str, kind: str) -> ModelError:
-        """The error for a page that came in place of a stream."""
+        """Build the error for a page that arrived instead of a stream."""
         words = " ".join(_TAGS.sub(" ", text).split())
-        shown = scrubbed(words[:200], self.secrets) or "nothing to read"
+        shown = scrubbed(words[:200], self.secrets) or "no text"
         return self.malformed(
-            f"{self.where}: {kind or 'a page'} came in place of a stream of events: {shown!r}; "
-            "check base_url and what stands between (a proxy, a sign-in page)",
+            f"{self.where}: received {kind or 'a page'} instead of a stream of events: {shown!r}; "
+            "check base_url, and any proxy or sign-in page in between",
             retryable=False,
         )
 
     def told(self, body: object) -> ModelError:
-        """The error for what the service says in the middle of an answer."""
+        """Build the error for an error event in the middle of a response."""
         return told(self, body)
 
 
 def is_error(event: object) -> TypeGuard[dict[str, Any]]:
-    """Whether an event, or a body, is an error in one of the forms in which servers send them."""
+    """Return whether an event or a body is an error, in one of the known forms."""
     if not is_object(event):
         return False
     if event.get("error") or event.get("errors"):
@@ -147,7 +148,7 @@ def is_error(event: object) -> TypeGuard[dict[str, Any]]:
 
 
 def failure(exchange: Exchange, exc: BaseException) -> ModelError:
-    """The error for what an SDK raised."""
+    """Convert an exception of an SDK."""
     if isinstance(exc, ModelError):
         return exc
     where, provider, secrets = exchange.where, exchange.provider, exchange.secrets
@@ -169,7 +170,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
         )
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return IdleTimeoutError(
-            f"{where}: nothing came for too long ({kind}); try again, or raise idle_timeout=",
+            f"{where}: no data arrived in time ({kind}); try again, or raise idle_timeout=",
             provider=provider,
         )
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
@@ -177,9 +178,9 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
             f"{where}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
             provider=provider,
         )
-    # No word of its own: it may quote the answer.
+    # The exception's own text is left out: it may quote the answer.
     return MalformedStreamError(
-        f"{where}: what came cannot be read ({kind}); try again, and look at what stands between",
+        f"{where}: the response cannot be read ({kind}); try again, and check any proxy in between",
         provider=provider,
     )
 
@@ -192,7 +193,7 @@ def told(
     headers: Mapping[str, str] | None = None,
     fallback: str = "",
 ) -> ModelError:
-    """The error for what the service said: an HTTP status with its body, or an error event."""
+    """Build the error for an HTTP status with its body, or for an error event."""
     outer, inner = _said(body)
     words = [inner.get("code"), inner.get("type"), inner.get("status")]
     code = next((word for word in words if isinstance(word, str) and word), None)
@@ -218,7 +219,7 @@ def told(
 
 
 def _said(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a server says, in one of many forms: the whole, and the error in it."""
+    """Return the body of an error, and the error object inside it, in any of the known forms."""
     if is_list(body) and body:
         body = body[0]
     if isinstance(body, str):
@@ -238,7 +239,7 @@ def _said(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _number_of(code: object) -> int | None:
-    """An HTTP status in the code of an error event."""
+    """Read an HTTP status from the code of an error event."""
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)
     return code if isinstance(code, int) and 100 <= code <= 599 else None
@@ -261,13 +262,13 @@ def _kind(status: int | None, about: str) -> tuple[type[ModelError], bool | None
         return ContextTooLongError, None
     if _KEYS.search(about):
         return AuthenticationError, None
-    if status is None or status < 400:  # an error event in a stream that began well
+    if status is None or status < 400:  # an error event in a stream with a good status
         if _BROKE.search(about):
             return RateLimitError, False
         if _RATES.search(about):
             return RateLimitError, None
         if _BUSY.search(about) or not _OURS.search(about):
-            return OverloadedError, None  # it had taken the request: this one failed on its way
+            return OverloadedError, None  # the service accepted the request, which then failed
     elif _BROKE.search(about):
         return RateLimitError, False
     return BadRequestError, None
@@ -285,7 +286,7 @@ def _status(exc: BaseException) -> int | None:
 
 
 def _names(exc: BaseException) -> set[str]:
-    """The names of the classes of an exception and of what caused it."""
+    """Return the class names of an exception and of its causes."""
     found: set[str] = set()
     cause: BaseException | None = exc
     for _ in range(5):

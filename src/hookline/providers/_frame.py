@@ -1,9 +1,9 @@
-"""The frame of every adapter: the way from a provider's events to chunks.
+"""The common part of all adapters: from a provider's events to chunks.
 
-An adapter is four things. A function that makes the provider's request from ours and a `Reader`
-that makes chunks of the provider's events are pure. `Clients` keeps the SDK's client. And one
-async generator sends the request and yields the events as they come; `relay` does the rest:
-errors, cut answers, draining and closing. Nothing here knows a provider.
+An adapter has four parts. Two are pure: a function that builds the provider's request, and a
+`Reader` that converts the provider's events to chunks. `Clients` keeps the SDK's client. An async
+generator sends the request and yields the events. `relay` does the rest: errors, cut-off responses,
+draining and closing. No provider's format is known here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hookline.models import Chunk
 from hookline.providers._failures import Exchange, failure
 from hookline.providers._sse import Events
 
-MAX_PAGE: Final = 4 * 1024 * 1024  # bytes of a body without events that are kept
-DRAIN: Final = 0.1  # seconds for the end of a body whose answer is whole
+MAX_PAGE: Final = 4 * 1024 * 1024  # the most bytes to keep of a body without events
+DRAIN: Final = 0.1  # seconds to wait for the end of a body after a complete answer
 
 _logger = logging.getLogger("hookline")
 
@@ -32,32 +32,32 @@ _logger = logging.getLogger("hookline")
 
 
 class Reader(Protocol):
-    """Makes chunks of a provider's events. Pure: it is tested from recorded events.
+    """Converts a provider's events to chunks. Pure: it can be tested with recorded events.
 
-    `done` says that the answer is whole and nothing that counts can follow. `end` gives the rest,
-    the Finish last; it raises MalformedStreamError where the answer was cut off.
+    `done`: the answer is complete, and only irrelevant events can follow. `end` returns the
+    remaining chunks, the Finish last; it raises MalformedStreamError if the answer was cut off.
     """
 
     @property
     def done(self) -> bool:
-        """Whether the answer is whole, so that nothing that counts can follow."""
+        """Whether the answer is complete, so that only irrelevant events can follow."""
         ...
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
-        """The chunks that one event of the provider comes to."""
+        """Convert one event of the provider to chunks."""
         ...
 
     def end(self) -> Iterable[Chunk]:
-        """What is left when the events have ended, the Finish last."""
+        """Return the remaining chunks after the last event, the Finish last."""
         ...
 
 
 async def relay(
     exchange: Exchange, events: AsyncGenerator[Any, None], reader: Reader
 ) -> AsyncGenerator[Chunk, None]:
-    """The chunks of an answer; whatever goes wrong at the service is raised as a ModelError.
+    """Convert the events of a provider to chunks; every failure is raised as a ModelError.
 
-    `events` is closed when this is left, at the end, early or cancelled.
+    `events` is closed at the end, and also on an early exit or cancellation.
     """
     wrong: HooklineError | None = None
     try:
@@ -72,12 +72,12 @@ async def relay(
         wrong = exc
     except Exception as exc:
         wrong = failure(exchange, exc)
-        if isinstance(wrong, MalformedStreamError):  # the one that does not say what it was
+        if isinstance(wrong, MalformedStreamError):  # its text does not name the cause
             _logger.debug("%s: the stream raised", exchange.where, exc_info=exc)
     if isinstance(wrong, ModelError) and wrong.request_id is None:
         wrong.request_id = exchange.request_id
     if wrong is not None:
-        raise wrong.with_traceback(None)  # outside the handler: it is no context of the SDK's
+        raise wrong.with_traceback(None)  # outside the handler: no context
     for chunk in _read(exchange, reader.end):
         yield chunk
 
@@ -87,11 +87,11 @@ def _read(exchange: Exchange, read: Callable[..., Iterable[Chunk]], *event: Any)
         return tuple(read(*event))
     except HooklineError:
         raise
-    except Exception as exc:  # it has walked where the format promised something else
+    except Exception as exc:  # the event did not have the promised structure
         kind = type(exc).__name__
         raise exchange.malformed(
             f"{exchange.where}: an event is not in the provider's format ({kind}); check that "
-            f"base_url is one of {exchange.provider}'s",
+            f"base_url is an address of {exchange.provider}",
             retryable=False,
         ) from exc
 
@@ -105,7 +105,7 @@ async def _drain(events: AsyncGenerator[Any, None]) -> None:
 
 
 class Body(Protocol):
-    """A response that is read as it comes."""
+    """A response that is read while it arrives."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -118,13 +118,13 @@ class Body(Protocol):
 async def server_sent(
     response: Body, exchange: Exchange | None = None
 ) -> AsyncGenerator[Any, None]:
-    """The JSON of each server-sent event of a response; the word [DONE] comes as None.
+    """Yield the JSON of each server-sent event of a response; the word [DONE] becomes None.
 
-    A body that is JSON, and no stream, comes as its one event; raises ModelError for a page.
+    A JSON body instead of a stream is yielded as a single event; raises ModelError for a page.
     """
     events = Events()
     body = response.iter_bytes()
-    begun: list[bytes] | None = []  # the body, as long as there is no event
+    begun: list[bytes] | None = []  # the body, until the first event
     try:
         async for chunk in body:
             if begun is not None:
@@ -146,7 +146,7 @@ async def server_sent(
 
 
 def _unstreamed(body: bytes, response: Body, exchange: Exchange) -> Any:
-    """The JSON that came in place of a stream; raises ModelError for anything else."""
+    """Parse a JSON body that arrived instead of a stream; raises ModelError for anything else."""
     text = body.decode(errors="replace").strip()
     if text[:1] in ("{", "["):
         with suppress(ValueError):
@@ -160,7 +160,7 @@ def _unstreamed(body: bytes, response: Body, exchange: Exchange) -> Any:
 async def posted(
     request: AbstractAsyncContextManager[Body], exchange: Exchange
 ) -> AsyncGenerator[Any, None]:
-    """Send a request that an SDK has prepared; gives the JSON of its events."""
+    """Send a request that an SDK has prepared, and yield the JSON of its events."""
     async with request as response:
         exchange.heard(response.headers)
         async with aclosing(server_sent(response, exchange)) as events:
@@ -169,9 +169,9 @@ async def posted(
 
 
 async def spent(body: AsyncIterator[Any]) -> None:
-    """Let the nested generators of an SDK find their connection closed, and end one by one.
+    """Exhaust the nested generators of an SDK after their connection was closed.
 
-    Closed from the outside they would leave the inner ones to tasks of the garbage collector.
+    If they were closed from outside, the inner ones would be left to the garbage collector.
     """
     with suppress(Exception):
         async for _ in body:
@@ -179,11 +179,11 @@ async def spent(body: AsyncIterator[Any]) -> None:
 
 
 def loaded(data: bytes) -> Any:
-    """The JSON; raises ValueError where it is none."""
+    """Parse JSON; raises ValueError for invalid JSON."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        # The fast way refuses a surrogate alone, of a character that a service cut in two.
+        # msgspec refuses a lone surrogate, which a service leaves when it splits a character.
         return json.loads(data.decode())
     except RecursionError:
         raise ValueError("nested too deeply: it must be JSON that Python can read") from None

@@ -1,14 +1,15 @@
-"""Chunks from the events of Gemini; calls come whole. Pure."""
+"""Convert the events of Gemini to chunks; each call arrives whole. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from hookline import Usage
+from hookline import File, Usage
 from hookline.errors import ContentRefusedError
 from hookline.models import (
     Chunk,
+    FileChunk,
     Finish,
     FinishReason,
     PartEndChunk,
@@ -17,14 +18,16 @@ from hookline.models import (
     ToolCallChunk,
 )
 from hookline.providers._failures import Exchange
+from hookline.providers._found import UNKNOWN, Found, Sound, decoded, made
 from hookline.providers._google_request import PROVIDER
 from hookline.providers._ids import own_id
-from hookline.providers._parts import count, is_object, json_text, name_in, text_in
+from hookline.providers._parts import count, is_list, is_object, json_text, text_in
 
 _REFUSALS: Final = (
     "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY",
     "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR",
 )  # fmt: skip
+READ: Final = "URL_RETRIEVAL_STATUS_SUCCESS"
 _REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -33,13 +36,17 @@ _REASONS: Final[dict[str, FinishReason]] = {
 
 
 class GeminiReader:
-    """One answer of Gemini, event by event; calls come whole."""
+    """Reads one response of Gemini, event by event; each call arrives whole."""
 
     def __init__(self, exchange: Exchange | None = None) -> None:
         self._exchange = exchange or Exchange(PROVIDER)
-        self.done = False  # usage may follow the reason; without it the end of the body ends it
+        self.done = False  # usage may follow the finish reason; otherwise the body's end is the end
         self._reason: str | None = None
-        self._grounding: Any = None  # which sources an answer is from
+        self._grounding: Any = None  # the sources of the answer
+        self._read: Any = None  # the addresses that were read
+        self._quoted: Any = None
+        self._found = Found()
+        self._sound: Sound | None = None  # audio that arrives in pieces
         self._usage: Usage | None = None
         self._model: str | None = None
         self._id: str | None = None
@@ -52,7 +59,7 @@ class GeminiReader:
         if is_object(feedback) and feedback.get("blockReason"):
             why = text_in(feedback, "blockReason")
             raise ContentRefusedError(
-                f"{self._exchange.where}: the prompt was blocked ({why}); change what it says",
+                f"{self._exchange.where}: the prompt was blocked ({why}); change the prompt",
                 provider=PROVIDER,
                 code=why,
             )
@@ -60,12 +67,17 @@ class GeminiReader:
         self._id = text_in(event, "responseId") or self._id
         self._usage = usage_of(event.get("usageMetadata")) or self._usage
         for candidate in (event.get("candidates") or ())[:1]:
-            content = candidate.get("content")
-            for part in (content.get("parts") or ()) if is_object(content) else ():
-                yield from self._part(part)
-            self._reason = text_in(candidate, "finishReason") or self._reason
-            self._grounding = candidate.get("groundingMetadata") or self._grounding
+            yield from self._candidate(candidate)
         self.done = self._reason is not None and self._usage is not None
+
+    def _candidate(self, candidate: dict[str, Any]) -> Iterable[Chunk]:
+        content = candidate.get("content")
+        for part in (content.get("parts") or ()) if is_object(content) else ():
+            yield from self._part(part)
+        self._reason = text_in(candidate, "finishReason") or self._reason
+        self._grounding = candidate.get("groundingMetadata") or self._grounding
+        self._read = candidate.get("urlContextMetadata") or self._read
+        self._quoted = candidate.get("citationMetadata") or self._quoted
 
     def end(self) -> Iterable[Chunk]:
         if self._reason is None:
@@ -77,6 +89,11 @@ class GeminiReader:
                 retryable=True,
                 code=self._reason,
             )
+        yield from self._sounded()
+        cites = {"grounding": self._grounding, "citations": self._quoted}
+        kept = {PROVIDER: {name: each for name, each in cites.items() if each}}
+        json_text(kept)  # raises if no store could keep it
+        yield from self._sources()
         reason = _REASONS.get(self._reason, "other")
         if self._calls and reason == "stop":
             reason = "tool_calls"
@@ -85,42 +102,92 @@ class GeminiReader:
             usage=self._usage,
             model=self._model,
             response_id=self._id,
-            meta={PROVIDER: {"grounding": self._grounding}} if self._grounding else None,
+            meta=kept if kept[PROVIDER] else None,
         )
 
+    def _sources(self) -> Iterable[Chunk]:
+        grounding = self._grounding if is_object(self._grounding) else {}
+        for each in _list(grounding, "groundingChunks"):
+            if is_object(each):
+                yield from self._found.source(each.get("web"), url="uri", name="")
+                yield from self._found.source(each.get("retrievedContext"), url="uri", name="")
+                yield from self._found.source(each.get("maps"), url="uri", name="")
+                yield from self._found.source(each.get("image"), url="sourceUri", name="")
+        for each in _list(self._read, "urlMetadata"):
+            if is_object(each) and each.get("urlRetrievalStatus") in (None, READ):
+                yield from self._found.source(each, url="retrievedUrl", title="", name="")
+        for each in _list(self._quoted, "citations"):
+            yield from self._found.source(each, url="uri", name="")
+
+    def _sounded(self) -> Iterable[Chunk]:
+        """Return the collected audio, which is complete."""
+        sound, self._sound = self._sound, None
+        return sound.file() if sound is not None else ()
+
+    def _media(self, part: dict[str, Any], blob: Any, meta: dict[str, Any]) -> Iterable[Chunk]:
+        """Return an image, an audio or a file, unless it belongs to the thoughts."""
+        if part.get("thought"):
+            return
+        if not is_object(blob):
+            there = part["fileData"]
+            kind, url = text_in(there, "mimeType"), text_in(there, "fileUri")
+            yield FileChunk(File(media_type=kind or UNKNOWN, url=url or None, meta=meta))
+            return
+        kind, data = text_in(blob, "mimeType"), decoded(text_in(blob, "data"))
+        if not kind.startswith("audio/"):
+            yield from self._sounded()
+            yield FileChunk(made(kind or UNKNOWN, data, meta))
+            return
+        if self._sound is None or self._sound.media_type != kind:
+            yield from self._sounded()
+            self._sound = Sound(kind)
+        self._sound.add(data)
+
     def _part(self, part: dict[str, Any]) -> Iterable[Chunk]:
+        blob = part.get("inlineData")
+        if not is_object(blob):
+            yield from self._sounded()
         signature = text_in(part, "thoughtSignature")
         kept = {"signature": signature} if signature else {}
         call = part.get("functionCall")
         if is_object(call):
-            kept |= own_id(text_in(call, "id"))
-        meta = {PROVIDER: kept} if kept else None
-        if is_object(call):
-            yield ToolCallChunk(
-                index=self._calls,
-                id=text_in(call, "id") or None,
-                name=name_in(call),
-                arguments=json_text(call.get("args") or {}),
-                meta=meta,
-            )
-            self._calls += 1
+            yield self._call(call, kept)
+            return
+        if is_object(blob) or is_object(part.get("fileData")):
+            yield from self._media(part, blob, {PROVIDER: kept})
             return
         if part.get("executableCode") or part.get("codeExecutionResult"):
-            kept = {name: each for name, each in part.items() if each is not None}
-            json_text(kept)  # raises for what no store could keep
-            yield PartEndChunk("reasoning", {PROVIDER: {"part": kept}})
+            record = {name: each for name, each in part.items() if each is not None}
+            json_text(record)  # raises if no store could keep it
+            yield PartEndChunk("reasoning", {PROVIDER: {"part": record}})
             return
         text = text_in(part, "text")
         if part.get("thought") and text:
             yield ReasoningChunk(text)
         elif text:
             yield TextChunk(text)
-        if meta:
-            yield PartEndChunk("reasoning", meta)
+        if kept:
+            yield PartEndChunk("reasoning", {PROVIDER: kept})
+
+    def _call(self, call: dict[str, Any], kept: dict[str, Any]) -> Chunk:
+        kept = {**kept, **own_id(text_in(call, "id"))}
+        index, self._calls = self._calls, self._calls + 1
+        return ToolCallChunk(
+            index=index,
+            id=text_in(call, "id") or None,
+            name=text_in(call, "name"),
+            arguments=json_text(call.get("args") or {}),
+            meta={PROVIDER: kept} if kept else None,
+        )
+
+
+def _list(holder: object, name: str) -> Iterable[Any]:
+    found = holder.get(name) if is_object(holder) else None
+    return found if is_list(found) else ()
 
 
 def usage_of(usage: object) -> Usage | None:
-    """The tokens, where there is an account of them; thoughts are part of what came out."""
+    """Read the usage, if present. Thoughts count as output tokens."""
     if not is_object(usage):
         return None
     thoughts = count(usage, "thoughtsTokenCount")

@@ -1,7 +1,7 @@
-"""A request as Google's SDK takes it. Pure.
+"""Convert a request to the arguments of Google's SDK. Pure.
 
-Signatures of thoughts go back with the part on which they came: with a call in its meta, with
-anything else as a reasoning part without text, under "google".
+Thought signatures are sent back with the part that they arrived with. The signature of a call is in
+the call's meta; any other signature is in a reasoning part without text, under "google".
 """
 
 from __future__ import annotations
@@ -24,8 +24,17 @@ from hookline import (
     UserMessage,
 )
 from hookline.models import ModelRequest
-from hookline.providers._ids import call_ids
-from hookline.providers._parts import choice, functions, is_object, own, refuse, run_there, said
+from hookline.providers._ids import call_ids, call_name
+from hookline.providers._parts import (
+    choice,
+    functions,
+    is_object,
+    own,
+    refuse,
+    run_there,
+    said,
+    showing,
+)
 from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "google"
@@ -33,38 +42,38 @@ _CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 class GoogleSettings(Settings, frozen=True, kw_only=True):
-    """What a Gemini model is asked with; None is the API's default."""
+    """Settings for Gemini models; None means the default of the API."""
 
     thinking_budget: int | None = None
-    """How many tokens it may think; 0: none, -1: as many as it takes."""
+    """The token budget for thinking; 0 turns thinking off, -1 lets the model decide."""
     thinking_level: Literal["minimal", "low", "medium", "high"] | None = None
-    """How much it thinks, for models that take a level."""
+    """The thinking level, for models that have levels."""
     include_thoughts: bool | None = None
-    """Whether summaries of its thoughts come."""
+    """Whether the response includes summaries of the thoughts."""
     cached_content: str | None = None
     """The name of a cached prompt, such as "cachedContents/…"."""
     top_k: float | None = None
-    """Choose among so many of the likeliest tokens."""
+    """Sample only from the `top_k` most likely tokens."""
     frequency_penalty: float | None = None
-    """Above 0: fewer repetitions."""
+    """Values above 0 reduce repetition."""
     presence_penalty: float | None = None
-    """Above 0: more new topics."""
+    """Values above 0 encourage new topics."""
     logprobs: int | None = None
-    """How many likely tokens to tell at each place."""
+    """The number of likely tokens to report at each position."""
     safety: dict[str, str] | None = None
-    """A threshold for each category of harm, in the API's words."""
+    """The blocking threshold per harm category, with the names of the API."""
     modalities: tuple[Literal["TEXT", "IMAGE", "AUDIO"], ...] = ()
-    """What the answer may be made of."""
+    """The modalities that the response may contain."""
     media_resolution: str | None = None
-    """How finely media are read, in the API's words."""
+    """The resolution at which media are processed, with the names of the API."""
     service_tier: str | None = None
-    """How fast, and at which price, the request is served."""
+    """The service tier, which determines speed and price."""
     labels: dict[str, str] | None = None
-    """Kept with the request, for billing."""
+    """Labels stored with the request, for billing."""
     headers: dict[str, str] | None = None
-    """Headers that are sent beside the SDK's."""
+    """Additional HTTP headers."""
     body: dict[str, Any] | None = None
-    """Fields of `GenerateContentConfig` that have no name here."""
+    """Further fields of `GenerateContentConfig`."""
 
 
 DEFAULTS: Final = GoogleSettings()
@@ -73,7 +82,7 @@ DEFAULTS: Final = GoogleSettings()
 def request_body(
     model: str, request: ModelRequest, own_settings: GoogleSettings = DEFAULTS
 ) -> dict[str, Any]:
-    """The arguments of `generate_content_stream`; raises BadRequestError for what it cannot say."""
+    """Build the arguments of `generate_content_stream`; raises BadRequestError if unsupported."""
     settings = effective(own_settings, request.settings)
     config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
     if request.system:
@@ -144,16 +153,16 @@ def _put_settings(config: dict[str, Any], settings: GoogleSettings) -> None:
 
 
 def _wants_signatures(model: str) -> bool:
-    """Whether the model refuses calls without a signature: from Gemini 3 on."""
+    """Return whether the model refuses calls without a signature, as Gemini 3 and later do."""
     found = re.search(r"gemini-(\d+)", model)
     return found is not None and int(found[1]) >= 3
 
 
 def _contents(messages: Sequence[Message], *, unsigned: bool) -> list[dict[str, Any]]:
-    """Turns that alternate: results are the user's. `unsigned`: mark foreign calls as such."""
+    """Build alternating turns; tool results are user turns. `unsigned`: mark foreign calls."""
     ids = call_ids(messages, PROVIDER)
     out: list[dict[str, Any]] = []
-    for message in messages:
+    for message in showing(messages, PROVIDER):
         role = "model" if isinstance(message, AssistantMessage) else "user"
         parts = list(_parts(message, ids))
         if not parts:
@@ -172,7 +181,7 @@ def _parts(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, An
         yield from map(_part, said(message))
     elif isinstance(message, ToolMessage):
         word = "output" if message.outcome in ("ok", "answered") else "error"
-        result: dict[str, Any] = {"name": message.name, "response": {word: message.text}}
+        result: dict[str, Any] = {"name": call_name(message.name), "response": {word: message.text}}
         result["id"] = ids(message.call_id)
         if message.media:
             result["parts"] = [_part(part) for part in message.media]
@@ -186,29 +195,34 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
         if isinstance(part, Text):
             yield {"text": part.text}
         elif isinstance(part, ToolCall):
-            call = {"name": part.name, "args": dict(part.arguments), "id": ids(part.id)}
-            yield {"function_call": call, **_signature(part)}
+            called = {"name": call_name(part.name), "args": dict(part.arguments)}
+            yield {"function_call": {**called, "id": ids(part.id)}, **_signature(part)}
+        elif isinstance(part, Image) and PROVIDER in (part.meta or {}):
+            if not message.partial:
+                yield {**_part(part), **_signature(part)}
+        elif not isinstance(part, Reasoning):
+            pass  # only for people to see
         elif is_object(own(part.meta, PROVIDER).get("part")):
             if not message.partial:
-                yield dict(own(part.meta, PROVIDER)["part"])  # of code that the provider ran
-        elif signature := _signature(part):  # thoughts themselves are not sent back
+                yield dict(own(part.meta, PROVIDER)["part"])  # a record of the provider's code run
+        elif signature := _signature(part):  # the thoughts themselves are not sent back
             yield {"text": "", **signature}
 
 
 def _excuse(parts: list[dict[str, Any]]) -> None:
-    """The word with which Gemini takes calls that it has not made itself."""
+    """Add the marker with which Gemini accepts calls that it did not make."""
     calls = [part for part in parts if "function_call" in part]
     if calls and not any("thought_signature" in part for part in parts):
         calls[0]["thought_signature"] = _bytes("skip_thought_signature_validator")
 
 
-def _signature(part: Reasoning | ToolCall) -> dict[str, bytes]:
+def _signature(part: Reasoning | ToolCall | Image) -> dict[str, bytes]:
     signature = own(part.meta, PROVIDER).get("signature")
     return {"thought_signature": _bytes(signature)} if isinstance(signature, str) else {}
 
 
 def _bytes(text: str) -> bytes:
-    """Base64 in either alphabet."""
+    """Decode base64 in either alphabet."""
     return b64decode(text.replace("-", "+").replace("_", "/"))
 
 
@@ -218,5 +232,6 @@ def _part(part: Text | Image | File) -> dict[str, Any]:
     if part.data is not None:
         return {"inline_data": {"mime_type": part.media_type, "data": part.data}}
     if part.url is None:
-        raise refuse(PROVIDER, f"an {type(part).__name__} has neither data nor url", "give one")
+        what = f"a part of type {type(part).__name__} has neither data nor url"
+        raise refuse(PROVIDER, what, "set one of them")
     return {"file_data": {"mime_type": part.media_type, "file_uri": part.url}}

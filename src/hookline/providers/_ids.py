@@ -1,7 +1,8 @@
-"""The ids of a request's calls and results as a provider takes them. Pure.
+"""Map the ids of a request's calls and results to ids that the provider accepts. Pure.
 
-An id of the provider's own, kept in the call's meta, goes back to it. Any other goes as it is where
-it fits, else as its letters with a digest: the same in every request, and no two alike.
+A provider's own id, kept in the meta of the call, is sent back to it. Any other id is sent
+unchanged if the provider accepts it, otherwise as its letters with a digest. The mapping is the
+same in every request, and unique.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any, Final
 from hookline import AssistantMessage, Message, ToolCall
 from hookline.providers._parts import own
 
-USUAL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes but Mistral
-NINE: Final = re.compile(r"[A-Za-z0-9]{9}")  # Mistral's
+USUAL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by every provider but Mistral
+NINE: Final = re.compile(r"[A-Za-z0-9]{9}")  # accepted by Mistral
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def call_ids(
     messages: Sequence[Message], provider: str, takes: re.Pattern[str] = USUAL
 ) -> Callable[[str], str]:
-    """A function from the ids of these messages to those of the provider."""
+    """Return a function that maps the ids in these messages to ids for the provider."""
     found: dict[str, str] = {}
     used: set[str] = set()
     calls = [
@@ -32,7 +34,7 @@ def call_ids(
         for part in message.parts
         if isinstance(part, ToolCall)
     ]
-    for call in calls:  # those that fit keep theirs, wherever another one stands
+    for call in calls:  # accepted ids stay unchanged, even if another call comes first
         fits = next((id for id in _fitting(call, provider, takes) if id not in used), None)
         if fits is not None:
             found[call.id] = fits
@@ -45,7 +47,7 @@ def call_ids(
 
 
 def _fitting(call: ToolCall, provider: str, takes: re.Pattern[str]) -> Iterator[str]:
-    """The ids by which a provider may know the call, its own first."""
+    """Yield the ids that can identify the call to a provider, its own id first."""
     mine = own(call.meta, provider).get("call_id")
     if isinstance(mine, str) and mine and takes is not NINE:
         yield mine
@@ -67,6 +69,11 @@ def _made(id: str, takes: re.Pattern[str], used: set[str]) -> str:
         number += 1
 
 
+def call_name(name: str) -> str:
+    """Return a tool name that every provider accepts: a model may have called an invalid name."""
+    return name if USUAL.fullmatch(name) else _FOREIGN.sub("_", name)[:64] or "unnamed"
+
+
 def own_id(id: str) -> dict[str, Any]:
-    """What is kept of a provider's id that is not one of ours; nothing where it is."""
+    """Return the meta that keeps a provider's own id; empty if hookline made the id."""
     return {} if not id or USUAL.fullmatch(id) else {"call_id": id}

@@ -1,9 +1,9 @@
-"""Chunks from the events of Chat Completions. Pure.
+"""Convert the events of Chat Completions to chunks. Pure.
 
-Not all servers keep to the letter, so this reads what they are known to send: calls without index
-or with one index for all, arguments of null or as an object, the old `function_call`, content as a
-list of parts, reasoning under two names or between tags, errors in a dozen forms, a whole
-completion in place of a stream, a stream that ends without [DONE].
+Servers deviate from the specification, so this reader accepts all known variants: calls without an
+index or with the same index for all, arguments of null or as an object, the old `function_call`,
+content as a list of parts, reasoning under two names or between tags, errors in a dozen forms, a
+whole completion instead of a stream, and a stream that ends without [DONE].
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from hookline.models import (
     ToolCallChunk,
 )
 from hookline.providers._failures import Exchange, is_error
+from hookline.providers._found import Found, Sound, decoded, pictured
 from hookline.providers._ids import own_id
 from hookline.providers._openai_chat_request import META, THOUGHTS
-from hookline.providers._parts import count, is_list, is_object, json_text, name_in, text_in
+from hookline.providers._parts import count, is_list, is_object, json_text, text_in
 from hookline.providers._think import ThinkTags
 
 _REASONS: Final[dict[str, FinishReason]] = {
@@ -42,9 +43,15 @@ _REASONS: Final[dict[str, FinishReason]] = {
 
 
 class ChatReader:
-    """One answer of Chat Completions, event by event. `tags`: it may think between tags."""
+    """Reads one response of Chat Completions, event by event.
 
-    def __init__(self, exchange: Exchange | None = None, *, tags: bool = False) -> None:
+    `tags`: the model may write its reasoning between tags. `sound`: the requested media type of
+    audio.
+    """
+
+    def __init__(
+        self, exchange: Exchange | None = None, *, tags: bool = False, sound: str = "audio/pcm"
+    ) -> None:
         self.done = False
         self._exchange = exchange or Exchange("openai")
         self._tags = ThinkTags() if tags else None
@@ -52,12 +59,18 @@ class ChatReader:
         self._usage: Usage | None = None
         self._model: str | None = None
         self._id: str | None = None
-        self._calls: dict[int, int] = {}  # their index → ours
-        self._ids: list[str] = []  # of each call of ours
-        self._field: str | None = None  # under which reasoning comes
+        self._calls: dict[int, int] = {}  # the server's index → ours
+        self._ids: list[str] = []  # the id of each of our calls
+        self._field: str | None = None  # the field that carries reasoning
         self._details: list[Any] = []
         self._logprobs: list[Any] = []
         self._refused = False
+        self._found = Found()
+        self._notes: list[dict[str, Any]] = []  # annotations of the text
+        self._cited: dict[str, Any] = {}  # lists of the sources of the whole answer
+        self._sound = Sound(sound)
+        self._voice = ""  # the id of the audio
+        self._pictures: list[object] = []  # the addresses of images
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
         if self.done:
@@ -73,18 +86,24 @@ class ChatReader:
         self._id = text_in(event, "id") or self._id
         if event.get("usage") is not None:
             self._usage = usage_of(event["usage"])
+        for word in ("citations", "search_results"):  # Perplexity, xAI
+            if is_list(event.get(word)):
+                self._cited[word] = event[word]
         for each in (event.get("choices") or ())[:1]:
-            if is_error(each):  # OpenRouter tells of a provider that failed in the choice
+            if is_error(each):  # OpenRouter puts the error of a failed provider into the choice
                 raise self._exchange.told(each)
-            delta = each.get("delta")
-            if delta is None:
-                delta = each.get("message")  # a whole completion, from a server that cannot stream
-            if is_object(delta):
-                yield from self._delta(delta)
-            logprobs = each.get("logprobs")
-            if is_object(logprobs) and is_list(logprobs.get("content")):
-                self._logprobs += logprobs["content"]
-            self._ended(text_in(each, "finish_reason"))
+            yield from self._choice(each)
+
+    def _choice(self, choice: dict[str, Any]) -> Iterable[Chunk]:
+        delta = choice.get("delta")
+        if delta is None:
+            delta = choice.get("message")  # a whole completion, from a server that cannot stream
+        if is_object(delta):
+            yield from self._delta(delta)
+        logprobs = choice.get("logprobs")
+        if is_object(logprobs) and is_list(logprobs.get("content")):
+            self._logprobs += logprobs["content"]
+        self._ended(text_in(choice, "finish_reason"))
 
     def end(self) -> Iterable[Chunk]:
         if self._reason is None:
@@ -92,6 +111,13 @@ class ChatReader:
         if self._tags is not None:
             yield from self._shown(self._tags.end())
         yield from self._thought()
+        kept: dict[str, Any] = {"logprobs": self._logprobs} if self._logprobs else {}
+        notes = {"annotations": self._notes} if self._notes else {}
+        if notes and not self._ids:
+            yield PartEndChunk("text", {META: notes})
+        else:
+            kept |= notes
+        yield from self._brought()
         reason = self._reason
         if self._ids and reason == "stop":
             reason = "tool_calls"
@@ -102,8 +128,35 @@ class ChatReader:
             usage=self._usage,
             model=self._model,
             response_id=self._id,
-            meta={META: {"logprobs": self._logprobs}} if self._logprobs else None,
+            meta={META: kept} if kept else None,
         )
+
+    def _brought(self) -> Iterable[Chunk]:
+        """Return the citations of the answer, and the media generated with its text."""
+        for note in self._notes:
+            yield from self._found.source(note.get("url_citation") or note, name="")
+        for each in self._cited.get("search_results") or ():
+            yield from self._found.source(each, name="")
+        for each in self._cited.get("citations") or ():
+            yield from self._found.source(each if is_object(each) else {"url": each}, name="")
+        yield from self._sound.file({META: {"id": self._voice}} if self._voice else None)
+        for url in self._pictures:
+            yield from pictured(url)
+
+    def _beside_text(self, delta: dict[str, Any]) -> Iterable[Chunk]:
+        """Read the fields next to the content: annotations, audio with its transcript, images."""
+        notes = delta.get("annotations")
+        self._notes += [each for each in notes or () if is_object(each)] if is_list(notes) else []
+        sound = delta.get("audio")
+        if is_object(sound):
+            self._voice = text_in(sound, "id") or self._voice
+            self._sound.add(decoded(text_in(sound, "data")))
+            if said := text_in(sound, "transcript"):
+                yield from self._text(said)
+        images = delta.get("images")
+        for each in images if is_list(images) else ():
+            place = each.get("image_url") if is_object(each) else None
+            self._pictures.append(place.get("url") if is_object(place) else place)
 
     def _ended(self, reason: str) -> None:
         if reason == "error":
@@ -111,20 +164,24 @@ class ChatReader:
         if reason:
             self._reason = _REASONS.get(reason, "other")
 
-    def _delta(self, delta: dict[str, Any]) -> Iterable[Chunk]:
+    def _thinking(self, delta: dict[str, Any]) -> Iterable[Chunk]:
         for field in THOUGHTS:
             thought = text_in(delta, field)
-            if thought and self._field in (None, field):  # some send the same under both names
+            if thought and self._field in (None, field):  # some servers use both names
                 self._field = field
                 yield ReasoningChunk(thought)
         details = delta.get("reasoning_details")
         if isinstance(details, list):
-            json_text(details)  # raises for what no store could keep
+            json_text(details)  # raises if no store could keep it
             self._details += details
+
+    def _delta(self, delta: dict[str, Any]) -> Iterable[Chunk]:
+        yield from self._thinking(delta)
         content = delta.get("content")
         if is_list(content):
             yield from self._parts(content)
             content = None
+        yield from self._beside_text(delta)
         text, refusal = text_in(delta, "content") if content else "", text_in(delta, "refusal")
         calls: Sequence[Any] = delta.get("tool_calls") or ()
         if is_object(delta.get("function_call")):
@@ -153,7 +210,7 @@ class ChatReader:
                 yield from self._text(text)
 
     def _parts(self, content: Iterable[Any]) -> Iterable[Chunk]:
-        """Content as a list of parts, as Mistral has it; thinking is one that has parts."""
+        """Read content that is a list of parts (Mistral); a thinking part has parts itself."""
         for part in content:
             kind = part.get("type")
             if kind == "thinking":
@@ -165,7 +222,7 @@ class ChatReader:
                 yield from self._text(text)
 
     def _thought(self) -> Iterable[Chunk]:
-        """The reasoning is over: keep how it came, for the way back."""
+        """End the reasoning, and keep its original form to send it back."""
         meta: dict[str, Any] = {"field": self._field} if self._field else {}
         if self._details:
             meta["details"] = self._details
@@ -183,25 +240,25 @@ class ChatReader:
         if theirs is None:
             theirs = self._place(id)
         if type(theirs) is not int:
-            raise TypeError("index is no number")
+            raise TypeError("index is not a number")
         meta = self._beside(call)
         ours = self._calls.get(theirs)
         if ours is None or (id and name and self._ids[ours] and id != self._ids[ours]):
             ours = self._calls[theirs] = len(self._ids)
             self._ids.append(id)
-            first = ToolCallChunk(index=ours, id=id or None, name=name_in(function), meta=meta)
+            first = ToolCallChunk(index=ours, id=id or None, name=name, meta=meta)
             return first.replace(arguments=arguments)
         return ToolCallChunk(index=ours, arguments=arguments, meta=meta)
 
     def _beside(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        """What goes back with the call: an id that is not one of ours, Gemini's signature."""
+        """Return the data to send back with the call: a foreign id, a signature of Gemini."""
         kept = own_id(text_in(call, "id"))
         if is_object(call.get("extra_content")):
             kept["extra_content"] = call["extra_content"]
         return {META: kept} if kept else None
 
     def _place(self, id: str) -> int:
-        """A place for a call without index: a new id is a new call, no id goes on with the last."""
+        """Return the position of a call without an index: a new id begins a new call."""
         if id:
             known = [theirs for theirs, ours in self._calls.items() if self._ids[ours] == id]
             return known[0] if known else len(self._ids)
@@ -209,7 +266,7 @@ class ChatReader:
 
 
 def usage_of(usage: object) -> Usage | None:
-    """The tokens, where there is an account of them."""
+    """Read the usage, if present."""
     if not is_object(usage):
         return None
     return Usage(

@@ -1,7 +1,7 @@
-"""A request as the JSON of Chat Completions. Pure.
+"""Convert a request to the JSON of Chat Completions. Pure.
 
-Reasoning goes back with the calls that it led to, in the form in which it came; so does what a
-server has put beside a call (Gemini's signatures).
+Reasoning is sent back with the calls that it led to, in its original form. The same applies to data
+that a server attached to a call (signatures of Gemini).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.models import ModelRequest
-from hookline.providers._ids import USUAL, call_ids
+from hookline.providers._ids import USUAL, call_ids, call_name
 from hookline.providers._openai_request import json_schema
 from hookline.providers._parts import (
     base64_text,
@@ -35,6 +35,7 @@ from hookline.providers._parts import (
     refuse,
     run_there,
     said,
+    showing,
 )
 from hookline.providers._settings import effective, put, with_extra
 
@@ -43,49 +44,55 @@ THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
 class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
-    """What a model of Chat Completions is asked with; None is the server's default."""
+    """Settings for models behind Chat Completions; None means the default of the server."""
 
     reasoning_effort: str | None = None
-    """From "none" to "max", in words that the model knows."""
+    """The reasoning effort, from "none" to "max"; the model defines the allowed values."""
     verbosity: Literal["low", "medium", "high"] | None = None
-    """How long answers are to be."""
+    """The length of the answers."""
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    """How fast, and at which price, the request is served."""
+    """The service tier, which determines speed and price."""
     cache_key: str | None = None
-    """Requests with one key share a cache of prompts."""
+    """The key of the prompt cache; requests with the same key share the cache."""
     cache_retention: Literal["in_memory", "24h"] | None = None
     """How long a cached prompt is kept."""
     top_logprobs: int | None = None
-    """How many likely tokens to tell at each place; kept in the message's meta."""
+    """The number of most likely tokens to keep for each position, in the message's meta."""
     frequency_penalty: float | None = None
-    """Above 0: fewer repetitions."""
+    """Values above 0 reduce repetition."""
     presence_penalty: float | None = None
-    """Above 0: more new topics."""
+    """Values above 0 encourage new topics."""
     logit_bias: dict[str, int] | None = None
-    """By token: how much more or less likely it is."""
+    """Per token, a bias that makes the token more or less likely."""
     parallel_tool_calls: bool | None = None
-    """False: at most one call in an answer."""
+    """False limits a response to one tool call."""
     modalities: tuple[Literal["text", "audio"], ...] = ()
-    """What the answer may be made of."""
+    """The modalities that the response may contain."""
     audio: dict[str, Any] | None = None
-    """The voice and the format of audio that the model makes."""
+    """The voice and format of generated audio."""
     metadata: dict[str, str] | None = None
-    """Kept with the request, for the provider's dashboard."""
+    """Metadata stored with the request, for the provider's dashboard."""
     safety_identifier: str | None = None
-    """Who asks, as an opaque id."""
+    """An opaque id of the end user."""
     headers: dict[str, str] | None = None
-    """Headers that are sent beside the SDK's."""
+    """Additional HTTP headers."""
     body: dict[str, Any] | None = None
-    """Fields of the request that have no name here."""
+    """Further fields of the request body."""
 
 
 DEFAULTS: Final = OpenAIChatSettings()
 
 
-class Dialect:
-    """How one server's Chat Completions differ from OpenAI's."""
+def sound_of(settings: OpenAIChatSettings) -> str:
+    """Return the media type of the audio that a response may contain."""
+    form = str((settings.audio or {}).get("format") or "pcm16")
+    return "audio/" + {"pcm16": "pcm", "mp3": "mpeg"}.get(form, form)
 
-    __slots__ = ("ids", "limit", "name", "required", "seed", "usage")
+
+class Dialect:
+    """The differences between one server's Chat Completions and OpenAI's."""
+
+    __slots__ = ("ids", "limit", "name", "required", "seed", "usage", "video")
 
     def __init__(
         self,
@@ -96,13 +103,15 @@ class Dialect:
         seed: str = "seed",
         required: str = "required",
         ids: re.Pattern[str] = USUAL,
+        video: bool = True,
     ) -> None:
-        self.name = name  # in Settings.extra, and in errors before anything is sent
-        self.limit = limit  # the name of the limit of tokens
-        self.usage = usage  # whether the usage has to be asked for
+        self.name = name  # used in Settings.extra, and in errors before anything is sent
+        self.limit = limit  # the field for the token limit
+        self.usage = usage  # whether the usage must be requested
         self.seed = seed
-        self.required = required  # the word for "some tool must be called"
+        self.required = required  # the value for "some tool must be called"
         self.ids = ids
+        self.video = video  # whether the server accepts video_url, unlike OpenAI
 
 
 PLAIN: Final = Dialect()
@@ -114,7 +123,7 @@ def request_body(
     own_settings: OpenAIChatSettings = DEFAULTS,
     dialect: Dialect = PLAIN,
 ) -> dict[str, Any]:
-    """What is posted to /chat/completions; raises BadRequestError for what it cannot say."""
+    """Build the body for /chat/completions; raises BadRequestError for unsupported content."""
     settings = effective(own_settings, request.settings)
     body: dict[str, Any] = {
         "model": model,
@@ -180,37 +189,36 @@ def _put_settings(
 
 def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     ids = call_ids(request.messages, META, dialect.ids)
-    provider = dialect.name
     out: list[dict[str, Any]] = []
-    media: list[Image | File] = []  # of tool results, which are text alone on this wire
+    media: list[Image | File] = []  # media of tool results, which can only be text in this format
     if request.system:
         out.append({"role": "system", "content": request.system})
-    for message in request.messages:
+    for message in showing(request.messages, META):
         if media and not isinstance(message, ToolMessage):
-            out.append(_shown(media, provider))
+            out.append(_shown(media, dialect))
             media = []
         if isinstance(message, ToolMessage):
             id = ids(message.call_id)
             out.append({"role": "tool", "tool_call_id": id, "content": message.text})
             media += message.media
         else:
-            out.append(_message(message, provider, ids))
+            out.append(_message(message, dialect, ids))
     if media:
-        out.append(_shown(media, provider))
+        out.append(_shown(media, dialect))
     return out
 
 
-def _shown(media: Sequence[Image | File], provider: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"type": "text", "text": "What the tools above have returned:"}
-    return {"role": "user", "content": [about, *(_input(part, provider) for part in media)]}
+def _shown(media: Sequence[Image | File], dialect: Dialect) -> dict[str, Any]:
+    about: dict[str, Any] = {"type": "text", "text": "Files returned by the tools above:"}
+    return {"role": "user", "content": [about, *(_input(part, dialect) for part in media)]}
 
 
-def _message(message: Message, provider: str, ids: Callable[[str], str]) -> dict[str, Any]:
+def _message(message: Message, dialect: Dialect, ids: Callable[[str], str]) -> dict[str, Any]:
     if isinstance(message, UserMessage):
         parts = said(message)
         if all(isinstance(part, Text) for part in parts):
             return {"role": "user", "content": message.text}
-        return {"role": "user", "content": [_input(part, provider) for part in parts]}
+        return {"role": "user", "content": [_input(part, dialect) for part in parts]}
     assert isinstance(message, AssistantMessage)
     out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     calls = [part for part in message.parts if type(part) is ToolCall]
@@ -219,7 +227,7 @@ def _message(message: Message, provider: str, ids: Callable[[str], str]) -> dict
             {
                 "id": ids(call.id),
                 "type": "function",
-                "function": {"name": call.name, "arguments": json_text(call.arguments)},
+                "function": {"name": call_name(call.name), "arguments": json_text(call.arguments)},
                 **_beside(call),
             }
             for call in calls
@@ -228,12 +236,12 @@ def _message(message: Message, provider: str, ids: Callable[[str], str]) -> dict
             if type(part) is Reasoning:
                 _think(out, part)
     elif out["content"] is None:
-        out["content"] = ""  # reasoning alone, which has no place here
+        out["content"] = ""  # only reasoning, which this format cannot express
     return out
 
 
 def _beside(call: ToolCall) -> dict[str, Any]:
-    """What the server has put beside the call, and wants back with it."""
+    """Return the data that the server attached to the call and expects back."""
     found = own(call.meta, META).get("extra_content")
     return {"extra_content": found} if found else {}
 
@@ -246,14 +254,23 @@ def _think(out: dict[str, Any], part: Reasoning) -> None:
         out["reasoning_details"] = [*out.get("reasoning_details", ()), *meta["details"]]
 
 
-def _input(part: Text | Image | File, provider: str) -> dict[str, Any]:
+def _input(part: Text | Image | File, dialect: Dialect) -> dict[str, Any]:
+    provider = dialect.name
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": location(part, provider)}}
+    if part.media_type.startswith("video/"):
+        if not dialect.video:
+            raise refuse(
+                provider, f"{part.media_type} is not supported", "use GoogleModel, or send images"
+            )
+        return {"type": "video_url", "video_url": {"url": location(part, provider)}}
     if part.data is None:
         raise refuse(
-            provider, f"Chat Completions takes no file by URL ({part.url!r:.80})", "pass its data="
+            provider,
+            f"Chat Completions does not support files by URL ({part.url!r:.80})",
+            "pass its data=",
         )
     if part.media_type.startswith("audio/"):
         kind = part.media_type.removeprefix("audio/").removeprefix("x-")

@@ -1,4 +1,4 @@
-"""Chunks from the events of OpenAI's Responses. Pure."""
+"""Convert the events of OpenAI's Responses API to chunks. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from hookline import Usage
 from hookline.models import (
     Chunk,
+    FileChunk,
     Finish,
     FinishReason,
     PartEndChunk,
@@ -16,6 +17,7 @@ from hookline.models import (
     ToolCallChunk,
 )
 from hookline.providers._failures import Exchange
+from hookline.providers._found import Found, decoded, made, pictured
 from hookline.providers._ids import own_id
 from hookline.providers._openai_request import PROVIDER
 from hookline.providers._parts import (
@@ -24,7 +26,6 @@ from hookline.providers._parts import (
     is_list,
     is_object,
     json_text,
-    name_in,
     text_in,
 )
 
@@ -32,19 +33,20 @@ _CUT: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_
 
 
 class ResponsesReader:
-    """One answer of the Responses API, event by event."""
+    """Reads one response of the Responses API, event by event."""
 
     def __init__(self, exchange: Exchange | None = None) -> None:
         self.done = False
         self._exchange = exchange or Exchange(PROVIDER)
         self._reason: FinishReason = "stop"
         self._response: dict[str, Any] = {}
-        self._calls: dict[int, int] = {}  # by output index: characters of arguments so far
-        self._texts: set[tuple[object, object]] = set()  # the text parts that came in deltas
-        self._thoughts: set[object] = set()  # the reasoning items of which something was shown
+        self._calls: dict[int, int] = {}  # by output index: the characters of arguments received
+        self._texts: set[tuple[object, object]] = set()  # the text parts that arrived as deltas
+        self._thoughts: set[object] = set()  # the reasoning items with shown text
         self._messages: list[dict[str, Any]] = []
         self._logprobs: list[Any] = []
         self._refused = False
+        self._found = Found()
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
         if event is None or self.done:
@@ -101,7 +103,7 @@ class ResponsesReader:
         return self._arguments(event, text_in(event, "arguments"))
 
     def _new_summary(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        """Summaries of one reasoning item are paragraphs of one text."""
+        """Begin a new summary: the summaries of one reasoning item are paragraphs of one text."""
         return (ReasoningChunk("\n\n"),) if event["output_index"] in self._thoughts else ()
 
     def _item_added(self, event: dict[str, Any]) -> Iterable[Chunk]:
@@ -115,7 +117,9 @@ class ResponsesReader:
         id, call_id = text_in(item, "id"), text_in(item, "call_id")
         kept = {**({"id": id} if id else {}), **own_id(call_id)}
         meta = {PROVIDER: kept} if kept else None
-        return (ToolCallChunk(index=index, id=call_id or None, name=name_in(item), meta=meta),)
+        return (
+            ToolCallChunk(index=index, id=call_id or None, name=text_in(item, "name"), meta=meta),
+        )
 
     def _item_done(self, event: dict[str, Any]) -> Iterable[Chunk]:
         item, index = event["item"], index_in(event, "output_index")
@@ -124,22 +128,54 @@ class ResponsesReader:
             return self._message_done(item)
         if kind == "function_call":
             return self._call_done(event, item, index)
-        kept: dict[str, Any] = {}
         if kind == "reasoning":
             sealed = text_in(item, "encrypted_content")
-            if sealed:
-                kept = {"id": text_in(item, "id"), "encrypted_content": sealed}
-        else:  # of a tool that the provider ran: it goes back whole, in its place
-            kept = {"item": {name: each for name, each in item.items() if each is not None}}
-            json_text(kept)  # raises for what no store could keep
-        return (PartEndChunk("reasoning", {PROVIDER: kept} if kept else None),)
+            kept = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
+            return (PartEndChunk("reasoning", {PROVIDER: kept} if kept else None),)
+        return self._record(kind, item)
+
+    def _record(self, kind: str, item: dict[str, Any]) -> Iterable[Chunk]:
+        """Keep the record of a provider's tool, to send it back whole and in its place."""
+        record = {name: each for name, each in item.items() if each is not None}
+        picture = record.pop("result", None) if kind == "image_generation_call" else None
+        json_text(record)  # raises if no store could keep it
+        if isinstance(picture, str):  # the bytes are kept once, in the image, not in its record
+            made_as = f"image/{text_in(item, 'output_format') or 'png'}"
+            yield FileChunk(made(made_as, decoded(picture), {PROVIDER: {"item": record}}))
+            return
+        yield PartEndChunk("reasoning", {PROVIDER: {"item": record}})
+        action = item.get("action")
+        if kind == "web_search_call" and is_object(action):
+            for page in (*_list(action, "sources"), action):
+                yield from self._found.source(page, title="", name="")
+        elif kind == "file_search_call":
+            for each in _list(item, "results"):
+                yield from self._found.source(each, url="", title="")
+        elif kind == "code_interpreter_call":
+            for each in _list(item, "outputs"):
+                yield from pictured(each.get("url") if is_object(each) else None)
 
     def _message_done(self, item: dict[str, Any]) -> Iterable[Chunk]:
         kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
         if kept.get("id"):
             self._messages.append(kept)
-        notes = [note for each in item.get("content") or () for note in _notes(each)]
-        return (PartEndChunk("text", {PROVIDER: {"annotations": notes}} if notes else None),)
+        notes = [note for each in item.get("content") or () for note in _list(each, "annotations")]
+        yield PartEndChunk("text", {PROVIDER: {"annotations": notes}} if notes else None)
+        for note in notes:
+            yield from self._noted(note)
+
+    def _noted(self, note: Any) -> Iterable[Chunk]:
+        """Return the source that a text cites, or the file that it mentions."""
+        kind = note.get("type") if is_object(note) else None
+        if kind == "url_citation":
+            return self._found.source(note, name="")
+        if kind == "file_citation":
+            return self._found.source(note, url="", title="")
+        if kind == "container_file_citation":
+            where = {name: note.get(name) for name in ("container_id", "file_id")}
+            id, name = note.get("file_id"), note.get("filename")
+            return self._found.kept({PROVIDER: where}, id=id, name=name)
+        return ()
 
     def _call_done(
         self, event: dict[str, Any], item: dict[str, Any], index: int
@@ -179,14 +215,13 @@ class ResponsesReader:
     }
 
 
-def _notes(content: Any) -> Iterable[Any]:
-    """The annotations of a piece of text: what it cites."""
-    found = content.get("annotations") if is_object(content) else None
+def _list(holder: object, name: str) -> Iterable[Any]:
+    found = holder.get(name) if is_object(holder) else None
     return found if is_list(found) else ()
 
 
 def usage_of(usage: object) -> Usage | None:
-    """The tokens, where there is an account of them."""
+    """Read the usage, if present."""
     if not is_object(usage):
         return None
     return Usage(

@@ -1,7 +1,7 @@
-"""A request as the JSON of OpenAI's Responses. Pure.
+"""Convert a request to the JSON of OpenAI's Responses API. Pure.
 
-Requests are complete in themselves (`store` is False): what the provider wants back, such as sealed
-reasoning, is kept in the messages' meta under "openai" and sent with the next request.
+Each request is complete in itself (`store` is False): data that the provider expects back, such as
+encrypted reasoning, is kept in the messages' meta under "openai", and sent with the next request.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from hookline import (
     Message,
     Reasoning,
     Settings,
+    Source,
     Text,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
 from hookline.models import ModelRequest, OutputSchema
-from hookline.providers._ids import call_ids
+from hookline.providers._ids import call_ids, call_name
 from hookline.providers._parts import (
+    base64_text,
     choice,
     closed,
     functions,
@@ -35,6 +37,7 @@ from hookline.providers._parts import (
     refuse,
     run_there,
     said,
+    showing,
 )
 from hookline.providers._settings import effective, put, with_extra
 
@@ -43,40 +46,40 @@ SEALED: Final = "reasoning.encrypted_content"
 
 
 class OpenAISettings(Settings, frozen=True, kw_only=True):
-    """What a model of OpenAI's Responses is asked with; None is the API's default."""
+    """Settings for models of OpenAI's Responses API; None means the default of the API."""
 
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
     )
-    """How much the model thinks."""
+    """The amount of reasoning before the answer."""
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
-    """How reasoning is told; without it none is shown."""
+    """The style of reasoning summaries; if None, no reasoning is shown."""
     verbosity: Literal["low", "medium", "high"] | None = None
-    """How long answers are to be."""
+    """The length of the answers."""
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    """How fast, and at which price, the request is served."""
+    """The service tier, which determines speed and price."""
     cache_key: str | None = None
-    """Requests with one key share a cache of prompts."""
+    """The key of the prompt cache; requests with the same key share the cache."""
     cache_retention: Literal["in_memory", "24h"] | None = None
     """How long a cached prompt is kept."""
     top_logprobs: int | None = None
-    """How many likely tokens to tell at each place; kept in the message's meta."""
+    """The number of most likely tokens to keep for each position, in the message's meta."""
     parallel_tool_calls: bool | None = None
-    """False: at most one call in an answer."""
+    """False limits a response to one tool call."""
     max_tool_calls: int | None = None
-    """How often tools that the provider runs may be used in one answer."""
+    """The most calls of provider-run tools in one response."""
     truncation: Literal["auto", "disabled"] | None = None
-    """ "auto": the API drops the oldest items where the context is full."""
+    """ "auto" lets the API drop the oldest items if the context is full."""
     include: tuple[str, ...] = ()
-    """What else an answer is to hold, in the API's words."""
+    """Additional data to include in the response, with the names of the API."""
     metadata: dict[str, str] | None = None
-    """Kept with the request, for the provider's dashboard."""
+    """Metadata stored with the request, for the provider's dashboard."""
     safety_identifier: str | None = None
-    """Who asks, as an opaque id."""
+    """An opaque id of the end user."""
     headers: dict[str, str] | None = None
-    """Headers that are sent beside the SDK's."""
+    """Additional HTTP headers."""
     body: dict[str, Any] | None = None
-    """Fields of the request that have no name here."""
+    """Further fields of the request body."""
 
 
 DEFAULTS: Final = OpenAISettings()
@@ -85,18 +88,20 @@ DEFAULTS: Final = OpenAISettings()
 def request_body(
     model: str, request: ModelRequest, own_settings: OpenAISettings = DEFAULTS
 ) -> dict[str, Any]:
-    """What is posted to /responses; raises BadRequestError for what it has no way to say."""
+    """Build the body for /responses; raises BadRequestError for unsupported content."""
     settings = effective(own_settings, request.settings)
     if settings.stop:
         raise refuse(
-            PROVIDER, f"the Responses API knows no stop={settings.stop!r}", "use OpenAIChatModel"
+            PROVIDER, f"the Responses API has no stop={settings.stop!r}", "use OpenAIChatModel"
         )
     ids = call_ids(request.messages, PROVIDER)
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
         "store": False,
-        "input": [item for message in request.messages for item in _items(message, ids)],
+        "input": [
+            item for message in showing(request.messages, PROVIDER) for item in _items(message, ids)
+        ],
     }
     if request.system:
         body["instructions"] = request.system
@@ -129,7 +134,7 @@ def _put_settings(body: dict[str, Any], settings: OpenAISettings, request: Model
     put(text, {"verbosity": settings.verbosity})
     include = list(settings.include)
     if settings.reasoning_effort not in (None, "none") and SEALED not in include:
-        include.append(SEALED)  # without it reasoning could not go back
+        include.append(SEALED)  # without it reasoning could not be sent back
     if settings.top_logprobs is not None:
         include.append("message.output_text.logprobs")
     put(
@@ -155,7 +160,7 @@ def _put_settings(body: dict[str, Any], settings: OpenAISettings, request: Model
 
 
 def json_schema(output: OutputSchema) -> dict[str, Any]:
-    """The form of the answer; strict where the schema allows it."""
+    """Return the format of the answer; strict if the schema allows it."""
     schema = closed(output.schema)
     return {"name": output.name, "schema": schema, "strict": is_strict(schema)}
 
@@ -178,6 +183,10 @@ def _input(part: Text | Image | File) -> dict[str, Any]:
     if isinstance(part, Image):
         where = location(part, PROVIDER)
         return {"type": "input_image", "image_url": where, "detail": "auto"}
+    kind = part.media_type.partition("/")[0]
+    if kind in ("audio", "video"):
+        others = "GoogleModel" if kind == "video" else "OpenAIChatModel or GoogleModel"
+        raise refuse(PROVIDER, f"{part.media_type} is not supported", f"use {others}")
     if part.data is None and part.url is not None:
         return {"type": "input_file", "file_url": part.url}
     data = location(part, PROVIDER)
@@ -185,9 +194,10 @@ def _input(part: Text | Image | File) -> dict[str, Any]:
 
 
 def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
-    """The items of an answer. One that was cut off is text alone: its reasoning lost its end.
+    """Convert an answer to items. Of an answer that was cut off only the text is sent.
 
-    Sealed reasoning belongs to the items after it, so these go with their ids; else without.
+    Encrypted reasoning belongs to the items after it, so these items are sent with their ids,
+    otherwise without.
     """
     parts = message.parts
     sealed = not message.partial and any(
@@ -201,27 +211,32 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
         if isinstance(part, Text):
             yield _text(part, next(known, None))
         elif isinstance(part, ToolCall):
-            call = {"type": "function_call", "call_id": ids(part.id), "name": part.name}
+            call = {"type": "function_call", "call_id": ids(part.id), "name": call_name(part.name)}
             item = {"id": meta["id"]} if sealed and meta.get("id") else {}
             yield {**call, **item, "arguments": json_text(part.arguments)}
         elif not message.partial:
-            yield from _reasoning(part, sealed=sealed)
+            yield from _record(part, sealed=sealed)
+
+
+def _record(part: Image | Reasoning | Source | File, *, sealed: bool) -> Iterable[dict[str, Any]]:
+    """Return the original item of a part: reasoning, or the record of a provider's tool."""
+    meta = own(part.meta, PROVIDER)
+    if isinstance(part, Image):
+        if is_object(meta.get("item")) and part.data is not None:
+            yield {**meta["item"], "result": base64_text(part.data)}
+    elif isinstance(part, Reasoning):
+        if is_object(meta.get("item")):
+            yield dict(meta["item"])
+        elif sealed and meta.get("id"):
+            summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+            yield {"type": "reasoning", "summary": summary, **meta}
 
 
 def _text(part: Text, item: dict[str, Any] | None) -> dict[str, Any]:
-    """A text, as the item that it was where its id is known."""
+    """Convert a text, to its original item if the id is known."""
     if item is None:
         return {"role": "assistant", "content": part.text}
     notes = own(part.meta, PROVIDER).get("annotations") or ()
     output = {"type": "output_text", "text": part.text, "annotations": notes}
     shape = {"type": "message", "role": "assistant", "status": "completed"}
     return {**shape, **item, "content": [output]}
-
-
-def _reasoning(part: Reasoning, *, sealed: bool) -> Iterable[dict[str, Any]]:
-    meta = own(part.meta, PROVIDER)
-    if is_object(meta.get("item")):
-        yield dict(meta["item"])  # of a tool that the provider ran
-    elif sealed and meta.get("id"):
-        summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-        yield {"type": "reasoning", "summary": summary, **meta}

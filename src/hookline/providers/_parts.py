@@ -1,4 +1,4 @@
-"""What the mappings of several providers share: media, schemas, settings, counts. Pure."""
+"""Helpers that several providers share: media, schemas, settings, counts. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any, Final, TypeGuard
 
 import msgspec
 
-from hookline import File, Image, Settings, Text, Tool, UserMessage
+from hookline import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Settings,
+    Text,
+    Tool,
+    ToolMessage,
+    UserMessage,
+)
 from hookline.errors import BadRequestError
 from hookline.models import ModelRequest, ProviderTool
 
@@ -17,12 +27,12 @@ NAMED: Final = ("properties", "$defs", "patternProperties")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether this is a JSON object."""
+    """Return whether a value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Whether this is a JSON array."""
+    """Return whether a value is a JSON array."""
     return isinstance(value, (list, tuple))
 
 
@@ -31,37 +41,68 @@ def base64_text(data: bytes) -> str:
 
 
 def data_url(part: Image | File) -> str:
-    """The part's bytes as a data URL."""
+    """Return the part's bytes as a data URL."""
     assert part.data is not None
     return f"data:{part.media_type};base64,{base64_text(part.data)}"
 
 
 def location(part: Image | File, provider: str) -> str:
-    """Where a provider finds the part: its URL, or its bytes as one."""
+    """Return the URL of a part, or a data URL with its bytes."""
     if part.data is not None:
         return data_url(part)
     if part.url is not None:
         return part.url
     kind = type(part).__name__
     raise BadRequestError(
-        f"{provider}: an {kind} part has neither data nor url; give it one", provider=provider
+        f"{provider}: a part of type {kind} has neither data nor url; set one of them",
+        provider=provider,
     )
 
 
 def refuse(provider: str, what: str, instead: str) -> BadRequestError:
-    """The error for what a provider has no way to be told; nothing was sent."""
+    """Build the error for unsupported content; nothing was sent."""
     return BadRequestError(f"{provider}: {what}; {instead}", provider=provider)
 
 
 def said(message: UserMessage) -> Sequence[Text | Image | File]:
-    """The parts of a user's message without blank text, of which providers want none."""
+    """Return the parts of a user message without blank texts, which providers refuse."""
     return [part for part in message.parts if type(part) is not Text or part.text.strip()]
 
 
-def merged(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The request with the provider options; an option of None takes a field out.
+def showing(messages: Sequence[Message], provider: str) -> Sequence[Message]:
+    """Return the messages, with images from other models moved to user messages.
 
-    Tools are added to ours, and an object of options to the one that is there.
+    A model needs to see the image that it is asked to change, but accepts only its own images in an
+    answer.
+    """
+    if not any(isinstance(each, AssistantMessage) and each.files for each in messages):
+        return messages
+    out: list[Message] = []
+    waiting: list[Image] = []  # until the results of the answer's calls follow
+    for message in messages:
+        if waiting and not isinstance(message, ToolMessage):
+            out.append(_shown(waiting))
+            waiting = []
+        out.append(message)
+        if isinstance(message, AssistantMessage):
+            waiting += [
+                part
+                for part in message.files
+                if isinstance(part, Image) and provider not in (part.meta or {})
+            ]
+    if waiting and isinstance(out[-1], ToolMessage):
+        out.append(_shown(waiting))
+    return out
+
+
+def _shown(pictures: Sequence[Image]) -> UserMessage:
+    return UserMessage(parts=(Text("Images that you have made:"), *pictures))
+
+
+def merged(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Merge the provider options into the request; an option of None removes a field.
+
+    Tools are added to the existing tools, and an object is merged into the existing object.
     """
     for name, value in (extra or {}).items():
         there = body.get(name)
@@ -77,12 +118,12 @@ def merged(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, A
 
 
 def functions(request: ModelRequest) -> list[Tool[..., Any]]:
-    """The tools that run here."""
+    """Return the tools that run in this process."""
     return [tool for tool in request.tools if not isinstance(tool, ProviderTool)]
 
 
 def run_there(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
-    """The tools that this provider runs itself, in its words; it is told of no others."""
+    """Return the tools that this provider runs, in its own format; tools of others are left out."""
     return [
         dict(tool.entries[provider])
         for tool in request.tools
@@ -91,12 +132,12 @@ def run_there(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
 
 
 def choice(settings: Settings, request: ModelRequest) -> str | None:
-    """What `tool_choice` says, where there are tools to choose from."""
+    """Return `tool_choice`, if there are tools to choose from."""
     return settings.tool_choice if request.tools else None
 
 
 def count(usage: object, *path: str) -> int:
-    """A number of tokens in what the provider told; 0 where it told none."""
+    """Return a token count of the provider's usage; 0 if it is missing."""
     found: Any = usage
     for name in path:
         found = found.get(name) if is_object(found) else None
@@ -104,7 +145,7 @@ def count(usage: object, *path: str) -> int:
 
 
 def text_in(event: Mapping[str, Any], name: str) -> str:
-    """A field that is text; raises TypeError where it is something else, None is no text."""
+    """Return a text field; None counts as empty. Raises TypeError for any other type."""
     found = event.get(name)
     if found is None:
         return ""
@@ -114,31 +155,23 @@ def text_in(event: Mapping[str, Any], name: str) -> str:
 
 
 def index_in(event: Mapping[str, Any], name: str = "index") -> int:
-    """A place in the answer; raises TypeError where it is no number, KeyError where it is none."""
+    """Return a position in the answer; raises TypeError for a non-number, KeyError if missing."""
     found = event[name]
     if type(found) is not int:
         raise TypeError(f"{name} is a {type(found).__name__}")
     return found
 
 
-def name_in(call: Mapping[str, Any]) -> str:
-    """The name of the tool that is called; raises ValueError for a call that names none."""
-    found = text_in(call, "name")
-    if not found:
-        raise ValueError("a call without a name")
-    return found
-
-
 def own(meta: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
-    """What this provider left in a part's or message's meta; another's means nothing to it."""
+    """Return this provider's own data in the meta of a part or message."""
     found = meta.get(provider) if meta else None
     return found if is_object(found) else {}
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether each object in a schema names all its fields and requires them.
+    """Return whether each object in a schema requires all its fields and allows no others.
 
-    Providers that promise an answer of exactly this form take no other schemas.
+    Providers that guarantee the form of an answer accept no other schemas.
     """
     strict = True
 
@@ -156,7 +189,7 @@ def is_strict(schema: Any) -> bool:
 
 
 def closed(schema: Any) -> Any:
-    """The schema with each object saying that it has no further fields, where it says nothing."""
+    """Return the schema with additionalProperties set to false wherever it is not set."""
 
     def close(each: dict[str, Any]) -> dict[str, Any]:
         if each.get("type") == "object" and "properties" in each:
@@ -167,7 +200,7 @@ def closed(schema: Any) -> Any:
 
 
 def without(schema: Any, words: Sequence[str]) -> Any:
-    """The schema without these words, which a provider does not take."""
+    """Return the schema without these keywords, which a provider does not accept."""
 
     def drop(each: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in each.items() if name not in words}
@@ -176,7 +209,7 @@ def without(schema: Any, words: Sequence[str]) -> Any:
 
 
 def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of a schema with each schema in it changed; names of fields are no words of it."""
+    """Return a copy with every subschema changed; names of fields are not taken for keywords."""
     if is_list(schema):
         return [_mapped(each, change) for each in schema]
     if not is_object(schema):
@@ -191,5 +224,5 @@ def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> 
 
 
 def json_text(data: Any) -> str:
-    """The compact JSON text of JSON data."""
+    """Return the compact JSON text of JSON data."""
     return msgspec.json.encode(data).decode()

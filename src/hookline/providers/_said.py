@@ -1,4 +1,4 @@
-"""Pieces of what a service said with an error: headers, waits, texts without keys. Pure."""
+"""Read the details of an error response: headers, waiting times, texts without keys. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def first(headers: Mapping[str, str] | None, *names: str) -> str | None:
 
 
 def retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """The seconds that a service asks to wait, in whichever form it says so."""
+    """Return the waiting time in seconds that a service asks for, in any of the known forms."""
     millis = first(headers, "retry-after-ms")
     if millis is not None:
         found = _number(millis)
@@ -59,7 +59,7 @@ def _number(text: str) -> float | None:
 
 
 def retry_delay(inner: Mapping[str, Any]) -> float | None:
-    """Google's: a detail of the error with a duration such as "34.07s"."""
+    """Return Google's waiting time: an error detail with a duration such as "34.07s"."""
     for each in details_of(inner):
         found = _DURATION.fullmatch(str(each.get("retryDelay")))
         if found:
@@ -68,7 +68,7 @@ def retry_delay(inner: Mapping[str, Any]) -> float | None:
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text, bounded, with keys and what looks like one left out."""
+    """Return the text, shortened, and without keys or strings that look like keys."""
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, "…")

@@ -1,8 +1,8 @@
-"""What a request is to be made with: the model's settings, and over them the request's. Pure.
+"""Combine the settings of a model with those of a request. Pure.
 
-A model has settings of its provider's kind, which are the weakest; agent, chat and preChat change
-fields that every provider knows. `Settings.extra` holds fields of one provider's request under that
-provider's name, and goes to nobody else.
+A model has settings of its provider's type, which are the defaults. An agent, a chat or preChat
+changes the fields that all providers share. `Settings.extra` holds fields for a single provider's
+request under that provider's name; no other provider receives them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hookline.providers._parts import is_object, merged
 
 S = TypeVar("S", bound=Settings)
 
-# Fields of requests that are objects, which one might take for the name of a provider.
+# Request fields with object values, which could be mistaken for names of providers.
 _FIELDS: Final = frozenset(
     {
         *("audio", "cache_control", "container", "context_management", "extra_body"),
@@ -32,9 +32,9 @@ _FIELDS: Final = frozenset(
 
 
 def effective(own: S, given: Settings) -> S:
-    """The model's settings with the request's fields in place of its own.
+    """Return the model's settings, overridden by the request's fields.
 
-    Raises UsageError for settings of a provider that were given to an agent or a chat.
+    Raises UsageError for a provider's settings that were passed to an agent or a chat.
     """
     if type(given) is not Settings:
         kind = type(given).__name__
@@ -51,15 +51,15 @@ def effective(own: S, given: Settings) -> S:
 
 
 def with_extra(body: dict[str, Any], provider: str, *settings: Settings) -> dict[str, Any]:
-    """The request with what `Settings.extra` has for this provider, the weakest first.
+    """Merge the entries of `Settings.extra` for this provider into the request, the weakest first.
 
-    Raises UsageError for an entry that names no provider.
+    Raises UsageError for an entry that does not name a provider.
     """
     for each in settings:
         for name, fields in (each.extra or {}).items():
             if not is_object(fields) or name in _FIELDS:
                 raise UsageError(
-                    f"Settings.extra={{{name!r}: …}} must name the provider that it is for: "
+                    f"Settings.extra={{{name!r}: …}} must be grouped by provider, as in "
                     f"extra={{{provider!r}: {{{name!r}: …}}}}"
                 )
         merged(body, (each.extra or {}).get(provider))
@@ -67,9 +67,9 @@ def with_extra(body: dict[str, Any], provider: str, *settings: Settings) -> dict
 
 
 def put(body: dict[str, Any], fields: Mapping[str, Any]) -> None:
-    """Put in the fields that are set."""
+    """Add the fields that are set to the body."""
     for name, value in fields.items():
         if value is not None and value != () and value != {}:
             listed = isinstance(value, tuple)
-            # The value is Any, and so may be what is in it.
+            # The value is Any, so its items may be anything, too.
             body[name] = list(value) if listed else value  # pyright: ignore[reportUnknownArgumentType]

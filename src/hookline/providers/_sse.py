@@ -1,34 +1,34 @@
-"""Server-sent events: bytes as they come in, the data of whole events out. Pure.
+"""Parse server-sent events: bytes in, the data of complete events out. Pure.
 
-Lines end in LF, CR or CRLF and nowhere else: text may hold U+2028. Names of events, ids and
-comments are passed over, since the JSON of every provider tells its own type.
+Lines end only in LF, CR or CRLF: text may contain U+2028. Event names, ids and comments are
+ignored, because the JSON of every provider contains its own type.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-MAX_EVENT: Final = 64 * 1024 * 1024  # bytes: one event is a picture at most
+MAX_EVENT: Final = 64 * 1024 * 1024  # bytes; the largest events are images
 
 
 class EventTooLarge(ValueError):
-    """An event that does not end."""
+    """An event exceeds the size limit."""
 
 
 class Events:
-    """Takes bytes, cut anywhere, and gives the data of the events that they complete."""
+    """Parses bytes, split anywhere, and returns the data of each completed event."""
 
     __slots__ = ("_data", "_held", "_pieces", "_size", "_started")
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []  # of the line that is not complete
-        self._data: list[bytes] = []  # of the event that is not complete
+        self._pieces: list[bytes] = []  # the pieces of the incomplete line
+        self._data: list[bytes] = []  # the lines of the incomplete event
         self._size = 0
-        self._held = False  # the last byte was CR, which LF may follow
+        self._held = False  # whether the last byte was CR, which LF may follow
         self._started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of each event that ends in this chunk; raises EventTooLarge."""
+        """Return the data of each event that ends in this chunk; raises EventTooLarge."""
         if self._held:
             self._held = False
             chunk = b"\r" + chunk
@@ -46,13 +46,13 @@ class Events:
             self._pieces.append(chunk)
             chunk = b"".join(self._pieces)
             self._pieces = []
-        lines = chunk.splitlines()  # of bytes: at LF, CR and CRLF alone
+        lines = chunk.splitlines()  # bytes are split only at LF, CR and CRLF
         if chunk[-1:] not in (b"\n", b"\r"):
             self._pieces.append(lines.pop())
         return self._take(lines)
 
     def end(self) -> list[bytes]:
-        """The event that the end of the body completes, for those who leave out its blank line."""
+        """Return the event at the end of the body, if its blank line is missing."""
         line = b"".join(self._pieces)
         self._pieces = []
         return self._take([line, b""])

@@ -1,4 +1,4 @@
-"""Reasoning that a model writes into its text, between <think> and </think>. Pure."""
+"""Split reasoning from text that a model writes with <think> and </think> tags. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 OPEN: Final = ("<think>", "<thinking>")
-# Families whose servers pass the tags on unless they are told to parse them.
+# Model families whose servers pass the tags on unless configured to parse them.
 _FAMILIES: Final = re.compile(
     r"deepseek-r1|\br1\b|qwq|qwen-?3|magistral|marco-o1|minimax-m|glm-(4\.[1-9]|[5-9]|z1)|smollm3"
     r"|exaone-deep|nemotron|openthinker|phi-?4.*reasoning|cogito|kimi.*think|reka-flash-3",
@@ -16,14 +16,14 @@ _FAMILIES: Final = re.compile(
 
 
 def thinks_aloud(model: str) -> bool:
-    """Whether a model is of a family that writes its reasoning between tags."""
+    """Return whether a model belongs to a family that writes its reasoning between tags."""
     return _FAMILIES.search(model) is not None
 
 
 class ThinkTags:
-    """Takes an answer's text as it comes and tells reasoning from text, wherever it is cut.
+    """Splits an answer into reasoning and text while it arrives, in pieces of any size.
 
-    Only what an answer begins with is reasoning: a tag in the middle is text.
+    Only a tag at the beginning of the answer starts reasoning; a later tag is text.
     """
 
     __slots__ = ("_close", "_held", "_state")
@@ -34,7 +34,7 @@ class ThinkTags:
         self._close: str = ""
 
     def take(self, text: str) -> Iterator[tuple[Literal["text", "reasoning"], str]]:
-        """What this piece, with what was held back, comes to."""
+        """Split this piece, together with the text held back before."""
         if self._state == "text":
             yield "text", text
             return
@@ -68,14 +68,14 @@ class ThinkTags:
             yield "text", text
 
     def end(self) -> Iterator[tuple[Literal["text", "reasoning"], str]]:
-        """What was held back when the answer ended."""
+        """Return the text that was still held back when the answer ended."""
         if self._held:
             yield ("reasoning" if self._state == "inside" else "text"), self._held
             self._held = ""
 
 
 def _begun(text: str, tag: str) -> int:
-    """How many characters at the end of the text may be the beginning of the tag."""
+    """Return the number of characters at the end of the text that may begin the tag."""
     for size in range(min(len(text), len(tag) - 1), 0, -1):
         if tag.startswith(text[-size:]):
             return size

@@ -1,9 +1,10 @@
-"""Anthropic's Messages API, on the SDK `anthropic` (extra `anthropic`)."""
+"""Anthropic's Messages API, through the SDK `anthropic` (extra `anthropic`)."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from contextlib import aclosing
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hookline.models import Chunk, ModelRequest
@@ -43,16 +44,20 @@ KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 class AnthropicModel:
-    """A model of Anthropic's: `AnthropicModel("claude-…")`.
+    """A model of Anthropic: `AnthropicModel("claude-…")`.
 
-    `client` is an `AsyncAnthropic` (or one for Bedrock, Vertex, …) of the user's, or a function
-    that makes one; otherwise one is made from `api_key` and `base_url`, or ANTHROPIC_API_KEY and
-    ANTHROPIC_BASE_URL. `settings` are the weakest: agent and chat go before them. `idle_timeout`:
-    seconds in which something must come. Raises UsageError where the SDK is not installed.
+    `client` is your own `AsyncAnthropic` (or the SDK's client for Bedrock, Vertex, …), or a
+    function that returns a client. By default a client is created from `api_key` and `base_url`, or
+    from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. `settings` are defaults, which the settings of
+    the agent and the chat override. `idle_timeout`: the longest time without data from the service,
+    in seconds. Raises UsageError if the SDK is not installed.
     """
 
     provider = PROVIDER
-    """What errors and traces call the service."""
+    """The name of the service in errors and traces."""
+
+    takes_schema = True
+    """Whether the provider's own schema mode is used for structured answers."""
 
     def __init__(
         self,
@@ -66,9 +71,9 @@ class AnthropicModel:
     ) -> None:
         check_extra("anthropic", "anthropic")
         if client is not None:
-            check_async(client, "an AsyncAnthropic, or a function that makes one")
+            check_async(client, "an AsyncAnthropic, or a function that returns one")
         self.name = name
-        """The provider's name of the model."""
+        """The provider's name for the model."""
         self.settings = settings
         self._client = client
         self._api_key = api_key
@@ -86,7 +91,7 @@ class AnthropicModel:
         )
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """The answer, chunk by chunk; what fails is a ModelError."""
+        """Stream the answer, chunk by chunk. Failures raise a ModelError."""
         exchange = Exchange(PROVIDER, secrets=self._secrets())
         return relay(exchange, self._events(request, exchange), MessagesReader(exchange))
 
@@ -97,7 +102,7 @@ class AnthropicModel:
         limits = imported("anthropic").Timeout(
             self._idle_timeout, connect=min(self._idle_timeout, CONNECT_TIMEOUT)
         )
-        # The SDK walks through what it is given as an argument, and merges in extra_body as it is.
+        # The SDK transforms its arguments, but merges extra_body unchanged.
         sent = client.messages.with_streaming_response.create(
             model=self.name,
             max_tokens=body["max_tokens"],
@@ -114,10 +119,12 @@ class AnthropicModel:
     def _make(self) -> AsyncAnthropic:
         if self._api_key is None and from_environment(*KEYS) is None:
             raise no_key(PROVIDER, KEYS[0])
-        made: AsyncAnthropic = imported("anthropic").AsyncAnthropic(
-            api_key=self._api_key, base_url=self._base_url
-        )
-        return made
+        made: Any = imported("anthropic").AsyncAnthropic
+        options: dict[str, Any] = {"api_key": self._api_key, "base_url": self._base_url}
+        if "open_telemetry" in signature(made).parameters:
+            options["open_telemetry"] = {"traces": False}  # the agent has this span
+        client: AsyncAnthropic = made(**options)
+        return client
 
     def _key(self) -> Hashable:
         variables = (*KEYS, "ANTHROPIC_BASE_URL")

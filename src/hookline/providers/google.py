@@ -1,4 +1,4 @@
-"""Google's Gemini, on the SDK `google-genai` (extra `google`)."""
+"""Google's Gemini, through the SDK `google-genai` (extra `google`)."""
 
 from __future__ import annotations
 
@@ -41,20 +41,23 @@ _opened: ContextVar[list[Any]] = ContextVar("hookline_google_opened")
 
 
 async def _remember(response: Any) -> None:
-    """The SDK keeps the response to itself; who closes it must know it."""
+    """Remember the response, which the SDK does not expose, to close it."""
     _opened.get([]).append(response)
 
 
 class GoogleModel:
     """A Gemini model: `GoogleModel("gemini-…")`.
 
-    `client` is a `google.genai.Client` of the user's, or a function that makes one; otherwise one
-    is made from `api_key` and `base_url`, or GOOGLE_API_KEY (GEMINI_API_KEY), or, for Vertex AI,
-    from the variables that the SDK knows. `settings` are the weakest: agent and chat go before
-    them. `idle_timeout`: seconds in which something must come.
-    `provider`, in errors and traces, is "gcp.gemini" or "gcp.vertex_ai". Raises UsageError where
-    the SDK is not installed.
+    `client` is your own `google.genai.Client`, or a function that returns a client. By default a
+    client is created from `api_key` and `base_url`, from GOOGLE_API_KEY (GEMINI_API_KEY), or, for
+    Vertex AI, from the SDK's own environment variables. `settings` are defaults, which the settings
+    of the agent and the chat override. `idle_timeout`: the longest time without data from the
+    service, in seconds. In errors and traces `provider` is "gcp.gemini" or "gcp.vertex_ai". Raises
+    UsageError if the SDK is not installed.
     """
+
+    takes_schema = True
+    """Whether the provider's own schema mode is used for structured answers."""
 
     def __init__(
         self,
@@ -69,15 +72,15 @@ class GoogleModel:
         check_extra("google.genai", "google")
         if client is not None:
             aio = client if callable(client) else getattr(client, "aio", client)
-            check_async(aio, "a google.genai.Client, or a function that makes one")
+            check_async(aio, "a google.genai.Client, or a function that returns one")
         self.name = name
-        """The provider's name of the model."""
+        """The provider's name for the model."""
         self.settings = settings
         self._api_key = api_key
         self._base_url = base_url
         self._idle_timeout = idle_timeout
         vertex = bool(getattr(client, "vertexai", _on_vertex()))
-        self.provider = "gcp.vertex_ai" if vertex else "gcp.gemini"  # the words of telemetry
+        self.provider = "gcp.vertex_ai" if vertex else "gcp.gemini"  # names from telemetry
         default = "https://aiplatform.googleapis.com" if vertex else URL
         self.server_address, self.server_port = server_of(base_url, default)
         given: Any = client
@@ -91,7 +94,7 @@ class GoogleModel:
         )
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """The answer, chunk by chunk; what fails is a ModelError."""
+        """Stream the answer, chunk by chunk. Failures raise a ModelError."""
         found = (self._api_key, *map(from_environment, KEYS))
         secrets = [each for each in found if each]
         where = where_of(self._base_url, PROVIDER, "googleapis.com")
@@ -110,8 +113,8 @@ class GoogleModel:
         try:
             config = imported("google.genai.types").GenerateContentConfig(**body["config"])
         except ValueError as exc:
-            wrong = f"the SDK takes no such settings ({_places(exc)})"
-            raise refuse(PROVIDER, wrong, "see its GenerateContentConfig") from None
+            wrong = f"the SDK refuses these settings ({_places(exc)})"
+            raise refuse(PROVIDER, wrong, "see the SDK's GenerateContentConfig") from None
         opened: list[Any] = []
         _opened.set(opened)
         stream: Any = await service.client.aio.models.generate_content_stream(
@@ -147,18 +150,18 @@ class GoogleModel:
 
 
 def _on_vertex() -> bool:
-    """Whether the environment tells the SDK to use Vertex AI."""
+    """Return whether the environment selects Vertex AI."""
     names = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
     return (from_environment(*names) or "false").lower() in ("1", "true")
 
 
 def _places(exc: Any) -> str:
-    """Which settings pydantic refuses, without their values."""
+    """Name the settings that pydantic refuses, without their values."""
     return ", ".join(".".join(map(str, each["loc"])) for each in exc.errors())
 
 
 class _Service:
-    """The SDK's client, and the HTTP client below it where that is ours to close."""
+    """The SDK's client, and its HTTP client if hookline must close it."""
 
     def __init__(self, client: GenaiClient, http: Any = None) -> None:
         self.client: Any = client
@@ -171,10 +174,10 @@ class _Service:
 
 
 def _options(base_url: str | None) -> tuple[Any, Any]:
-    """The SDK's options with an HTTP client that tells us of each response, and that client."""
+    """Return SDK options with an HTTP client that reports each response, and that HTTP client."""
     types = imported("google.genai.types")
     address = {} if base_url is None else {"base_url": base_url}
-    for name in ("httpx2", "httpx"):  # which of them the SDK takes depends on its version
+    for name in ("httpx2", "httpx"):  # the SDK's version decides which of them it uses
         try:
             http = imported(name).AsyncClient(
                 event_hooks={"response": [_remember]}, follow_redirects=True

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, on the SDK `openai` (extra `openai`)."""
+"""OpenAI's Responses API, through the SDK `openai` (extra `openai`)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ VARIABLES: Final = (
 
 
 class Connection:
-    """How an OpenAI model reaches its service: a client per event loop, and its keys.
+    """The connection of an OpenAI model to its service: a client per event loop, and its keys.
 
-    `keys` are the variables that may hold the key; `make` makes the client where that takes more.
+    `keys` are the environment variables that may hold the key. `make` creates the client, if that
+    needs more than a key and an address.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Connection:
     ) -> None:
         check_extra("openai", "openai")
         if client is not None:
-            check_async(client, "an AsyncOpenAI, or a function that makes one")
+            check_async(client, "an AsyncOpenAI, or a function that returns one")
         self._api_key = api_key
         self._base_url = base_url
         self._client = client
@@ -80,7 +81,7 @@ class Connection:
         if key is None:
             if not self._keyless:
                 raise no_key(PROVIDER, *self._keys)
-            key = "none"  # a server of one's own asks for none
+            key = "none"  # your own server needs no key
         made: AsyncOpenAI = imported("openai").AsyncOpenAI(api_key=key, base_url=self._base_url)
         return made
 
@@ -93,7 +94,7 @@ class Connection:
         )
 
     def secrets(self) -> list[str]:
-        """What no error may hold."""
+        """Return the secrets that must not appear in errors."""
         found = (
             self._api_key,
             *map(from_environment, self._keys),
@@ -102,31 +103,34 @@ class Connection:
         return [each for each in found if isinstance(each, str)]
 
     def server(self) -> tuple[str | None, int | None]:
-        """Host and port of the service, for traces."""
+        """Return the host and port of the service, for traces."""
         given = getattr(self._client, "base_url", None)
         here = from_environment("OPENAI_BASE_URL")
         return server_of(given, self._base_url, here, "https://api.openai.com")
 
     def where(self, client: AsyncOpenAI, provider: str) -> str:
-        """Which server was asked, for errors."""
+        """Name the server in errors."""
         return where_of(client.base_url, provider, "openai.com")
 
     def limits(self, idle: float) -> Any:
-        """Time limits between bytes and for connecting; none for the whole."""
+        """Return the timeouts for connecting and between bytes; there is no overall timeout."""
         return imported("openai").Timeout(idle, connect=min(idle, CONNECT_TIMEOUT))
 
 
 class OpenAIModel:
     """A model of OpenAI's Responses API: `OpenAIModel("gpt-…")`.
 
-    `client` is an `AsyncOpenAI` of the user's, or a function that makes one; otherwise one is made
-    from `api_key` and `base_url`, or OPENAI_API_KEY and OPENAI_BASE_URL. `settings` are the
-    weakest: agent and chat go before them. `idle_timeout`: seconds in which something must come.
-    Raises UsageError where the SDK is not installed.
+    `client` is your own `AsyncOpenAI`, or a function that returns a client. By default a client is
+    created from `api_key` and `base_url`, or from OPENAI_API_KEY and OPENAI_BASE_URL. `settings`
+    are defaults, which the settings of the agent and the chat override. `idle_timeout`: the longest
+    time without data from the service, in seconds. Raises UsageError if the SDK is not installed.
     """
 
     provider = PROVIDER
-    """What errors and traces call the service."""
+    """The name of the service in errors and traces."""
+
+    takes_schema = True
+    """Whether the provider's own schema mode is used for structured answers."""
 
     def __init__(
         self,
@@ -139,14 +143,14 @@ class OpenAIModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         self.name = name
-        """The provider's name of the model."""
+        """The provider's name for the model."""
         self.settings = settings
         self._connection = Connection(client, api_key, base_url)
         self.server_address, self.server_port = self._connection.server()
         self._idle_timeout = idle_timeout
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """The answer, chunk by chunk; what fails is a ModelError."""
+        """Stream the answer, chunk by chunk. Failures raise a ModelError."""
         exchange = Exchange(PROVIDER, secrets=self._connection.secrets())
         return relay(exchange, self._events(request, exchange), ResponsesReader(exchange))
 
@@ -154,7 +158,7 @@ class OpenAIModel:
         body = request_body(self.name, request, self.settings)
         client = await self._connection.clients.get()
         exchange.where = self._connection.where(client, PROVIDER)
-        # The SDK walks through what it is given as an argument, and merges in extra_body as it is.
+        # The SDK transforms its arguments, but merges extra_body unchanged.
         sent = client.responses.with_streaming_response.create(
             model=self.name,
             input=[],

@@ -1,7 +1,7 @@
-"""Chat Completions on the SDK `openai` (extra `openai`): OpenAI's, and everything that speaks them.
+"""Chat Completions through the SDK `openai` (extra `openai`), for OpenAI and compatible servers.
 
-Ollama, vLLM, OpenRouter, Azure and others are reached by a preset (`hookline.providers.presets`),
-by `base_url` or by a client of their own.
+Ollama, vLLM, OpenRouter, Azure and others need a preset (`hookline.providers.presets`), a
+`base_url`, or your own client.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hookline.providers._openai_chat_request import (
     Dialect,
     OpenAIChatSettings,
     request_body,
+    sound_of,
 )
 from hookline.providers._think import thinks_aloud
 from hookline.providers.openai import Client, Connection
@@ -32,13 +33,14 @@ __all__ = ["OpenAIChatModel", "OpenAIChatSettings"]
 class OpenAIChatModel:
     """A model behind Chat Completions: `OpenAIChatModel("qwen3", base_url="http://…/v1")`.
 
-    `client` is an `AsyncOpenAI` (or `AsyncAzureOpenAI`) of the user's, or a function that makes
-    one; otherwise one is made from `api_key` and `base_url`, or OPENAI_API_KEY and
-    OPENAI_BASE_URL. `settings` are the weakest: agent and chat go before them. `provider` names the
-    service in errors, traces and `Settings.extra`. `think_tags`: whether what the model writes
-    between <think> and </think> is reasoning; by default it is for families known to do so.
-    `idle_timeout`: seconds in which something must come. Raises UsageError where the SDK is not
-    installed.
+    `client` is your own `AsyncOpenAI` (or `AsyncAzureOpenAI`), or a function that returns a client.
+    By default a client is created from `api_key` and `base_url`, or from OPENAI_API_KEY and
+    OPENAI_BASE_URL. `settings` are defaults, which the settings of the agent and the chat override.
+    `provider` names the service in errors, traces and `Settings.extra`. `think_tags`: whether text
+    between <think> and </think> is reasoning; the default depends on the family of the model.
+    `takes_schema=False`: the server has no mode for JSON schemas, so the system text describes the
+    form of the answer. `idle_timeout`: the longest time without data from the service, in seconds.
+    Raises UsageError if the SDK is not installed.
     """
 
     def __init__(
@@ -51,12 +53,15 @@ class OpenAIChatModel:
         settings: OpenAIChatSettings = DEFAULTS,
         provider: str | None = None,
         think_tags: bool | None = None,
+        takes_schema: bool = True,
         idle_timeout: float = IDLE_TIMEOUT,
         connection: Connection | None = None,
         dialect: Dialect | None = None,
     ) -> None:
         self.name = name
-        """The provider's name of the model."""
+        """The provider's name for the model."""
+        self.takes_schema = takes_schema
+        """Whether the server has a mode for JSON schemas."""
         self.provider = provider or "openai"
         self.settings = settings
         self._connection = connection or Connection(client, api_key, base_url)
@@ -67,18 +72,19 @@ class OpenAIChatModel:
         self._idle_timeout = idle_timeout
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """The answer, chunk by chunk; what fails is a ModelError."""
+        """Stream the answer, chunk by chunk. Failures raise a ModelError."""
         exchange = Exchange(self.provider, secrets=self._connection.secrets())
         events = self._events(request, exchange)
-        return relay(exchange, events, ChatReader(exchange, tags=self._tags))
+        reader = ChatReader(exchange, tags=self._tags, sound=sound_of(self.settings))
+        return relay(exchange, events, reader)
 
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
         dialect = self._dialect
         client = await self._connection.clients.get()
         exchange.where = self._connection.where(client, self.provider)
         if self._adapts and client.base_url.host.endswith(("openai.com", "azure.com")):
-            # Of OpenAI's own models the newer ones refuse the old name, others know only that one.
-            dialect = Dialect(dialect.name, limit="max_completion_tokens")
+            # New OpenAI models refuse the old field name; other servers know only the old name.
+            dialect = Dialect(dialect.name, limit="max_completion_tokens", video=False)
         body = request_body(self.name, request, self.settings, dialect)
         sent = client.chat.completions.with_streaming_response.create(
             model=self.name,

@@ -1,7 +1,7 @@
-"""Services that speak a provider's format under an address of their own: one row each.
+"""Services that offer another provider's format at their own address: one row for each service.
 
-`Agent("groq:llama-…")` makes the model of a row; `preset("groq", "llama-…", settings=…)` does so
-where it needs more than a name. A server that has no row is reached by `base_url=`.
+`Agent("groq:llama-…")` creates the model from its row; `preset("groq", "llama-…", settings=…)` does
+the same with further options. For a server without a row, use `base_url=`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ __all__ = ["OWN", "PRESETS", "Preset", "preset"]
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
-    """One service."""
+    """A service that offers a known API format."""
 
     title: str
-    """Its name."""
+    """The name of the service."""
     speaks: str = "Chat Completions"
-    """Whose format it speaks."""
+    """The format that the service uses."""
     extra: str = "openai"
     """The extra to install."""
     url: str | None = None
-    """Its address, if it is always the same."""
+    """The address of the service, if it is fixed."""
     address: str | None = None
-    """The variable that has its address."""
+    """The environment variable for the address."""
     keys: tuple[str, ...] = ()
-    """The variables that may have the key."""
+    """The environment variables for the key; the first that is set counts."""
     keyless: bool = False
-    """Whether it can be asked without a key."""
+    """Whether the service can be used without a key."""
+    schemas: bool = True
+    """Whether the service has a mode for JSON schemas."""
     quirks: str = ""
-    """What it has differently."""
+    """The known differences from the format, as text."""
 
 
 OWN: Final[dict[str, Preset]] = {
@@ -53,7 +55,7 @@ OWN: Final[dict[str, Preset]] = {
         keys=("OPENAI_API_KEY",),
     ),
     "openai-chat": Preset(
-        title="OpenAI, or any server by base_url=",
+        title="OpenAI, or any server with base_url=",
         url="https://api.openai.com/v1",
         address="OPENAI_BASE_URL",
         keys=("OPENAI_API_KEY",),
@@ -74,7 +76,7 @@ OWN: Final[dict[str, Preset]] = {
         keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     ),
 }
-"""The providers themselves, by the prefix of a model's name."""
+"""The providers with their own formats, by the prefix of a model's name."""
 PRESETS: Final[dict[str, Preset]] = {
     "ollama": Preset(
         title="Ollama",
@@ -96,10 +98,14 @@ PRESETS: Final[dict[str, Preset]] = {
         title="Mistral",
         url="https://api.mistral.ai/v1",
         keys=("MISTRAL_API_KEY",),
-        quirks="ids of nine letters and digits; random_seed; tool_choice any; usage unasked",
+        quirks="ids of nine letters and digits; random_seed; tool_choice any; usage always sent",
     ),
     "deepseek": Preset(
-        title="DeepSeek", url="https://api.deepseek.com/v1", keys=("DEEPSEEK_API_KEY",)
+        title="DeepSeek",
+        url="https://api.deepseek.com/v1",
+        keys=("DEEPSEEK_API_KEY",),
+        schemas=False,
+        quirks="no mode for JSON schemas",
     ),
     "together": Preset(
         title="Together", url="https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",)
@@ -108,7 +114,7 @@ PRESETS: Final[dict[str, Preset]] = {
         title="Azure OpenAI",
         address="AZURE_OPENAI_ENDPOINT",
         keys=("AZURE_OPENAI_API_KEY",),
-        quirks="the SDK's Azure client where OPENAI_API_VERSION is set; max_completion_tokens",
+        quirks="the SDK's Azure client if OPENAI_API_VERSION is set; max_completion_tokens",
     ),
     "bedrock": Preset(
         title="Amazon Bedrock",
@@ -119,20 +125,22 @@ PRESETS: Final[dict[str, Preset]] = {
         quirks="the SDK's Bedrock client",
     ),
 }
-"""Services that speak the format of one of them, by the prefix of a model's name."""
+"""The services that use one of these formats, by the prefix of a model's name."""
 _DIALECTS: Final[dict[str, Callable[[], Dialect]]] = {
-    "groq": lambda: Dialect("groq", limit="max_completion_tokens"),
-    "azure": lambda: Dialect("azure", limit="max_completion_tokens"),
+    "groq": lambda: Dialect("groq", limit="max_completion_tokens", video=False),
+    "azure": lambda: Dialect("azure", limit="max_completion_tokens", video=False),
+    "deepseek": lambda: Dialect("deepseek", video=False),
+    "ollama": lambda: Dialect("ollama", video=False),
     "mistral": lambda: Dialect(
-        "mistral", usage=False, seed="random_seed", required="any", ids=NINE
+        "mistral", usage=False, seed="random_seed", required="any", ids=NINE, video=False
     ),
 }
 
 
 def preset(prefix: str, name: str, **options: Any) -> Model:
-    """A model of that service; `options` are those of `OpenAIChatModel`, or of `AnthropicModel`.
+    """Create a model of a service. `options` are those of `OpenAIChatModel` or `AnthropicModel`.
 
-    Raises UsageError where there is no such service, or its SDK is not installed.
+    Raises UsageError if the service is unknown, or its SDK is not installed.
     """
     row = PRESETS.get(prefix)
     if row is None:
@@ -153,7 +161,8 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
             keyless=row.keyless,
             make=_azure if of_azure else None,
         )
-    given = {"provider": prefix, "dialect": dialect, **options}
+    own = {"provider": prefix, "dialect": dialect, "takes_schema": row.schemas}
+    given = {**own, **options}
     return OpenAIChatModel(name, **given)
 
 
@@ -163,7 +172,7 @@ def _address(row: Preset) -> str | None:
 
 
 def _azure() -> Any:
-    """Azure's client: of the dated API where its version is set, else of the one without dates."""
+    """Return Azure's client, for the dated API if its version is set, else for the undated API."""
     endpoint, key = _set("azure", "AZURE_OPENAI_ENDPOINT"), PRESETS["azure"].keys[0]
     found = from_environment(key)
     if found is None and from_environment("AZURE_OPENAI_AD_TOKEN") is None:
@@ -175,14 +184,14 @@ def _azure() -> Any:
 
 
 def _bedrock() -> Any:
-    """Anthropic's client for Bedrock, whose answers are server-sent events like its own."""
+    """Return Anthropic's client for Bedrock, which also answers with server-sent events."""
     _set("bedrock", "AWS_REGION", "AWS_DEFAULT_REGION")
     return imported("anthropic").AsyncAnthropicBedrockMantle()
 
 
 def _set(prefix: str, *names: str) -> str:
-    """What one of these variables holds."""
+    """Return the value of the first of these environment variables that is set."""
     found = from_environment(*names)
     if found is None:
-        raise UsageError(f"{prefix}: there is no address; set {names[0]}, or pass client=")
+        raise UsageError(f"{prefix}: the address is missing; set {names[0]}, or pass client=")
     return found

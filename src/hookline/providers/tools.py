@@ -1,9 +1,9 @@
-"""Tools that a provider runs itself: search, code, files, pictures, servers of tools.
+"""Tools that a provider runs itself: search, code, files, images, MCP servers.
 
-They stand among an agent's tools, by a name that hooks can take out of a request, and a provider is
-told of those that it has. They are not calls: no hook at `preToolCall` sees them, so who must ask
-or refuse removes them at `preRequest` or with `allow_tools`. What they did goes back to the
-provider whole with the next request.
+They are listed among an agent's tools, under a name by which hooks can remove them from a request.
+A provider receives only the tools that it supports. Their use is not a tool call of the chat:
+`preToolCall` does not see it. To restrict them, remove them at `preRequest` or with `allow_tools`.
+The record of their use is sent back to the provider with the next request.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ __all__ = [
 
 
 def provider_tool(name: str, **entries: dict[str, Any]) -> ProviderTool:
-    """Any tool, by what each provider is to be told: `provider_tool("maps", google={…})`."""
+    """Define a tool by its entry for each provider: `provider_tool("maps", google={…})`."""
     return ProviderTool(name, entries)
 
 
 def web_search(
     *, max_uses: int | None = None, allowed_domains: Sequence[str] = (), name: str = "web_search"
 ) -> ProviderTool:
-    """Search the web: OpenAI, Anthropic, Gemini. Only Anthropic bounds how often it is used."""
+    """Search the web (OpenAI, Anthropic, Gemini). Only Anthropic supports `max_uses`."""
     domains = {"allowed_domains": list(allowed_domains)} if allowed_domains else {}
     uses = {} if max_uses is None else {"max_uses": max_uses}
     entries: dict[str, dict[str, Any]] = {
         "openai": {"type": "web_search", **({"filters": domains} if domains else {})},
         "anthropic": {"type": "web_search_20260318", "name": "web_search", **uses, **domains},
     }
-    if not domains:  # Gemini cannot be kept to domains, so it is not asked to search
+    if not domains:  # Gemini cannot restrict the domains, so it does not get the tool
         entries["google"] = {"google_search": {}}
     return ProviderTool(name, entries)
 
 
 def web_fetch(*, name: str = "web_fetch") -> ProviderTool:
-    """Read pages that the conversation names: Anthropic, Gemini."""
+    """Read web pages that the conversation mentions (Anthropic, Gemini)."""
     return ProviderTool(
         name,
         {
@@ -56,7 +56,7 @@ def web_fetch(*, name: str = "web_fetch") -> ProviderTool:
 
 
 def code_execution(*, name: str = "code_execution") -> ProviderTool:
-    """Run code in a container of the provider: OpenAI, Anthropic, Gemini."""
+    """Run code in a container of the provider (OpenAI, Anthropic, Gemini)."""
     return ProviderTool(
         name,
         {
@@ -70,7 +70,7 @@ def code_execution(*, name: str = "code_execution") -> ProviderTool:
 def file_search(
     *, vector_stores: Sequence[str] = (), stores: Sequence[str] = (), name: str = "file_search"
 ) -> ProviderTool:
-    """Search files that were uploaded: OpenAI's `vector_stores`, Gemini's `stores`."""
+    """Search uploaded files (OpenAI's `vector_stores`, Gemini's `stores`)."""
     entries: dict[str, dict[str, Any]] = {}
     if vector_stores:
         entries["openai"] = {"type": "file_search", "vector_store_ids": list(vector_stores)}
@@ -80,7 +80,7 @@ def file_search(
 
 
 def image_generation(*, name: str = "image_generation", **options: Any) -> ProviderTool:
-    """Make pictures: OpenAI; `options` are the API's, such as size and quality."""
+    """Generate images (OpenAI). `options` are those of the API, such as size and quality."""
     return ProviderTool(name, {"openai": {"type": "image_generation", **options}})
 
 
@@ -92,7 +92,7 @@ def remote_mcp(
     allowed_tools: Sequence[str] | None = None,
     name: str | None = None,
 ) -> ProviderTool:
-    """An MCP server that OpenAI calls itself, without asking; `allowed_tools` bounds what."""
+    """Let OpenAI call an MCP server without approval; `allowed_tools` restricts its tools."""
     entry: dict[str, Any] = {"type": "mcp", "server_label": label, "server_url": url}
     entry["require_approval"] = "never"
     if authorization is not None:

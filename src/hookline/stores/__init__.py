@@ -1,7 +1,7 @@
-"""Stores that outlive the process: SQLite and PostgreSQL, on SQLAlchemy.
+"""Stores that outlive the process: SQLite and PostgreSQL, based on SQLAlchemy.
 
-`pip install "hookline[sqlite]"` or `"hookline[postgres]"`; nothing of it is imported before a
-store is made.
+Install them with `pip install "hookline[sqlite]"` or `"hookline[postgres]"`. Their dependencies are
+imported only when a store is created.
 """
 
 from hookline.stores.sql import SQLStore

@@ -1,7 +1,7 @@
-"""A database as one event loop uses it: its connections, and what its errors mean.
+"""A database for one event loop: its connections, and the explanation of its errors.
 
-SQLite: WAL, a busy timeout, and one writer at a time. PostgreSQL: a
-pool, and a lost connection is looked for again for a while, since a server may be restarted.
+SQLite uses WAL, a busy timeout, and one writer at a time. PostgreSQL uses a connection pool. If a
+connection is lost, it is retried for a while, because a server may be restarting.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ T = TypeVar("T")
 How: TypeAlias = Literal["read", "write", "transaction"]
 Work: TypeAlias = Callable[[AsyncConnection, bool], Awaitable[T]]
 
-# What PostgreSQL says while it stops, starts, or has dropped a connection (SQLSTATE classes).
+# The errors of a PostgreSQL server that stops, starts, or has dropped a connection (SQLSTATE).
 _AWAY: Final = ("08", "57P")
 _HINTS: Final = (
     (
         "queuepool limit",
-        "all its connections were in use for too long: give SQLStore a larger pool_size= or "
+        "all connections were in use for too long: give SQLStore a larger pool_size= or "
         "pool_timeout=",
     ),
     (
         "too many clients",
-        "the server has no connection left: give the SQLStore of each process a smaller "
-        "pool_size=, or raise max_connections there",
+        "the server has no free connections: give the SQLStore of each process a smaller "
+        "pool_size=, or raise max_connections on the server",
     ),
-    ("readonly", "the file is read-only: give this process the right to write it"),
-    ("database is locked", "another program holds the file locked: end it, or raise busy_timeout="),
-    ("disk is full", "the disk is full: make room, and what was not written can be written again"),
-    ("disk i/o", "the disk cannot be read or written: look at its space and its state"),
-    ("unable to open", "the file cannot be opened: look at its directory and the rights to it"),
-    ("malformed", "the file is damaged: restore it from a copy"),
-    ("not a database", "the file is no SQLite database: look at the path in the URL"),
+    ("readonly", "the file is read-only: give this process write permission"),
+    ("database is locked", "another program has locked the file: end it, or raise busy_timeout="),
+    ("disk is full", "the disk is full: make room, then write again"),
+    ("disk i/o", "the disk cannot be read or written: check its free space and its health"),
+    ("unable to open", "the file cannot be opened: check its directory and its permissions"),
+    ("malformed", "the file is damaged: restore it from a backup"),
+    ("not a database", "the file is not a SQLite database: check the path in the URL"),
 )
 
 
@@ -65,10 +65,10 @@ class Database:
         self._directory = "" if file.startswith("file:") else path.dirname(file)
         self._name, self._secret = address.name, address.secret
         self._reconnect = 0.0 if self.sqlite else reconnect
-        self._away = 0.0  # since when the server cannot be reached
+        self._away = 0.0  # the time at which the server became unreachable
         self._busy_timeout = busy_timeout
         self._ready = False
-        self._lock = asyncio.Lock()  # of the one that writes, and of making ready
+        self._lock = asyncio.Lock()  # held while writing to SQLite, and during the setup
         connect = {**address.connect, **options.get("connect_args", {})}
         options = {**options, "connect_args": connect}
         self.engine: AsyncEngine = create_async_engine(
@@ -87,7 +87,7 @@ class Database:
                     cursor.execute("PRAGMA foreign_keys=ON")
                     cursor.close()
                 except BaseException:
-                    connection.close()  # nobody else would
+                    connection.close()  # nothing else would close it
                     raise
 
     async def close(self) -> None:
@@ -97,9 +97,9 @@ class Database:
             self._ready = False
 
     async def run(self, how: How, work: Work[T]) -> T:
-        """Do this with a connection; `work` is told whether an earlier try may have succeeded.
+        """Run `work` with a connection; it is told whether an earlier attempt may have succeeded.
 
-        Raises StoreError, with what can be done about it.
+        Raises StoreError, which says what to do.
         """
         again = uncertain = False
         pause = 0.02
@@ -115,7 +115,7 @@ class Database:
                     raise self._explained(exc, uncertain) from exc
                 uncertain |= how != "read" and not isinstance(exc, ConnectionError)
                 now = asyncio.get_running_loop().time()
-                self._away = self._away or now  # all that is asked for meanwhile waits no longer
+                self._away = self._away or now  # parallel calls share one deadline
                 if now >= self._away + self._reconnect:
                     raise self._explained(exc, uncertain) from exc
             again = True
@@ -135,7 +135,7 @@ class Database:
                     return await work(connection, again)
                 return await _in_transaction(connection, work, again)
             except BaseException:
-                await connection.invalidate()  # whatever it was in the middle of is undone
+                await connection.invalidate()  # rolls back an unfinished transaction
                 raise
 
     # ── the schema ──────────────────────────────────────────────────────────────────────────
@@ -146,7 +146,7 @@ class Database:
                 return
             if self._directory and not await asyncio.to_thread(path.isdir, self._directory):
                 raise StoreError(
-                    f"{self._name}: there is no directory {self._directory!r}: make it"
+                    f"{self._name}: there is no directory {self._directory!r}; create it"
                 )
             async with self.engine.connect() as connection:
                 if self.sqlite:
@@ -162,13 +162,13 @@ class Database:
                         await _migrate(connection, False)
             elif version > LATEST:
                 raise StoreError(
-                    f"{self._name} has schema {version}, and this hookline knows {LATEST}: a newer "
-                    "one made it. Install that one; nothing was read or written"
+                    f"{self._name} has schema {version}, but this version of hookline supports "
+                    f"only schema {LATEST}. Install a newer version; nothing was read or written"
                 )
             self._ready = True
 
     async def _to_wal(self, connection: AsyncConnection) -> None:
-        """The switch is refused at once, and not after a wait, while others use the file."""
+        """Switch to WAL; retries, because SQLite refuses at once while the file is in use."""
         until = asyncio.get_running_loop().time() + self._busy_timeout
         while (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar() != "wal":
             try:
@@ -188,16 +188,16 @@ class Database:
         lowered = text.lower()
         hint = next((hint for sign, hint in _HINTS if sign in lowered), None)
         if hint is None and _is_away(exc):
-            hint = f"the server was away for {self._reconnect:g} s: look whether it runs" + (
-                ". It is uncertain whether the last change was written" * uncertain
+            hint = f"the server was unreachable for {self._reconnect:g} s: check that it runs" + (
+                ". The last change may or may not have been written" * uncertain
             )
         if hint is None:
-            hint = "it refused; look at what it says, and at its log"
+            hint = "the database refused; see the message, and the log of the database"
         return StoreError(f"{self._name}: {hint} ({text})")
 
 
 async def _in_transaction(connection: AsyncConnection, work: Work[T], again: bool) -> T:
-    """SQLite: a transaction that writes is begun as one, or two could wait for each other."""
+    """Begin as a writer in SQLite, because two readers that become writers could deadlock."""
     await connection.exec_driver_sql("BEGIN IMMEDIATE")
     value = await work(connection, again)
     await connection.exec_driver_sql("COMMIT")
@@ -215,7 +215,7 @@ async def _version(connection: AsyncConnection) -> int:
 
 
 async def _migrate(connection: AsyncConnection, again: bool) -> None:
-    """The migrations that this database lacks; another process may have been here first."""
+    """Run the missing migrations; another process may have run them first."""
     version = await _version(connection)
     if version == 0:
         await connection.exec_driver_sql("CREATE TABLE hookline_schema (version BIGINT NOT NULL)")
@@ -228,7 +228,7 @@ async def _migrate(connection: AsyncConnection, again: bool) -> None:
 
 
 def _is_away(exc: BaseException) -> bool:
-    """Whether the server could not be reached, or has dropped the connection."""
+    """Return whether the server could not be reached, or has dropped the connection."""
     if isinstance(exc, DBAPIError):
         state = str(getattr(exc.orig, "sqlstate", None) or "")
         return exc.connection_invalidated or state.startswith(_AWAY)

@@ -1,13 +1,12 @@
-"""Conversations as rows: the statements that write them, and what is read from them.
+"""Conversations as rows: the statements that write and read them.
 
-What is damaged is never passed over: a row that cannot be read is an error that names it.
+Damaged data is never skipped: a row that cannot be read raises an error that names it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
@@ -19,7 +18,7 @@ from hookline.storage import Change, PendingStep
 from hookline.stores._schema import CONVERSATION, MESSAGE
 
 C, M = CONVERSATION.c, MESSAGE.c
-PIECE: Final = 256  # messages that are read before the event loop gets a turn
+PIECE: Final = 512  # messages to read before other tasks of the event loop can run
 _step: Final = msgspec.json.Decoder(PendingStep)
 _meta: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -28,7 +27,7 @@ def _parameter(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=column.type)
 
 
-# How many messages a conversation has, as a part of a statement about it.
+# The number of messages of a conversation, as a part of a statement about the conversation.
 COUNT: Final = (
     sa.select(sa.func.coalesce(sa.func.max(M.seq) + 1, 0))
     .where(M.conversation_id == C.id)
@@ -56,14 +55,19 @@ APPEND: Final = MESSAGE.insert().from_select(
         C.revision == _parameter("revision_", C.revision),
         _parameter("seq_", M.seq) == NEXT,
     )
-    .with_for_update(read=True),  # PostgreSQL: nobody takes the lease in between
+    .with_for_update(read=True),  # PostgreSQL: no other owner can take the lease in between
 )
-# All messages of a conversation, and what its own row says of them at that moment.
+# The messages of a conversation from a place on, with the columns of the conversation's row.
 BODY: Final = (
     sa.select(M.seq, M.body, C.revision, C.messages)
-    .select_from(CONVERSATION.outerjoin(MESSAGE, C.id == M.conversation_id))
+    .select_from(
+        CONVERSATION.outerjoin(
+            MESSAGE, sa.and_(C.id == M.conversation_id, M.seq >= _parameter("from_", M.seq))
+        )
+    )
     .where(C.id == _parameter("id_", C.id))
     .order_by(M.seq)
+    .limit(PIECE)
 )
 FIND: Final = sa.select(C.revision, C.owner, NEXT.label("at")).where(
     C.id == _parameter("id_", C.id)
@@ -79,7 +83,7 @@ INSERT: Final = MESSAGE.insert().values(
 
 
 def row_of(conversation_id: str, seq: int, message: Message, now: float) -> dict[str, Any]:
-    """A message as parameters of APPEND and INSERT."""
+    """A message as the parameters of APPEND and INSERT."""
     return {
         "id_": conversation_id,
         "seq_": seq,
@@ -91,7 +95,7 @@ def row_of(conversation_id: str, seq: int, message: Message, now: float) -> dict
 
 
 async def version_of(connection: AsyncConnection, conversation_id: str) -> tuple[int, str] | None:
-    """The version and the owner that stand there."""
+    """The stored version and owner; None if the conversation does not exist."""
     found = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
     return None if found is None else (found.revision + found.at, found.owner)
 
@@ -99,14 +103,14 @@ async def version_of(connection: AsyncConnection, conversation_id: str) -> tuple
 async def was_written(
     connection: AsyncConnection, conversation_id: str, owner: str, version: int
 ) -> bool:
-    """Whether a try whose end was not seen had come to its end: only the owner counts up."""
+    """Return whether an earlier, uncertain attempt was written: only the owner can do that."""
     return await version_of(connection, conversation_id) == (version, owner)
 
 
 async def conflict(
     connection: AsyncConnection, conversation_id: str, expected: int
 ) -> ConversationConflictError:
-    """The error that tells what stands there instead."""
+    """Make the error that names the stored version."""
     found = await version_of(connection, conversation_id)
     version = None if found is None else found[0]
     return ConversationConflictError(conversation_id, expected, version)
@@ -115,7 +119,7 @@ async def conflict(
 async def lock(
     connection: AsyncConnection, conversation_id: str, owner: str, expected: int
 ) -> int | None:
-    """Hold the row of a conversation; how many messages it has, None when it is not as expected."""
+    """Lock a conversation's row; returns its number of messages, None if it is not as expected."""
     held = sa.select(C.id).where(C.id == conversation_id).with_for_update()
     await connection.execute(held)
     found = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
@@ -128,7 +132,7 @@ async def lock(
 async def write(
     connection: AsyncConnection, conversation_id: str, change: Change, count: int, now: float
 ) -> None:
-    """Write a change into a conversation that is locked and has `count` messages."""
+    """Write a change to a conversation that is locked and has `count` messages."""
     if change.fresh:
         await connection.execute(MESSAGE.delete().where(M.conversation_id == conversation_id))
         count = 0
@@ -152,45 +156,43 @@ async def write(
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
 
-class _Rows(Protocol):
-    """A result of any columns, which SQLAlchemy 2.0 and 2.1 type differently."""
-
-    def fetchmany(self, size: int, /) -> Sequence[Any]: ...
-
-
 async def messages_of(
-    conversation_id: str, rows: _Rows, revision: int
+    connection: AsyncConnection, conversation_id: str, revision: int
 ) -> tuple[Message, ...] | None:
-    """The messages of these rows of BODY; None where they are of another revision.
+    """Read the messages of a conversation; None if its revision has changed meanwhile.
 
-    Raises StoreError where one is damaged or missing. The event loop gets its turns meanwhile.
+    The messages are read in pieces, because a driver makes all rows of a result at once. Other
+    tasks can run after each piece. Raises StoreError if a message is damaged or missing.
     """
     found: list[Message] = []
-    known = None
-    while piece := rows.fetchmany(PIECE):
-        if known is None:
-            known = piece[0].messages
-            if piece[0].revision != revision:
-                return None
-        else:
-            await asyncio.sleep(0)
-        for row in piece:
-            if row.seq is None:
-                break  # there is no message
-            place = len(found)
-            if row.seq != place:
-                raise _damaged(conversation_id, f"message {place}", "it is missing")
-            try:
-                found.append(read_message(row.body))
-            except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
-                raise _damaged(conversation_id, f"message {place}", str(exc)) from exc
-    if known is not None and len(found) < known:
-        raise _damaged(conversation_id, f"message {len(found)}", "it is missing")
-    return None if known is None else tuple(found)
+    while True:
+        where = {"id_": conversation_id, "from_": len(found)}
+        piece = (await connection.execute(BODY, where)).all()
+        if not piece or piece[0].revision != revision:
+            return None
+        _read_piece(conversation_id, piece, found)
+        if len(piece) < PIECE:
+            if len(found) < piece[0].messages:
+                raise _damaged(conversation_id, f"message {len(found)}", "it is missing")
+            return tuple(found)
+
+
+def _read_piece(conversation_id: str, piece: Sequence[Any], found: list[Message]) -> None:
+    """Add the messages of these rows."""
+    for row in piece:
+        if row.seq is None:
+            return  # there are no more messages
+        place = len(found)
+        if row.seq != place:
+            raise _damaged(conversation_id, f"message {place}", "it is missing")
+        try:
+            found.append(read_message(row.body))
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
+            raise _damaged(conversation_id, f"message {place}", str(exc)) from exc
 
 
 def meta_of(conversation_id: str, text: Any) -> dict[str, Any]:
-    """The meta of a conversation."""
+    """Decode the meta of a conversation."""
     try:
         return _meta.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
@@ -198,7 +200,7 @@ def meta_of(conversation_id: str, text: Any) -> dict[str, Any]:
 
 
 def pending_of(conversation_id: str, text: Any) -> PendingStep | None:
-    """What waits there, or was answered last."""
+    """Decode the step that waits, or the last one that was answered."""
     if text is None:
         return None
     try:
@@ -210,5 +212,5 @@ def pending_of(conversation_id: str, text: Any) -> PendingStep | None:
 def _damaged(conversation_id: str, what: str, why: str) -> StoreError:
     return StoreError(
         f"conversation {conversation_id!r}: {what} is damaged in the store ({why}). Nothing was "
-        "changed; put the row back from a copy, or delete the conversation"
+        "changed; restore the row from a backup, or delete the conversation"
     )

@@ -1,8 +1,8 @@
-"""The tables, and how a database comes to have them.
+"""The tables, and the migrations that create them.
 
-One schema for both dialects. A migration is numbered, frozen once it was released, written in SQL
-that SQLite and PostgreSQL both read, and runs in one transaction with its number. A message is
-never changed in shape: it is the JSON of a message as the core defines it.
+Both dialects share one schema. A migration has a number and is frozen once it is released. It is
+written in SQL that SQLite and PostgreSQL both accept, and runs in one transaction together with the
+update of its number. A message is stored as the JSON that the core defines, unchanged.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 _META: Final = sa.MetaData()
 
-# `revision` and the number of messages together are the version. `beat` counts renewals of the
-# lease; `messages` is how many there were when the lease was given back last, so that fewer mean a
-# loss; `lease` is how long one lasts, in seconds; `pending` is a PendingStep as JSON.
+# The version is `revision` plus the number of messages. `beat` counts renewals of the lease, and
+# `lease` is its duration in seconds. `messages` is the number of messages at the last release, so
+# that lost messages are detected. `pending` is a PendingStep as JSON.
 CONVERSATION: Final = sa.Table(
     "hookline_conversation",
     _META,
@@ -80,4 +80,4 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 LATEST: Final = len(MIGRATIONS)
-LOCK: Final = 0x686F6F6B  # of PostgreSQL, while one process migrates
+LOCK: Final = 0x686F6F6B  # the PostgreSQL advisory lock that is held during a migration

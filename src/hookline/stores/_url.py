@@ -1,7 +1,7 @@
-"""The URL of a database: read, checked, and never shown with what may be secret in it.
+"""Parses and checks the URL of a database, and never shows any secrets in it.
 
-PostgreSQL options in the query (`?sslmode=require`) are those of libpq. asyncpg's own reader of
-connection strings takes them, so they go there as they are.
+PostgreSQL options in the query (`?sslmode=require`) are options of libpq. They are passed unchanged
+to asyncpg, which parses connection strings itself.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
 }
 _EXTRAS: Final = {"sqlite": "sqlite", "postgres": "postgres", "postgresql": "postgres"}
-# Of SQLite's URLs, what SQLAlchemy hands on; anything else needs a file: URI.
+# The options of SQLite URLs that SQLAlchemy supports; others need a file: URI.
 _SQLITE: Final = frozenset(
     {"uri", "timeout", "isolation_level", "detect_types", "check_same_thread", "cached_statements"}
 )
-# Of PostgreSQL's, what is no option of libpq but a keyword of the driver.
+# The options of PostgreSQL URLs that are keywords of the driver, and not options of libpq.
 _KEYWORDS: Final[dict[str, Callable[[str], Any]]] = {
     "command_timeout": float,
     "connect_timeout": float,
@@ -40,33 +40,33 @@ _SSL: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-ful
 
 
 class Address(NamedTuple):
-    """Where a database is."""
+    """The address of a database."""
 
     url: sa.URL
     connect: dict[str, Any]
-    """What its driver is given besides."""
+    """Further arguments for its driver."""
     name: str
-    """It as errors may show it."""
+    """The address as shown in errors."""
     secret: str
-    """Its password, which they may not."""
+    """The password, which errors must not show."""
 
 
 def read_url(text: str) -> Address:
-    """The database of a URL; raises UsageError where it cannot work, or a package is missing."""
+    """Parse a database URL; raises UsageError if it cannot work, or if a package is missing."""
     shown = shown_url(text)
     try:
         url = sa.make_url(text)
-    except (ArgumentError, ValueError):  # their texts may hold the password
+    except (ArgumentError, ValueError):  # their texts may contain the password
         raise UsageError(
             f"store={shown!r} must be the URL of a database, such as sqlite:///chats.db; "
-            "percent-encode what its user name and its password hold of : / @ ? #"
+            "percent-encode any of : / @ ? # in its user name and password"
         ) from None
     backend = url.drivername.partition("+")[0]
     driver = _DRIVERS.get(backend)
     if driver is None:
         raise UsageError(
-            f"store={shown!r}: use SQLite (sqlite:///chats.db) or PostgreSQL "
-            f"(postgresql://user@host/name), not {backend!r}"
+            f"store={shown!r} uses {backend!r}; use SQLite (sqlite:///chats.db) or PostgreSQL "
+            "(postgresql://user@host/name)"
         )
     module = driver.partition("+")[2]
     if find_spec(module) is None:
@@ -80,18 +80,18 @@ def read_url(text: str) -> Address:
 def _sqlite(url: sa.URL, shown: str) -> Address:
     if url.username or url.password or url.host or url.port:
         raise UsageError(
-            f"store={shown!r} has a host, and SQLite is a file: write sqlite:///relative.db or "
+            f"store={shown!r} has a host, but SQLite is a file; write sqlite:///relative.db or "
             "sqlite:////absolute/path.db"
         )
     if url.database in (None, "", ":memory:"):
         raise UsageError(
-            f"store={shown!r} must name a file; use store=MemoryStore() where none is wanted"
+            f"store={shown!r} must name a file; use store=MemoryStore() to store nothing on disk"
         )
     unknown = sorted(url.query.keys() - _SQLITE)
     if unknown and "uri" not in url.query:
         raise UsageError(
-            f"store={shown!r} has the unknown option {unknown[0]!r}; write an option of SQLite's "
-            "own as in sqlite:///file:chats.db?mode=ro&uri=true"
+            f"store={shown!r} has the unknown option {unknown[0]!r}; write SQLite's own options "
+            "as in sqlite:///file:chats.db?mode=ro&uri=true"
         )
     return Address(url, {}, f"sqlite:///{url.database}", "")
 
@@ -103,8 +103,8 @@ def _postgres(url: sa.URL, shown: str) -> Address:
     host = url.host or query.get("host", "localhost")
     if "@" in host or "@" in (database or ""):
         raise UsageError(
-            f"store={shown!r} cannot be read; write : / @ ? # in its user name and password "
-            "percent-encoded"
+            f"store={shown!r} cannot be read; percent-encode any of : / @ ? # in its user name "
+            "and password"
         )
     port = keywords.pop("port", 5432) if url.port is None else url.port
     if not 0 < port < 65536:
@@ -116,10 +116,10 @@ def _postgres(url: sa.URL, shown: str) -> Address:
         )
     if query.pop("channel_binding", "prefer") == "require":
         raise UsageError(
-            f"store={shown!r} has channel_binding=require, which asyncpg does not support: leave "
-            "it out, and use sslmode=verify-full to be certain of the server"
+            f"store={shown!r} has channel_binding=require, which asyncpg does not support; leave "
+            "it out, and use sslmode=verify-full to verify the server"
         )
-    connect: dict[str, Any] = {"timeout": 10.0, "command_timeout": 30.0}  # one that is silent
+    connect: dict[str, Any] = {"timeout": 10.0, "command_timeout": 30.0}  # for a silent server
     if (seconds := keywords.pop("connect_timeout", None)) is not None:
         connect["timeout"] = seconds or None
     connect |= keywords

@@ -1,8 +1,8 @@
 """`SQLStore`: conversations in SQLite or PostgreSQL, by URL.
 
-A message is one INSERT that itself checks the lease and the revision, and whose place is its
-primary key: it is written once, in order, by the chat that holds the lease, or not at all. Nothing
-is held between two calls: no connection and no transaction spans what a model takes.
+A message is one INSERT that checks the lease and the revision, and its place is part of its primary
+key. So it is written either once, in order, by the chat that holds the lease, or not at all.
+Nothing is held between two calls: no connection or transaction stays open during a model call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from hookline.stores._database import Database
 from hookline.stores._leases import Leases
 from hookline.stores._rows import (
     APPEND,
-    BODY,
     conflict,
     lock,
     messages_of,
@@ -44,12 +43,13 @@ C, M = CONVERSATION.c, MESSAGE.c
 class SQLStore:
     """Conversations in a database: `sqlite:///chats.db` or `postgresql://user@host/name`.
 
-    `lease`: seconds after which a dead process's conversation is free. `busy_timeout`: seconds that
-    SQLite waits for another program's lock. `synchronous`: of SQLite; with "NORMAL" what is written
-    outlives the process, and a loss of power may cost the last messages; "FULL" waits for the disk
-    each time. `reconnect`: seconds that a PostgreSQL server may be away. What else is given goes to
-    SQLAlchemy's `create_async_engine` (`pool_size=20`). Raises UsageError for a URL or an option
-    that cannot work, or without the extra.
+    `lease` is the number of seconds after which the conversation of a dead process is free.
+    `busy_timeout` is the number of seconds that SQLite waits for another program's lock.
+    `synchronous` is SQLite's: with "NORMAL", messages survive the end of the process, but a power
+    loss may lose the last ones; with "FULL", each write waits for the disk. `reconnect` is the
+    number of seconds that a PostgreSQL server may be unreachable. Other options, such as
+    `pool_size=20`, go to SQLAlchemy's `create_async_engine`. Raises UsageError for a URL or option
+    that cannot work, or if the extra is not installed.
     """
 
     def __init__(
@@ -83,11 +83,18 @@ class SQLStore:
             from sqlalchemy.dialects.sqlite import insert
         else:
             from sqlalchemy.dialects.postgresql import insert
+        # The time as SQL: of PostgreSQL's one clock, or of this machine when the statement runs.
+        kind = C.expires.type
+        self._now: Any
+        if self._sqlite:
+            self._now = sa.bindparam("now", callable_=clock, type_=kind, unique=True)
+        else:
+            self._now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), kind)
         self._leases = Leases(lease, self._now, insert)
         try:
             Database(self._address, engine, **self._settings)
         except TypeError as exc:
-            options = ", ".join(f"{name}=" for name in engine)  # their values may be secret
+            options = ", ".join(f"{name}=" for name in engine)  # the values may be secret
             raise UsageError(f"{options} must be options of SQLAlchemy's engine: {exc}") from exc
 
     @property
@@ -116,22 +123,16 @@ class SQLStore:
             self._databases[loop] = found
         return found
 
-    def _now(self) -> Any:
-        """The time as SQL: of PostgreSQL's one clock, or of this machine."""
-        if self._sqlite:
-            return sa.literal(self._clock(), C.expires.type)
-        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), C.expires.type)
-
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
     async def open(self, conversation_id: str) -> Conversation:
-        """The conversation of that id, a new one if there is none."""
+        """Load the conversation with this id, or create it if there is none."""
         return await Conversation.open(self, conversation_id)
 
     async def load(self, conversation_id: str) -> Stored | None:
-        """What stands there."""
+        """Return the stored conversation; None if nothing was ever written."""
         check_id(conversation_id)
-        alive = sa.and_(C.owner.is_not(None), C.expires > self._now()).label("alive")
+        alive = sa.and_(C.owner.is_not(None), C.expires > self._now).label("alive")
         head = sa.select(CONVERSATION, alive).where(C.id == conversation_id)
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
@@ -139,8 +140,7 @@ class SQLStore:
                 found = (await connection.execute(head)).one_or_none()
                 if found is None:
                     return None
-                rows = await connection.execute(BODY, {"id_": conversation_id})
-                messages = await messages_of(conversation_id, rows, found.revision)
+                messages = await messages_of(connection, conversation_id, found.revision)
                 if messages is not None:
                     return found, messages
 
@@ -158,7 +158,7 @@ class SQLStore:
         )
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """The conversations, the last changed first."""
+        """List the conversations, the most recently changed first."""
         count = (
             sa.select(sa.func.count())
             .select_from(MESSAGE)
@@ -167,7 +167,7 @@ class SQLStore:
         )
         query = (
             sa.select(C.id, count.label("count"), C.meta, C.created, C.updated, C.waits)
-            .where(sa.or_(C.revision != 0, count > 0))  # a chat that wrote nothing leaves a row
+            .where(sa.or_(C.revision != 0, count > 0))  # skip rows of chats that wrote nothing
             .order_by(C.updated.desc(), C.id)
             .limit(limit)
             .offset(offset)
@@ -191,7 +191,7 @@ class SQLStore:
         )
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """What waits for an approval, in one conversation or in all."""
+        """The requests that wait for an approval, in one conversation or in all."""
         query = sa.select(C.id, C.pending).where(C.waits == 1).order_by(C.id)
         if conversation_id is not None:
             check_id(conversation_id)
@@ -207,22 +207,22 @@ class SQLStore:
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner, and tell the version."""
+        """Give the lease to this owner, and return the version."""
         check_id(conversation_id)
         return await self._leases.acquire(self._database, conversation_id, owner, heir)
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
-        """The owner lives; False when the lease is another's now."""
+        """Renew the owner's lease; returns False if another owner holds it now."""
         return await self._leases.renew(self._database, conversation_id, owner)
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Free it, if that owner has it."""
+        """Release the lease, if this owner holds it."""
         await self._leases.release(self._database, conversation_id, owner)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write this, all or nothing, and tell the new version."""
+        """Write the whole change or nothing, and return the new version."""
         plain = change.meta is msgspec.UNSET and change.pending is msgspec.UNSET
         if plain and not change.fresh and len(change.messages) == 1:
             return await self._append_one(conversation_id, change)
@@ -241,7 +241,7 @@ class SQLStore:
         return await self._database.run("transaction", work)
 
     async def _append_one(self, conversation_id: str, change: Change) -> int:
-        """What almost every write is: one message, one statement."""
+        """Append one message in one statement, which almost every write is."""
         owner, expected = change.owner, change.expected
         values = {
             **row_of(conversation_id, change.place, change.messages[0], self._clock()),
@@ -252,7 +252,7 @@ class SQLStore:
         async def work(connection: AsyncConnection, again: bool) -> int:
             try:
                 written = (await connection.execute(APPEND, values)).rowcount == 1
-            except IntegrityError:  # somebody stands in its place, or has its id
+            except IntegrityError:  # another message has its place or its id
                 written = False
             if not written and not (
                 again and await was_written(connection, conversation_id, owner, expected + 1)
@@ -265,7 +265,7 @@ class SQLStore:
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Put this message in the place of the one with its id, and tell the new version."""
+        """Replace the message that has this id, and return the new version."""
         put = (
             MESSAGE.update()
             .where(M.conversation_id == conversation_id, M.id == message.id)
@@ -281,7 +281,7 @@ class SQLStore:
             if (await connection.execute(put)).rowcount != 1:
                 raise UsageError(
                     f"conversation {conversation_id!r} has no message {message.id!r} to update; "
-                    "use one of its messages"
+                    "pass the id of one of its messages"
                 )
             await connection.execute(count_up.values(revision=C.revision + 1))
             return expected + 1
@@ -289,16 +289,16 @@ class SQLStore:
         return await self._database.run("transaction", work)
 
     async def delete(self, conversation_id: str) -> bool:
-        """Forget a conversation; False when there is none. Raises ConversationBusyError."""
+        """Delete a conversation; returns False if there is none. Raises ConversationBusyError."""
         check_id(conversation_id)
-        now = self._now()
+        now = self._now
 
         async def work(connection: AsyncConnection, again: bool) -> bool:
             held = sa.select(C.owner, (C.expires > now).label("alive"))
             query = held.where(C.id == conversation_id).with_for_update()
             found = (await connection.execute(query)).one_or_none()
             if found is None:
-                return again  # gone by the try before
+                return again  # deleted by the earlier attempt
             if found.owner is not None and found.alive:
                 raise ConversationBusyError(conversation_id, chat_of(found.owner))
             await connection.execute(MESSAGE.delete().where(M.conversation_id == conversation_id))

@@ -3,8 +3,8 @@
     model = ScriptedModel([call("weather", city="Paris")], "It is sunny.")
     with model, record(Agent(model, tools=[weather])) as recorder: ...
 
-Everything here is public and stands on the face of hookline alone. Its checks raise
-AssertionError or HistoryError.
+Everything here is public, and uses only the public API of hookline. The checks raise AssertionError
+or HistoryError.
 """
 
 from hookline import check_history
@@ -12,6 +12,7 @@ from hookline.testing._events import collect, text_of_events
 from hookline.testing._lines import event_line, message_line
 from hookline.testing._recorder import Recorder, record
 from hookline.testing._script import ScriptedModel, ScriptError
+from hookline.testing._spans import Spans, TracedEvent, TracedSpan, spans
 from hookline.testing._time import Sequencer, TestRuntime
 from hookline.testing._turn import Answer, Part, ScriptTurn, Turn, call, raw_call
 from hookline.testing._valid import validate_request
@@ -26,7 +27,10 @@ __all__ = [
     "ScriptTurn",
     "ScriptedModel",
     "Sequencer",
+    "Spans",
     "TestRuntime",
+    "TracedEvent",
+    "TracedSpan",
     "Turn",
     "Wire",
     "WireFormat",
@@ -39,6 +43,7 @@ __all__ = [
     "message_line",
     "raw_call",
     "record",
+    "spans",
     "text_of_events",
     "validate_request",
 ]

@@ -1,4 +1,4 @@
-"""What a stream gave: collected, and as the text that a UI shows."""
+"""The events of a stream: collected in a list, or as the text that a UI shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ E = TypeVar("E")
 
 @asynccontextmanager
 async def closed_after(stream: Any) -> AsyncGenerator[None, None]:
-    """Close the stream at the end of the block, where it can be closed."""
+    """Close the stream at the end of the block, if it has `aclose`."""
     try:
         yield
     finally:
@@ -24,9 +24,9 @@ async def closed_after(stream: Any) -> AsyncGenerator[None, None]:
 
 
 async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list[E]:
-    """All that a stream gives; it is closed afterwards. Raises what the stream raises.
+    """Collect all events of a stream, then close it. Raises the exceptions of the stream.
 
-    `into`: a list of yours to collect into, which also holds what came before an exception.
+    `into` is an optional list to collect into; it keeps the events before an exception.
     """
     items: list[E] = [] if into is None else into
     async with closed_after(stream):
@@ -36,9 +36,9 @@ async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list
 
 
 def text_of_events(events: Iterable[ChatEvent], *, path: tuple[str, ...] = ()) -> str:
-    """The text that a UI shows after these events: one paragraph for each answer that has text.
+    """Return the text that a UI shows after these events: one paragraph per answer with text.
 
-    ResponseReset takes back what was shown of an answer. `path`: of a sub-agent's chat.
+    A ResponseReset retracts the text of an answer. `path` selects the chat of a sub-agent.
     """
     answers = [""]
     for event in events:

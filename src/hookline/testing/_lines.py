@@ -1,4 +1,4 @@
-"""One readable line for a message, a hook's context, an event. Nothing here raises."""
+"""Describe a message, a hook's context or an event in one readable line. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any, Final, assert_never
 
 from hookline import (
+    ApprovalRequest,
     Approve,
     AssistantMessage,
+    File,
+    Image,
     Message,
     ModelResponse,
+    Source,
     ToolCall,
     ToolFailure,
     ToolMessage,
@@ -23,10 +27,12 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     Status,
     StepFinished,
     StepStarted,
@@ -35,7 +41,14 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.models import Delta, PartEndChunk, ReasoningChunk, TextChunk
+from hookline.models import (
+    Delta,
+    FileChunk,
+    PartEndChunk,
+    ReasoningChunk,
+    SourceChunk,
+    TextChunk,
+)
 
 WIDTH: Final = 80
 
@@ -44,17 +57,17 @@ WIDTH: Final = 80
 
 
 def words(*each: object) -> str:
-    """The words that there are, with a space between them."""
+    """Join the words that are not empty, with a space between them."""
     return " ".join([str(word) for word in each if word is not None and word != ""])
 
 
 def cut(text: str) -> str:
-    """The text, cut where it is too long for a line."""
+    """Shorten a text that is too long for a line."""
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
 def show(value: object) -> str:
-    """The value's repr, cut; what cannot be shown is named by its type."""
+    """Return the value's repr, shortened; a value whose repr raises is described by its type."""
     if isinstance(value, str):
         return repr(cut(value))
     try:
@@ -64,7 +77,7 @@ def show(value: object) -> str:
 
 
 def plain(text: str) -> str:
-    """The text in one line, without quotes."""
+    """Return the text in one line, without quotes."""
     return show(text)[1:-1]
 
 
@@ -78,7 +91,7 @@ def error_line(exc: BaseException) -> str:
 
 
 def call_line(call: ToolCall) -> str:
-    """`weather {'city': 'Paris'}`, or the raw text where it is no JSON object."""
+    """`weather {'city': 'Paris'}`, or the raw text if it is not a JSON object."""
     return f"{call.name} {show(call.arguments if call.raw is None else call.raw)}"
 
 
@@ -89,6 +102,21 @@ def result_line(result: ToolResult | ToolFailure) -> str:
     return f"{result.type}: {plain(result.message)}"
 
 
+def source_line(source: Source) -> str:
+    """`source https://example.org 'Example'`."""
+    where = source.url or source.name
+    return words("source", where and plain(where), source.title and show(source.title))
+
+
+def file_line(file: Image | File) -> str:
+    """`file image/png, 42 bytes`."""
+    name = file.name if isinstance(file, File) else None
+    size = None if file.data is None else f"{len(file.data)} bytes"
+    where = None if file.url is None else plain(file.url)
+    about = [each for each in (name, size, where) if each]
+    return ", ".join([f"file {plain(file.media_type)}", *about])
+
+
 def message_line(message: Message) -> str:
     """`user 'hi'`, `assistant 'Let me see.' weather {'city': 'Paris'}`, `tool weather 'sunny'`."""
     if isinstance(message, ToolMessage):
@@ -97,7 +125,8 @@ def message_line(message: Message) -> str:
     if isinstance(message, AssistantMessage):
         text = show(message.text) if message.text else None
         partial = "(partial)" if message.partial else None
-        return words("assistant", partial, text, *map(call_line, message.tool_calls))
+        brought = (*map(source_line, message.sources), *map(file_line, message.files))
+        return words("assistant", partial, text, *map(call_line, message.tool_calls), *brought)
     return words("user", show(message.text))
 
 
@@ -108,7 +137,8 @@ def _said(message: UserMessage | None) -> str | None:
 def _response(response: ModelResponse) -> str:
     text = f"text={show(response.text)}" if response.text else None
     thought = f"reasoning={show(response.reasoning)}" if response.reasoning else None
-    return words(thought, text, *map(call_line, response.tool_calls))
+    brought = (*map(source_line, response.sources), *map(file_line, response.files))
+    return words(thought, text, *map(call_line, response.tool_calls), *brought)
 
 
 def _delta(delta: Delta) -> str:
@@ -118,6 +148,10 @@ def _delta(delta: Delta) -> str:
         return f"reasoning {show(delta.text)}"
     if isinstance(delta, PartEndChunk):
         return f"end of {delta.part}"
+    if isinstance(delta, SourceChunk):
+        return source_line(delta.source)
+    if isinstance(delta, FileChunk):
+        return file_line(delta.file)
     return words("call", delta.index, delta.name, show(delta.arguments))
 
 
@@ -159,7 +193,7 @@ _CONTEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
 
 
 def context_line(point: str, ctx: Any) -> str:
-    """The point's name and what matters of its context; a point unknown here is only named."""
+    """Describe a context by the point's name and the important fields; unknown points by name."""
     tell = _CONTEXTS.get(point)
     return point if tell is None else words(point, tell(ctx))
 
@@ -168,8 +202,13 @@ def context_line(point: str, ctx: Any) -> str:
 
 
 def event_line(event: ChatEvent) -> str:
-    """The event's name and what matters of it: `ToolCallFinished weather ok 'sunny'`."""
+    """Describe an event by its name and important fields: `ToolCallFinished weather ok 'sunny'`."""
     return words(type(event).__name__, _event(event))
+
+
+def _brought(event: SourceAdded | FileAdded) -> str:
+    line = source_line(event.source) if isinstance(event, SourceAdded) else file_line(event.file)
+    return f"{event.iteration} {line}"
 
 
 def _event(event: ChatEvent) -> str | None:
@@ -184,16 +223,16 @@ def _event(event: ChatEvent) -> str | None:
             return f"{event.iteration} {event.part}"
         case ToolCallDelta():
             return f"{event.iteration} {event.name} {show(event.arguments)}"
-        case ToolCallStarted():
-            return call_line(event.call)
+        case ToolCallStarted(call=call) | ApprovalRequested(request=ApprovalRequest(call=call)):
+            return call_line(call)
         case ToolCallFinished():
             return f"{event.name} {event.outcome} {result_line(event.result)}"
         case Status():
             return f"{event.type} {show(event.data)}"
-        case ApprovalRequested():
-            return call_line(event.request.call)
         case MessageAdded():
             return message_line(event.message)
+        case SourceAdded() | FileAdded():
+            return _brought(event)
         case ChatDone():
             return words(show(event.response.text), event.response.stop_reason)
         case ChatAborted():

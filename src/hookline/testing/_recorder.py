@@ -1,4 +1,4 @@
-"""`record(agent)`: what a chat's hooks saw, in order, as lines to compare and to read."""
+"""`record(agent)`: record the hook points of a chat in order, as readable lines to compare."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hookline.testing._events import closed_after
 from hookline.testing._lines import context_line, error_line, event_line
 
 Recordable: TypeAlias = Agent[Any] | HookBus[Any]
+"""An object whose hooks can be recorded."""
 
 LAST: Final = -1_000_000
 NOISY: Final = frozenset({"onDelta", "onHook"})
@@ -22,18 +23,18 @@ _EVENTS: Final = get_args(ChatEvent)
 
 
 class _Mark:
-    """Offered to the recorder's own subscription: what came before it can be taken."""
+    """Offered to the recorder's own subscription, to read only the events before it."""
 
 
 _MARK: Final = _Mark()
 
 
 class Recorder:
-    """What was recorded; made by `record`. It stops at the end of a `with`, or by `stop()`.
+    """A recording, made by `record`. It ends with its `with` block, or with `stop()`.
 
-    `lines` has one line for each hook point that fired, and for each event where events are
-    noted. A wrapper has two: `aroundRequest 0 >` and `aroundRequest 0 <`, or `! ValueError: why`
-    where what it wraps raised. Lines of a sub-agent's chat are indented.
+    `lines` has one line for each hook point that fired, and for each event if events are recorded.
+    A wrapper has two lines: `aroundRequest 0 >` and `aroundRequest 0 <`, or `! ValueError: why` if
+    the wrapped operation raised. Lines of a sub-agent's chat are indented.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Recorder:
         self._depths: dict[str, int] = {}
         self._subscription: Subscription[Any] | None = None
         add = cast("Callable[..., Disposer]", agent.add_hook)
-        with ExitStack() as stack:  # none stays where one cannot be added
+        with ExitStack() as stack:  # if one hook cannot be added, all are removed
             for point in points:
                 stack.enter_context(add(point, self._hook(point), name=NAME, **options))
             self._stack = stack.pop_all()
@@ -69,16 +70,16 @@ class Recorder:
 
     @property
     def points(self) -> list[str]:
-        """The names of the hook points that fired, in order; a wrapper counts where it began."""
+        """The names of the hook points that fired, in order; a wrapper counts when it begins."""
         return list(self._points)
 
     @property
     def text(self) -> str:
-        """The lines, joined."""
+        """The lines, joined with newlines."""
         return "\n".join(self.lines)
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Delete everything recorded so far."""
         self._drain()
         self._lines.clear()
         self._points.clear()
@@ -86,13 +87,14 @@ class Recorder:
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
     def note(self, event: ChatEvent) -> None:
-        """Add the line of an event that you have read from a stream."""
+        """Add the line of an event that was read from a stream."""
         self._add(event_line(event), len(event.path))
 
     async def read(self, stream: AsyncIterable[ChatEvent]) -> list[ChatEvent]:
-        """Read a stream to its end, noting each event as it comes. Raises what the stream does.
+        """Read a stream to its end and record each event. Raises the exceptions of the stream.
 
-        A reader lags behind: `record(agent, events=True)` notes events where they are published.
+        A reader lags behind the chat; with `record(agent, events=True)`, events are recorded when
+        they are published.
         """
         events: list[ChatEvent] = []
         async with closed_after(stream):
@@ -102,13 +104,13 @@ class Recorder:
         return events
 
     def _drain(self) -> None:
-        """Note the events that were published since; without waiting for any."""
+        """Record the events published so far, without waiting for more."""
         subscription = self._subscription
         if subscription is None:
             return
         subscription.offer(_MARK)
         while True:
-            # Something is held, so its reader never waits: one step of it gives the value.
+            # An item is held, so the subscription does not wait: one step returns the value.
             step = subscription.__anext__()
             try:
                 step.send(None)
@@ -132,7 +134,7 @@ class Recorder:
         self._add(context_line(point, ctx) + end, self._depth(getattr(ctx, "run", None)))
 
     def _depth(self, run: Any) -> int:
-        """How many agents deep a chat is."""
+        """The number of agents above a chat."""
         if run is None or run.parent_chat_id is None:
             return 0
         return self._depths.setdefault(run.chat_id, self._depths.get(run.parent_chat_id, 0) + 1)
@@ -156,7 +158,7 @@ class Recorder:
         return wrap if wrapper else observe
 
     def stop(self) -> None:
-        """Record no more; what was recorded stays. Twice is harmless."""
+        """Stop recording; the recorded lines stay. Further calls do nothing."""
         self._stack.close()
         self._drain()
         if self._subscription is not None:
@@ -182,13 +184,14 @@ def record(
     inherit: bool = False,
     echo: Callable[[str], object] | None = None,
 ) -> Recorder:
-    """Record what the hook points of an agent's chats see, after all other hooks.
+    """Record the hook points of an agent's chats, after all other hooks.
 
-    Its hooks change nothing. `points`: only these (default: all but onDelta and onHook, which
-    are noisy). `events`: also what is published – all, or these types – in its place among the
-    hooks. `inherit`: also in sub-agents. `echo`: called with each line, such as `print`.
-    A hook that ends a chain is the last to see it: a high `priority=` records before it.
-    Raises UnknownHookError for a point that there is not.
+    The recorder changes nothing. `points` are the points to record; by default all except onDelta
+    and onHook, which are noisy. `events=True` also records published events, in order with the
+    hooks; a list of event types records only those. With `inherit`, sub-agents are recorded too.
+    `echo`, such as `print`, is called with each line. If a hook ends a chain, later hooks do not
+    run: to record the point anyway, pass a high `priority=`. Raises UnknownHookError for an unknown
+    point.
     """
     chosen = [name for name in TABLE if name not in NOISY] if points is None else points
     published = () if events is False else _EVENTS if events is True else events

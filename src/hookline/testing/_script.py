@@ -1,8 +1,8 @@
-"""`ScriptedModel`: a model that plays a script, strictly.
+"""`ScriptedModel`: a model that plays a script and checks that the chat follows it.
 
-Each `stream()` plays the next turn, chunk by chunk, as an adapter would: an async generator that
-is closed when it is left. What does not fit the script fails at once, and again in `done()`: a
-hook that catches every exception of a model must not hide a test's failure.
+Each `stream()` plays the next turn, chunk by chunk, as an adapter would: an async generator that is
+closed when it is left. A mismatch with the script fails at once, and again in `done()`, because a
+hook that catches every exception of a model must not hide a test failure.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ from hookline.testing._valid import validate_request
 
 
 class ScriptError(HooklineError, AssertionError):
-    """The chat and the script do not fit: a turn too few or too many, or a turn that is none."""
+    """The chat does not match the script: a turn is missing, unused or invalid."""
 
 
 class ScriptedModel:
-    """A model that answers with one turn of its script after the other.
+    """A model that answers each call with the next turn of its script.
 
-    A turn is a str (a text answer), a ToolCall, a list of such parts, an exception (raised), a
-    ModelResponse (played as it is), a Turn, or a callable, sync or async, that is given the
-    request and returns one of these. Chats that share a model take their turns as they come.
+    A turn is a str (a text answer), a ToolCall, a list of such parts, an exception (which is
+    raised), a ModelResponse (played as it is), a Turn, or a callable, sync or async, that takes the
+    request and returns one of these. Chats that share a model take turns in the order of their
+    calls.
 
-    `requests` holds what was asked, in order; `closed` and `cancelled` count the streams that
-    were left before their end, `open` those that are being read. As a context manager it calls
-    `done()` where its block raised nothing. `strict=False` takes requests that break I1.
-    `repeat=True` begins the script again where it ends, and no call is one too many.
+    `requests` has all requests, in order. `closed` and `cancelled` count the streams that were left
+    before their end, and `open` the streams that are being read. As a context manager, it calls
+    `done()` if the block did not raise. `strict=False` accepts requests in which a call has no
+    result, or a result has no call. `repeat=True` starts the script again at its end.
     """
 
     provider = "scripted"
-    """What traces call its provider."""
+    """The provider's name in traces."""
+    takes_schema = True
+    """True: the model gets the schema of `output=` as `request.output`."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class ScriptedModel:
         repeat: bool = False,
     ) -> None:
         self.name = name
-        """What traces and `Finish` call the model."""
+        """The model's name, in traces and in `Finish`."""
         self.requests: list[ModelRequest] = []
         self.closed = 0
         self.cancelled = 0
@@ -67,29 +70,29 @@ class ScriptedModel:
 
     @property
     def calls(self) -> int:
-        """How many times the model was called."""
+        """The number of times that the model was called."""
         return len(self.requests)
 
     @property
     def last_request(self) -> ModelRequest:
-        """What was asked last; raises ScriptError when nothing was."""
+        """The last request; raises ScriptError if there is none."""
         if not self.requests:
             raise ScriptError(f"{self!r} was never called; run the chat first")
         return self.requests[-1]
 
     def done(self) -> None:
-        """The script is played out, and everything fitted.
+        """Check that the whole script was played and that every request was valid.
 
-        Raises ScriptError for unused turns, and again what a call raised that did not fit:
-        ScriptError for a surplus one, HistoryError for a request that is not valid.
+        Raises ScriptError for unused turns. Also raises the error of an earlier bad call again:
+        ScriptError for a surplus call, HistoryError for an invalid request.
         """
         if self._misfit is not None:
             raise self._misfit
         left = self._turns[self.calls :]
         if left:
             raise ScriptError(
-                f"{len(left)} of {_turns(len(self._turns))} were not used; take them "
-                "out, or ask more often: "
+                f"{len(left)} of {_turns(len(self._turns))} were not used; remove them, or "
+                "make more model calls: "
                 f"{', '.join(map(repr, left))}; {self._asked()}"
             )
 
@@ -103,7 +106,7 @@ class ScriptedModel:
             self.done()
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """Play the next turn; raises ScriptError when there is none."""
+        """Play the next turn; raises ScriptError if there is none."""
         self.requests.append(request)
         return self._stream(request, len(self.requests) - 1)
 
@@ -134,7 +137,7 @@ class ScriptedModel:
                 raise turn.cleanup
 
     async def _turn(self, request: ModelRequest, index: int) -> Turn:
-        """The turn of this call, after a look at whether the call fits."""
+        """Check the request, and return the turn for this call."""
         if self._strict:
             try:
                 validate_request(request)
@@ -146,7 +149,7 @@ class ScriptedModel:
         if index >= len(self._turns):
             raise self._misfits(
                 f"call {index + 1} of a script with {_turns(len(self._turns))}; add a turn, or "
-                f"find out why the model was asked again: {self._asked()}"
+                f"find out why the model was called again: {self._asked()}"
             )
         turn: Any = self._turns[index]
         where = f"turn {index + 1}"
@@ -154,14 +157,14 @@ class ScriptedModel:
             turn = turn(request)
             if isawaitable(turn):
                 turn = await turn
-            where = f"what the callable of turn {index + 1} returned"
+            where = f"the return value of the callable of turn {index + 1}"
         try:
             return as_turn(turn)
         except ValueError as exc:
             raise self._misfits(f"{where} must be a turn: {exc}") from None
 
     def _chunks(self, turn: Turn) -> list[object]:
-        """The chunks of a turn, up to its failure."""
+        """The chunks of a turn, until it fails."""
         chunks = turn.chunks(self._chunk, lambda: f"call_{next(self._ids)}", self.name)
         if turn.fail is None:
             return chunks
@@ -169,8 +172,8 @@ class ScriptedModel:
             return chunks[:-1] if chunks and isinstance(chunks[-1], Finish) else chunks
         if turn.fail_after > len(chunks):
             raise self._misfits(
-                f"fail_after={turn.fail_after}, and the turn has {len(chunks)} chunks: "
-                "pass chunk= to cut its text into more"
+                f"fail_after={turn.fail_after}, but the turn has only {len(chunks)} chunks: "
+                "pass chunk= to split its text into more"
             )
         return chunks[: turn.fail_after]
 

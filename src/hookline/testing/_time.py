@@ -1,4 +1,4 @@
-"""Order and time without sleeps: a sequencer for tasks, a runtime whose clock stands still."""
+"""Order and time without sleeps: a sequencer for tasks, and a runtime with a manual clock."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from hookline.errors import UsageError
 
 
 class Sequencer:
-    """Makes tasks that run at once take their turns in a given order.
+    """Makes concurrent tasks run in a given order.
 
-    `async with seq(0): …` in one task, `async with seq(1): …` in another: each block runs when
-    the one before it has ended. Raises UsageError for a position that was taken before, and in
-    all other tasks when one was cancelled while it waited, since its turn will never come.
+    Use `async with seq(0): …` in one task and `async with seq(1): …` in another: each block runs
+    after the previous one has ended. Raises UsageError for a position that was already used. If a
+    task is cancelled while it waits, all other tasks raise UsageError, because its turn will never
+    come.
     """
 
     def __init__(self) -> None:
@@ -27,9 +28,9 @@ class Sequencer:
 
     @asynccontextmanager
     async def __call__(self, position: int) -> AsyncGenerator[None, None]:
-        """Wait for this position's turn; the next one's comes when the block is left."""
+        """Wait for this position's turn; the next position follows when the block ends."""
         if position in self._taken:
-            raise UsageError(f"position {position} of the sequence was taken before; use each once")
+            raise UsageError(f"position {position} of the sequence was already used; use each once")
         self._check()
         self._taken.add(position)
         if position > 0:
@@ -52,33 +53,33 @@ class Sequencer:
     def _check(self) -> None:
         if self._broken:
             raise UsageError(
-                "the sequence is broken: a task was cancelled while it waited in it; make a new one"
+                "the sequence is broken: a task was cancelled while it waited; make a new sequence"
             )
 
 
 class TestRuntime(LocalRuntime):
-    """The local runtime with a clock that is set by hand and ids that can be foreseen.
+    """The local runtime with a manual clock and predictable ids.
 
-    `time` is what `now()` says, in seconds; `advance(seconds)` moves it. Chats are "chat-1",
-    "chat-2", … It is the clock of durations and expiries; time limits go by the event loop's.
+    `now()` returns `time`, in seconds; `advance(seconds)` moves it. Chats have the ids "chat-1",
+    "chat-2", … Durations and expiries use this clock; time limits use the event loop's clock.
     """
 
-    __test__ = False  # no test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, although its name begins with "Test"
 
     def __init__(self, time: float = 0.0) -> None:
         self.time = time
         self._ids = count(1)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; raises ValueError for a step back."""
+        """Move the clock forward; raises ValueError for negative seconds."""
         if seconds < 0:
-            raise ValueError(f"advance({seconds!r}): time goes forward; set `time` to go back")
+            raise ValueError(f"advance({seconds!r}): time only goes forward; set `time` to go back")
         self.time += seconds
 
     def now(self) -> float:
-        """The time that was set."""
+        """Return the time that was set."""
         return self.time
 
     def new_id(self) -> str:
-        """The next id."""
+        """Return the next id."""
         return f"chat-{next(self._ids)}"

@@ -1,6 +1,7 @@
-"""One turn of a scripted model, and the calls in it: what is written down becomes chunks.
+"""One turn of a scripted model, and the calls in it, as chunks.
 
-`Turn` takes more than six options, all by name: each is a way in which a stream can be, or break.
+`Turn` has more than six options, all by keyword. Each is a way in which a stream may behave or
+fail.
 """
 
 from __future__ import annotations
@@ -10,16 +11,36 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from hookline import ModelRequest, ModelResponse, Reasoning, Text, ToolCall, Usage
-from hookline.models import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from hookline import (
+    File,
+    Image,
+    ModelRequest,
+    ModelResponse,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    Usage,
+)
+from hookline.models import (
+    Chunk,
+    FileChunk,
+    Finish,
+    PartEndChunk,
+    ReasoningChunk,
+    SourceChunk,
+    TextChunk,
+    ToolCallChunk,
+)
 
-Part: TypeAlias = str | Text | Reasoning | ToolCall | Chunk
+Part: TypeAlias = str | Text | Reasoning | ToolCall | Source | Image | File | Chunk
 """A piece of a turn."""
 Delay: TypeAlias = float | Callable[[], Awaitable[object]]
+"""Seconds, or an async callable that is awaited."""
 Numbers: TypeAlias = Callable[[], str]
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
 
-COUNTED: Final = Usage()  # the default of `usage=`, by identity: it is made from what was written
+COUNTED: Final = Usage()  # the default of `usage=`, compared by identity: count the tokens
 INPUT_TOKENS: Final = 10
 CHARS_PER_TOKEN: Final = 4
 
@@ -35,21 +56,21 @@ def call(
     id: str | None = None,
     **more: Any,
 ) -> ToolCall:
-    """A call for a script: `call("weather", city="Paris")`.
+    """Make a call for a script: `call("weather", city="Paris")`.
 
-    Without `id=` the script numbers it: "call_1", "call_2", … An argument that is itself named
-    `id` goes into a dict: `call("find", {"id": 7})`. Raises TypeError for an id that is no text.
+    Without `id=`, the script numbers its calls: "call_1", "call_2", … To pass an argument named
+    `id`, use a dict: `call("find", {"id": 7})`. Raises TypeError for an id that is not a str.
     """
     if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
             f"id={id!r} is the id of the call and must be a str; "
-            f'an argument named id is passed as call({name!r}, {{"id": {id!r}}})'
+            f'pass an argument named id as call({name!r}, {{"id": {id!r}}})'
         )
     return ToolCall(id=id or "", name=name, arguments={**(arguments or {}), **more})
 
 
 def raw_call(name: str, text: str, id: str | None = None) -> ToolCall:
-    """A call whose arguments are this very text, such as bad or cut JSON."""
+    """Make a call with exactly this text as its arguments, such as invalid or truncated JSON."""
     return ToolCall(id=id or "", name=name, raw=text)
 
 
@@ -57,16 +78,17 @@ def raw_call(name: str, text: str, id: str | None = None) -> ToolCall:
 
 
 class Turn:
-    """One answer of a scripted model, in full control.
+    """One answer of a scripted model, with control over every detail.
 
-    `parts` are played in order: a str is a piece of text as it is streamed, a Text, Reasoning or
-    ToolCall is a whole part, a chunk is sent as it is. `reasoning=` and `text=` come before them,
-    `tool_calls=` after. `chunk`: stream text, reasoning and arguments in pieces of so many
-    characters (0: whole). `delay`: seconds, or an async callable awaited, before each chunk.
-    `fail`: raised after `fail_after` chunks, by default after all but the Finish. `raw_chunks`:
-    yield exactly these, whatever they are. `cleanup`: raised while the stream is left. Raises
-    ValueError for options that contradict each other. `finish_reason` and `usage` are those of its
-    Finish, by default made from what was written; with `no_finish` there is none.
+    `parts` are played in order. A str is a piece of streamed text; a Text, Reasoning, ToolCall,
+    Source, Image or File is a whole part; a chunk is sent as it is. `reasoning=` and `text=` come
+    before them, `tool_calls=` after. `chunk` is the number of characters per piece of text,
+    reasoning and arguments (0: whole). `delay` is in seconds, or an async callable to await, before
+    each chunk. `fail` is raised after `fail_after` chunks, by default after all except the Finish.
+    `raw_chunks` are yielded as they are, even if they are invalid. `cleanup` is an exception to
+    raise when the stream is closed. `finish_reason` and `usage` are for the Finish, by default
+    derived from the parts; with `no_finish`, no Finish is sent. Raises ValueError for contradictory
+    options.
     """
 
     __slots__ = (
@@ -97,7 +119,7 @@ class Turn:
             whole.append(Text(text))
         whole += [*parts, *tool_calls]
         if raw_chunks is not None and whole:
-            raise ValueError("raw_chunks= is the whole turn; leave the parts out")
+            raise ValueError("raw_chunks= is the whole turn; leave out the other parts")
         if fail_after is not None and (fail is None or fail_after < 0):
             raise ValueError(f"fail_after={fail_after!r} needs fail= and must be at least 0")
         if chunk is not None and chunk < 0:
@@ -105,7 +127,7 @@ class Turn:
         given: list[object] = list(whole)
         for part in given:
             if not isinstance(part, _PARTS):
-                raise ValueError(f"{part!r} is no part of a turn; use one of: {_PART_NAMES}")
+                raise ValueError(f"{part!r} is not part of a turn; use one of: {_PART_NAMES}")
         self.parts: tuple[Part, ...] = tuple(whole)
         self.finish_reason: FinishReason | None = finish_reason
         self.usage = usage
@@ -118,7 +140,7 @@ class Turn:
         self.no_finish = no_finish
 
     def chunks(self, size: int, numbers: Numbers, model: str) -> list[object]:
-        """What is streamed: in pieces of `size` where the turn has no size of its own."""
+        """The chunks to stream, in pieces of `size` unless the turn has its own `chunk` size."""
         if self.raw_chunks is not None:
             return list(self.raw_chunks)
         pieces = _pieces(self.parts, size if self.chunk is None else self.chunk, numbers)
@@ -136,9 +158,10 @@ class Turn:
 
 
 _PARTS: Final = (
-    str, Text, Reasoning, ToolCall, TextChunk, ReasoningChunk, PartEndChunk, ToolCallChunk, Finish
+    str, Text, Reasoning, ToolCall, Source, Image, File, TextChunk, ReasoningChunk, PartEndChunk,
+    ToolCallChunk, SourceChunk, FileChunk, Finish,
 )  # fmt: skip
-_PART_NAMES: Final = "str, Text, Reasoning, ToolCall and chunks"
+_PART_NAMES: Final = "str, Text, Reasoning, ToolCall, Source, Image, File and chunks"
 
 
 def _pieces(parts: Sequence[Part], size: int, numbers: Numbers) -> list[object]:
@@ -147,14 +170,17 @@ def _pieces(parts: Sequence[Part], size: int, numbers: Numbers) -> list[object]:
     before: type | None = None
     for part in parts:
         if isinstance(part, (Text, Reasoning)) and type(part) is before:
-            # Without it the two would flow together.
+            # Without a PartEndChunk, the two parts would be joined.
             out.append(PartEndChunk("text" if isinstance(part, Text) else "reasoning"))
         before = None
         if isinstance(part, str):
             out += [TextChunk(piece) for piece in _cut(part, size)]
         elif isinstance(part, Text):
             out += [TextChunk(piece) for piece in _cut(part.text, size)]
-            before = Text
+            if part.meta is None:
+                before = Text
+            else:
+                out.append(PartEndChunk("text", part.meta))
         elif isinstance(part, Reasoning):
             out += [ReasoningChunk(piece) for piece in _cut(part.text, size)]
             if part.meta is None:
@@ -163,9 +189,15 @@ def _pieces(parts: Sequence[Part], size: int, numbers: Numbers) -> list[object]:
                 out.append(PartEndChunk("reasoning", part.meta))
         elif isinstance(part, ToolCall):
             out += _call_chunks(part, next(calls), size, numbers)
+        elif isinstance(part, (Source, Image, File)):
+            out.append(_whole_chunk(part))
         else:
             out.append(part)
     return out
+
+
+def _whole_chunk(part: Source | Image | File) -> SourceChunk | FileChunk:
+    return SourceChunk(part) if isinstance(part, Source) else FileChunk(part)
 
 
 def _call_chunks(part: ToolCall, index: int, size: int, numbers: Numbers) -> list[ToolCallChunk]:
@@ -184,7 +216,7 @@ def _cut(text: str, size: int) -> list[str]:
 
 
 def _counted(pieces: Iterable[object]) -> Usage:
-    """Four characters are a token, begun ones count."""
+    """Count one token per four characters, rounded up."""
     chars = 0
     for piece in pieces:
         if isinstance(piece, (TextChunk, ReasoningChunk)):
@@ -194,16 +226,16 @@ def _counted(pieces: Iterable[object]) -> Usage:
     return Usage(input_tokens=INPUT_TOKENS, output_tokens=-(-chars // CHARS_PER_TOKEN))
 
 
-# ── what stands for a turn ─────────────────────────────────────────────────────────────────────
+# ── turns in other forms ───────────────────────────────────────────────────────────────────────
 
 Answer: TypeAlias = Part | Sequence[Part] | BaseException | ModelResponse | Turn
-"""What one turn of a script may be."""
+"""The forms in which one turn of a script can be written."""
 ScriptTurn: TypeAlias = Answer | Callable[[ModelRequest], Answer | Awaitable[Answer]]
-"""A turn, or a function of the request that makes one, sync or async."""
+"""A turn, or a function, sync or async, that takes the request and returns a turn."""
 
 
 def as_turn(answer: object) -> Turn:
-    """The Turn that an answer stands for; raises ValueError where it stands for none."""
+    """Convert an answer to a Turn; raises ValueError if it is not a valid turn."""
     if isinstance(answer, Turn):
         return answer
     if isinstance(answer, BaseException):

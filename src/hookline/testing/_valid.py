@@ -1,4 +1,4 @@
-"""What every request to a model must keep, whatever the hooks did to it."""
+"""Check the rules for every request to a model, including the changes of hooks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hookline.errors import HistoryError
 
 
 def validate_request(request: ModelRequest) -> None:
-    """Invariant I1, and what providers refuse besides; raises HistoryError with every problem.
+    """Check invariant I1 and the rules of providers; raises HistoryError with every problem.
 
     Each call has exactly one result right after its message; no assistant message is empty; no
-    call carries the raw text of bad arguments; the offered tools have different names.
+    call contains the raw text of invalid arguments; the offered tools have different names.
     """
     found: list[str] = []
     try:
@@ -20,10 +20,10 @@ def validate_request(request: ModelRequest) -> None:
     for index, message in enumerate(request.messages):
         if isinstance(message, AssistantMessage):
             if not message.parts:
-                found.append(f"message {index}: an assistant message without content")
+                found.append(f"message {index}: this assistant message has no content")
             for call in message.tool_calls:
                 if call.raw is not None:
-                    found.append(f"message {index}: call {call.id!r} carries its raw arguments")
+                    found.append(f"message {index}: call {call.id!r} contains its raw arguments")
     names = [tool.name for tool in request.tools]
     for name in dict.fromkeys(names):
         if names.count(name) > 1:

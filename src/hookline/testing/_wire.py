@@ -1,14 +1,14 @@
-"""`WireServer`: a loopback HTTP server that speaks a provider's streaming format from a script.
+"""`WireServer`: a local HTTP server that plays a script in a provider's streaming format.
 
-So that what a test runs is the provider's own SDK, with real sockets. It answers as it is told:
-in pieces cut at any byte, slowly, with an error status, cut off, stalled, or with garbage.
+With it, a test runs the provider's own SDK over real sockets. The server can send an answer in
+pieces split at any byte, slowly, with an error status, cut off, stalled, or with garbage in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, cast
 
@@ -23,25 +23,26 @@ REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 429: "Too Many Re
 
 
 class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client has asked: `json` is its body."""
+    """A client's request; `json` is its body."""
 
     method: str
-    """Such as "POST"."""
+    """The method, such as "POST"."""
     path: str
-    """Without the host."""
+    """The path and query, without the host."""
     headers: dict[str, str]
-    """By their names in small letters."""
+    """The headers, with names in lower case."""
     json: Any
 
 
 class Wire:
-    """One answer on the wire. `answer` is a turn of a script; the rest says how it is sent.
+    """One answer of the server. `answer` is a turn of a script; the options say how it is sent.
 
-    `status` above 399 sends an error instead, `code` and `message` its words. `body`: these very
-    bytes. `piece`: bytes per write, wherever that cuts (0: event by event). `delay`: seconds, or an
-    async callable awaited, before each write. `garbage`: bytes put in after `after` bytes. `cut`:
-    the connection breaks after so many bytes. `stall`: nothing more is sent after so many.
-    `headers` are sent beside those of the format.
+    A `status` above 399 sends an error instead, with `code` and `message`. `body` sends exactly
+    these bytes. `piece` is the number of bytes per write (0: one event per write). `delay` is in
+    seconds, or an async callable to await, before each write. `garbage` is inserted after `after`
+    bytes. `cut` breaks the connection after that number of bytes. `stall` stops sending after that
+    number of bytes. `headers` are sent in addition to those of the format. `habits` are deviations
+    of a server from its documented format, such as "no_index" or "crlf"; docs/models.md lists them.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Wire:
         after: int = 0,
         cut: int | None = None,
         stall: int | None = None,
+        habits: Sequence[str] = (),
     ) -> None:
         self.answer = as_turn(answer)
         self.status = status
@@ -72,9 +74,10 @@ class Wire:
         self.after = after
         self.cut = cut
         self.stall = stall
+        self.habits = tuple(habits)
 
     def pieces(self, format: WireFormat, number: int) -> list[bytes]:
-        """The body, in the pieces in which it is written."""
+        """The body, in the pieces in which it is sent."""
         if self.body is not None:
             found = [self.body]
         elif self.status >= 400:
@@ -83,7 +86,7 @@ class Wire:
         else:
             ids = (f"call_{number}_{place}" for place in range(1_000))
             chunks = cast("list[Chunk]", self.answer.chunks(0, lambda: next(ids), "wire"))
-            found = encoded(format, chunks)
+            found = encoded(format, chunks, self.habits)
         if self.garbage is not None:
             whole = b"".join(found)
             found = [whole[: self.after], self.garbage, whole[self.after :]]
@@ -97,20 +100,20 @@ class Wire:
 
 
 class WireServer:
-    """Answers each request with the next turn of its script: a `Wire`, or what goes into one.
+    """Answers each request with the next turn of its script: a `Wire`, or the `answer` of one.
 
         async with WireServer("openai", Wire("Hello", piece=1)) as server:
             model = OpenAIModel("gpt-x", base_url=server.url, api_key="any")
 
-    `requests` holds what was asked. `opened` counts connections, `open` those that there are now.
-    `asked` is set by the first request, `left` when a client leaves in the middle of an answer;
-    `left_at` is then the time of the loop's clock. A request too many is answered with status
-    500, and raised as a ScriptError at the end.
+    `requests` has all requests. `opened` counts connections, and `open` the current ones. `asked`
+    is set by the first request. `left` is set when a client leaves in the middle of an answer, and
+    `left_at` is then the time of the event loop's clock. A surplus request is answered with status
+    500, and raises ScriptError at the end.
     """
 
     def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
         self.format: WireFormat = format
-        """Whose format it speaks."""
+        """The streaming format of the server."""
         self.requests: list[WireRequest] = []
         self.asked = asyncio.Event()
         self.left = asyncio.Event()
@@ -142,7 +145,7 @@ class WireServer:
         if kind is None and self._asked_too_much:
             raise ScriptError(
                 f"{len(self.requests)} requests for a script of {len(self._turns)} turns; "
-                "add turns, or ask less often"
+                "add turns, or make fewer requests"
             )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,20 +157,20 @@ class WireServer:
         try:
             await self._talk(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client has gone, or the test is over
+            pass  # the client has disconnected, or the test has ended
         finally:
             self.open -= 1
             self._tasks.discard(task)
             writer.transport.abort()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Requests and answers on one connection, until the client closes it."""
+        """Handle requests on one connection, until the client closes it."""
         ahead = asyncio.ensure_future(reader.read(1))
         try:
             while first := await ahead:
                 self.requests.append(await _request(first, reader))
                 self.asked.set()
-                ahead = asyncio.ensure_future(reader.read(1))  # nothing comes, or the end does
+                ahead = asyncio.ensure_future(reader.read(1))  # ends if the client disconnects
                 number = len(self.requests)
                 turn = Wire(status=500, message="the script is over")
                 if number <= len(self._turns):
@@ -182,7 +185,7 @@ class WireServer:
     async def _answer(
         self, turn: Wire, number: int, writer: asyncio.StreamWriter, ahead: asyncio.Future[bytes]
     ) -> bool:
-        """Send one answer; False where the connection is over."""
+        """Send one answer; returns False if the connection has ended."""
         kind = "text/event-stream" if turn.status < 400 else "application/json"
         headers = {"content-type": kind, "transfer-encoding": "chunked", **turn.headers}
         lines = [f"HTTP/1.1 {turn.status} {REASONS.get(turn.status, 'Status')}"]
@@ -209,7 +212,7 @@ class WireServer:
     async def _paced(
         self, turn: Wire, pieces: list[bytes], ahead: asyncio.Future[bytes]
     ) -> AsyncIterator[bytes]:
-        """The pieces in time, for as long as the client is there."""
+        """Yield the pieces with their delays, while the client is connected."""
         for piece in pieces:
             if callable(turn.delay):
                 waits: asyncio.Future[Any] = asyncio.ensure_future(turn.delay())
@@ -224,7 +227,7 @@ class WireServer:
 
 
 async def _request(first: bytes, reader: asyncio.StreamReader) -> WireRequest:
-    """One request; bodies have a length or come in chunks."""
+    """Read one request; its body has a length or is chunked."""
     head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     line, *lines = head.split("\r\n")[:-2]
     method, path, _ = line.split(" ", 2)

@@ -1,6 +1,6 @@
-"""Acts: what happens to an answer, in words that every protocol has. An encoder writes each down.
+"""Acts: changes of an answer, in terms that every protocol has. An encoder writes each act.
 
-The outline makes them, and keeps the rules of their order.
+The outline makes the acts, and keeps the rules of their order.
 """
 
 from __future__ import annotations
@@ -9,14 +9,23 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from hookline import ApprovalRequest, AssistantMessage, Response, ToolCall, ToolMessage
+from hookline import (
+    ApprovalRequest,
+    AssistantMessage,
+    File,
+    Image,
+    Response,
+    Source,
+    ToolCall,
+    ToolMessage,
+)
 from hookline.events import ChatStarted, ErrorInfo, Status, ToolCallFinished
 
 PartKind: TypeAlias = Literal["text", "reasoning"]
 
 
 class Act(msgspec.Struct, frozen=True):
-    """What an encoder writes down. `message` is the id of the message that it belongs to."""
+    """A change that an encoder writes. `message` is the id of the message that it belongs to."""
 
 
 class Begin(Act, frozen=True):
@@ -39,15 +48,24 @@ class PartOpen(Act, frozen=True):
 
 
 class PartMore(Act, frozen=True):
+    """A delta of the open part."""
+
     kind: PartKind
     id: str
     text: str
-    message: str
 
 
 class PartClose(Act, frozen=True):
     kind: PartKind
     id: str
+    message: str
+
+
+class Brought(Act, frozen=True):
+    """A complete source or file."""
+
+    id: str
+    part: Source | Image | File
     message: str
 
 
@@ -63,13 +81,13 @@ class CallMore(Act, frozen=True):
 
 
 class CallClose(Act, frozen=True):
-    """The arguments are complete, as the model wrote them."""
+    """The arguments are complete, as written by the model."""
 
     id: str
 
 
 class CallReady(Act, frozen=True):
-    """The call's fate is decided; its arguments are as hooks have left them."""
+    """Hooks have decided on the call; the arguments include their changes."""
 
     call: ToolCall
 
@@ -79,7 +97,7 @@ class CallDone(Act, frozen=True):
 
 
 class CallLost(Act, frozen=True):
-    """The call will have no result: the answer was broken off. `ready`: CallReady was told."""
+    """The call gets no result: the answer was broken off. `ready`: a CallReady was sent before."""
 
     id: str
     name: str
@@ -87,10 +105,10 @@ class CallLost(Act, frozen=True):
 
 
 class Withdrawn(Act, frozen=True):
-    """Forget these parts and calls of this message: other ones follow under the same id."""
+    """Remove these parts and calls of a message; others follow under the same id."""
 
     message: str
-    parts: tuple[tuple[PartKind, str], ...]
+    parts: tuple[tuple[str, str], ...]
     calls: tuple[tuple[str, str], ...]
 
 
@@ -115,7 +133,7 @@ class Done(Act, frozen=True):
 
 
 class Aborted(Act, frozen=True):
-    """`step`: the one that is broken off and left to the encoder to close."""
+    """The answer was aborted. `step`: the open step, which the encoder must close."""
 
     reason: str | None
     step: int | None
@@ -133,6 +151,7 @@ AnyAct: TypeAlias = (
     | PartOpen
     | PartMore
     | PartClose
+    | Brought
     | CallOpen
     | CallMore
     | CallClose

@@ -1,7 +1,7 @@
-"""AG-UI 1.0: what CopilotKit, HttpAgent and other front ends of that protocol read.
+"""The AG-UI 1.0 encoder, for CopilotKit, HttpAgent and other front ends of that protocol.
 
-A message of a conversation is a message there. A text that was withdrawn disappears by a
-MESSAGES_SNAPSHOT without it, for which the encoder needs the messages that the client sent.
+Each message of a conversation is one AG-UI message. A withdrawn text is removed by a
+MESSAGES_SNAPSHOT without it; for that the encoder needs the messages that the client sent.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hookline import ApprovalRequest, AssistantMessage, ToolMessage, Usage
-from hookline.events import ChatEvent, ErrorInfo
+from hookline import ApprovalRequest, AssistantMessage, Image, Source, ToolMessage, Usage
+from hookline.events import ChatEvent, ErrorInfo, Status
 from hookline.web._acts import (
     Aborted,
     Answered,
     AnyAct,
     Asked,
     Begin,
+    Brought,
     CallClose,
     CallMore,
     CallOpen,
@@ -32,34 +33,28 @@ from hookline.web._acts import (
     StepOpen,
     Withdrawn,
 )
+from hookline.web._ag_ui_messages import ANSWER_SCHEMA, as_ag_ui
 from hookline.web._ai_sdk import usage_of
+from hookline.web._brought import address_of
 from hookline.web._mask import ErrorText, Mask
 from hookline.web._outline import Outline
-from hookline.web._wire import dumps, frame, json_text, quoted
+from hookline.web._wire import FRAME_END, RELOAD, dumps, frame, frame_until
 
 VERSION: Final = "1.0"
-ANSWER_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean"},
-        "editedArgs": {"type": "object"},
-        "reason": {"type": "string"},
-    },
-    "required": ["approved"],
-}
+STATE: Final = "ag_ui.state"  # the status with the changes of the shared state
 
 
 class AgUiEncoder:
-    """Events of one chat → bytes of an AG-UI run.
+    """Encodes the events of one chat as an AG-UI run.
 
-    `modern`: the client has declared protocol version 1.0, so that it knows how a run may end
-    besides success. `messages`: those of the client's input, as it sent them.
+    `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent. `posted`:
+    the ids of the calls whose results the client sent.
     """
 
     media_type = "text/event-stream"
-    """The content type of the answer."""
+    """The content type of the response."""
     headers: tuple[tuple[str, str], ...] = ()
-    """What the protocol wants besides."""
+    """Further headers that the protocol requires."""
 
     def __init__(
         self,
@@ -69,37 +64,49 @@ class AgUiEncoder:
         modern: bool = True,
         messages: Sequence[dict[str, Any]] = (),
         known: Sequence[str] = (),
+        posted: Sequence[str] = (),
         errors: ErrorText | None = None,
+        chat_id: str = "",
     ) -> None:
         self._outline = Outline(known)
-        self._mask = Mask(errors)
+        self._posted = frozenset(posted)
+        self._mask = Mask(errors, chat_id=chat_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._modern = modern
         self._messages = [dict(message) for message in messages]
-        self._reasoning: dict[str, str] = {}  # texts shown, by id
+        self._reasoning: dict[str, str] = {}  # shown reasoning texts, by id
+        self._more = b""  # the frame of a delta of the open part, without its text
         self._begun = False
-        self._text: str | None = None  # the text message that is open
+        self._text: str | None = None  # the open text message
         self._announced: set[str] = set()  # messages that had a TEXT_MESSAGE_START
+        self._brought: list[bytes] = []  # sent once their message is committed
         self._asked: list[ApprovalRequest] = []
         self._usage: dict[str, Usage] = {}  # by model
 
     @property
     def ended(self) -> bool:
-        """Whether the last frame was written: what comes later is dropped."""
+        """Whether the last frame was written. Later events are dropped."""
         return self._outline.ended
 
     def encode(self, event: ChatEvent) -> bytes:
-        """The frames of one event; none for an event that does not show."""
+        """Encode one event; returns no bytes for an event that the protocol does not show."""
         return self._write(self._outline.feed(self._mask.event(event)))
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
-        """Close what the events left open. Nothing, when they had come to their end."""
+        """Close everything that is still open; returns no bytes if the events already ended."""
         if self.ended:
             return b""
         if error is None:
             return self._write(self._outline.stop(reason))
-        text = self._mask.text(ErrorInfo.of(error))
-        return self._write(self._outline.fail(ErrorInfo(type="Error", message=text)))
+        said = ErrorInfo(type="Error", message=self._mask.words(error))
+        return self._write(self._outline.fail(said))
+
+    def reload(self) -> bytes:
+        """Encode the last frames after lost events; they ask the client to reload."""
+        if self.ended:
+            return b""
+        lost = ErrorInfo(type="reload", message=RELOAD)
+        return self._write(self._outline.fail(lost))
 
     # ── acts ────────────────────────────────────────────────────────────────────────────────
 
@@ -108,15 +115,17 @@ class AgUiEncoder:
 
     def _act(self, act: AnyAct) -> bytes:
         match act:
-            case PartMore(kind="text"):
-                data = b'{"type":"TEXT_MESSAGE_CONTENT","messageId":%b,"delta":%b}'
-                return frame(data % (quoted(act.message), quoted(act.text)))
             case PartMore():
-                self._reasoning[act.id] += act.text
-                return _event("REASONING_MESSAGE_CONTENT", messageId=act.id, delta=act.text)
+                if act.kind == "reasoning":
+                    self._reasoning[act.id] += act.text
+                return self._more + dumps(act.text) + FRAME_END
             case PartOpen(kind="text"):
+                kind = "TEXT_MESSAGE_CONTENT"
+                self._more = frame_until("delta", type=kind, messageId=act.message)
                 return self._open_text(act.message)
             case PartOpen():
+                kind = "REASONING_MESSAGE_CONTENT"
+                self._more = frame_until("delta", type=kind, messageId=act.id)
                 self._reasoning[act.id] = ""
                 start = _event("REASONING_MESSAGE_START", messageId=act.id, role="reasoning")
                 return _event("REASONING_START", messageId=act.id) + start
@@ -125,6 +134,9 @@ class AgUiEncoder:
             case PartClose():
                 ends = ("REASONING_MESSAGE_END", "REASONING_END")
                 return b"".join(_event(name, messageId=act.id) for name in ends)
+            case Brought():
+                self._brought.append(_event("CUSTOM", **_brought(act)))
+                return b""
             case CallOpen():
                 return self._open_call(act)
             case CallMore():
@@ -136,7 +148,7 @@ class AgUiEncoder:
             case StepOpen():
                 return _event("STEP_STARTED", stepName=f"step {act.number}")
             case StepClose():
-                return self._close_text() + _step_end(act.number)
+                return self._close_text() + self._bring() + _step_end(act.number)
             case Said():
                 return self._said(act.message)
             case Answered():
@@ -144,10 +156,7 @@ class AgUiEncoder:
             case Withdrawn():
                 return self._withdraw(act)
             case Note():
-                value = {"type": act.event.type, "data": act.event.data}
-                if act.event.call_id is not None:
-                    value["toolCallId"] = act.event.call_id
-                return _event("CUSTOM", name="status", value=value)
+                return _note(act.event)
             case Asked():
                 self._asked.append(act.request)
                 return b""
@@ -179,8 +188,13 @@ class AgUiEncoder:
         message, self._text = self._text, None
         return b"" if message is None else _event("TEXT_MESSAGE_END", messageId=message)
 
+    def _bring(self) -> bytes:
+        """Send the sources and files of a committed message. The protocol cannot withdraw them."""
+        found, self._brought = self._brought, []
+        return b"".join(found)
+
     def _open_call(self, act: CallOpen) -> bytes:
-        """A call hangs on a message that the client knows: one without text is announced empty."""
+        """Open a call. The client must know its message, so a message without text starts empty."""
         before = b"" if act.message in self._announced else self._open_text(act.message)
         return (
             before
@@ -198,9 +212,11 @@ class AgUiEncoder:
             name = message.model or ""
             self._usage[name] = self._usage.get(name, Usage()) + message.usage
         self._messages.append(as_ag_ui(message))
-        return self._close_text()
+        return self._close_text() + self._bring()
 
     def _answered(self, message: ToolMessage) -> bytes:
+        if message.call_id in self._posted:  # the client sent this result itself
+            return b""
         self._messages.append(as_ag_ui(message))
         return _event(
             "TOOL_CALL_RESULT",
@@ -212,12 +228,13 @@ class AgUiEncoder:
 
     def _withdraw(self, act: Withdrawn) -> bytes:
         for kind, id in act.parts:
-            if kind == "reasoning":  # a client keeps reasoning that a snapshot does not name
+            if kind == "reasoning":  # a client keeps reasoning that a snapshot lacks
                 self._reasoning[id] = ""
         reasoning = [
             {"id": id, "role": "reasoning", "content": text} for id, text in self._reasoning.items()
         ]
         self._announced.discard(act.message)
+        self._brought = []
         snapshot = _event("MESSAGES_SNAPSHOT", messages=[*self._messages, *reasoning])
         return self._close_text() + snapshot
 
@@ -228,12 +245,15 @@ class AgUiEncoder:
         if self._asked:
             interrupts = [_interrupt(request) for request in self._asked]
             outcome = {"type": "interrupt", "interrupts": interrupts}
+        elif act.response.client_calls:
+            outcome["pendingToolCallIds"] = [call.id for call in act.response.client_calls]
         return self._run_finished(outcome)
 
     def _broken(self, act: Aborted | Failed) -> bytes:
         if isinstance(act, Aborted):
             return self._run_finished({"type": "cancelled"})
-        return _event("RUN_ERROR", message=act.error.message)
+        code = {"code": "reload"} if act.error.type == "reload" else {}
+        return _event("RUN_ERROR", message=act.error.message, **code)
 
     def _run_finished(self, outcome: dict[str, Any]) -> bytes:
         more: dict[str, Any] = {}
@@ -247,27 +267,28 @@ class AgUiEncoder:
         return _event("RUN_FINISHED", **self._ids, **more)
 
 
-def as_ag_ui(message: AssistantMessage | ToolMessage) -> dict[str, Any]:
-    """A message of ours as the protocol writes it."""
-    if isinstance(message, ToolMessage):
-        return {
-            "id": message.id,
-            "role": "tool",
-            "content": message.text,
-            "toolCallId": message.call_id,
-        }
-    out: dict[str, Any] = {"id": message.id, "role": "assistant", "content": message.text}
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": json_text(call.arguments)},
-        }
-        for call in message.tool_calls
-    ]
-    if calls:
-        out["toolCalls"] = calls
-    return out
+def _note(event: Status) -> bytes:
+    """Encode a status; changes of the shared state have events of their own in the protocol."""
+    if event.type == STATE:
+        kinds = [(f"STATE_{kind.upper()}", {kind: value}) for kind, value in event.data.items()]
+        return b"".join(_event(name, **fields) for name, fields in kinds)
+    value = {"type": event.type, "data": event.data}
+    if event.call_id is not None:
+        value["toolCallId"] = event.call_id
+    return _event("CUSTOM", name="status", value=value)
+
+
+def _brought(act: Brought) -> dict[str, Any]:
+    """Encode a source or a file. The protocol has no event for it."""
+    part = act.part
+    about: dict[str, Any] = {"messageId": act.message, "id": act.id, "url": address_of(part)}
+    about["mimeType"] = part.media_type
+    if not isinstance(part, Image):
+        about["filename"] = part.name
+    if isinstance(part, Source):
+        about["title"] = part.title
+    value = {name: each for name, each in about.items() if each is not None}
+    return {"name": "source" if isinstance(part, Source) else "file", "value": value}
 
 
 def _interrupt(request: ApprovalRequest) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Messages and requests of AG-UI ⇄ ours."""
+"""Convert messages and requests between AG-UI and hookline."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,10 +15,11 @@ from hookline import (
     Message,
     Text,
     ToolCall,
+    ToolFailure,
     ToolMessage,
+    ToolResult,
     UserMessage,
 )
-from hookline.web._ag_ui import as_ag_ui
 from hookline.web._incoming import (
     Answer,
     Incoming,
@@ -32,16 +33,28 @@ from hookline.web._incoming import (
     no_system,
     object_of,
     objects,
+    only,
     optional_id,
     text_of,
 )
 from hookline.web._wire import json_text
 
+ANSWER_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {"type": "object"},
+        "reason": {"type": "string"},
+    },
+    "required": ["approved"],
+}
+ENTRY: Final = ("interruptId", "status", "payload", "metadata")
+
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
 
 
 def to_ag_ui_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """A history as AG-UI messages; reasoning is a message of its own, before the answer."""
+    """Convert a history to AG-UI messages; reasoning is a separate message before the answer."""
     out: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, UserMessage):
@@ -51,6 +64,29 @@ def to_ag_ui_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
             id = f"{message.id}.reasoning0"
             out.append({"id": id, "role": "reasoning", "content": message.reasoning})
         out.append(as_ag_ui(message))
+    return out
+
+
+def as_ag_ui(message: AssistantMessage | ToolMessage) -> dict[str, Any]:
+    """Convert one message to AG-UI."""
+    if isinstance(message, ToolMessage):
+        return {
+            "id": message.id,
+            "role": "tool",
+            "content": message.text,
+            "toolCallId": message.call_id,
+        }
+    out: dict[str, Any] = {"id": message.id, "role": "assistant", "content": message.text}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": json_text(call.arguments)},
+        }
+        for call in message.tool_calls
+    ]
+    if calls:
+        out["toolCalls"] = calls
     return out
 
 
@@ -73,10 +109,10 @@ def _part(part: Text | Image | File) -> dict[str, Any]:
 
 
 def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
-    """The history that a client sends: what it says was said, not what was.
+    """Read the history that a client sends. The client may have invented it: do not trust it.
 
-    A call without a result gets one that says so. Raises Refused for what is no message and, by
-    default, for a system or developer prompt.
+    A call without a result gets a result with the error "not finished". Raises Refused for invalid
+    data and, by default, for a system or developer prompt.
     """
     out: list[Message] = []
     open_calls: dict[str, ToolCall] = {}
@@ -97,10 +133,10 @@ def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[
             call_id = call_id_of(item.get("toolCallId"))
             call = open_calls.pop(call_id, None)
             if call is None:
-                raise Refused(400, "A tool message must answer a call before it.")
+                raise Refused(400, "A tool message must follow the call that it answers.")
             out.append(_result(item, call))
         elif role not in ("reasoning", "activity"):
-            raise Refused(400, "A message must have a role of the protocol.")
+            raise Refused(400, "The role of a message must be one that the protocol defines.")
     _close(out, open_calls)
     return out
 
@@ -120,7 +156,7 @@ def _user(item: dict[str, Any]) -> UserMessage:
     for part in objects(content, "The content of a message"):
         kind = part.get("type")
         if kind == "text":
-            parts.append(Text(text_of(part.get("text"), "A text")))
+            parts.append(Text(text_of(part.get("text"), "The text of a part")))
         elif kind == "binary":
             name = part.get("filename")
             parts.append(media(part.get("mimeType"), part.get("url"), name, part.get("data")))
@@ -132,7 +168,7 @@ def _user(item: dict[str, Any]) -> UserMessage:
             else:
                 parts.append(media(source.get("mimeType"), value))
     if not parts:
-        raise Refused(400, "A message of the user must not be empty.")
+        raise Refused(400, "A user message must not be empty.")
     return UserMessage(id=id, parts=tuple(parts))
 
 
@@ -169,10 +205,7 @@ def _result(item: dict[str, Any], call: ToolCall) -> ToolMessage:
 
 
 def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
-    """A RunAgentInput. Tools of the front end are not taken: they would run nowhere.
-
-    Raises Refused for what is none of that protocol.
-    """
+    """Read a RunAgentInput. Raises Refused for anything else."""
     thread_id = id_of(body.get("threadId"), "threadId")
     run_id = id_of(body.get("runId"), "runId")
     items = objects(body.get("messages"), "messages")
@@ -183,23 +216,55 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         run_id=run_id,
         modern=isinstance(version, str) and version.split(".")[0].isdigit() and version >= "1",
         raw=tuple(items),
+        tools=tuple(objects(body.get("tools") or [], "tools")),
+        results=_results(items),
+        state=_state(body.get("state")),
+        context=tuple(_context(each) for each in objects(body.get("context") or [], "context")),
     )
     resume = objects(body.get("resume") or [], "resume")
     if resume:
         answers = dict(_answer(entry) for entry in resume)
         return msgspec.structs.replace(incoming, history=tuple(messages), answers=answers)
+    if incoming.results:
+        return msgspec.structs.replace(incoming, history=tuple(messages))
     if not messages or not isinstance(messages[-1], UserMessage):
-        raise Refused(400, "The last message must be the user's.")
+        raise Refused(400, "The last message must be a user message.")
     return msgspec.structs.replace(incoming, message=messages[-1], history=tuple(messages[:-1]))
 
 
+def _state(value: Any) -> dict[str, Any]:
+    """Return the state; a state that is not an object becomes {}: only objects have keys."""
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _context(entry: dict[str, Any]) -> tuple[str, str]:
+    value = entry.get("value")
+    description = text_of(entry.get("description", ""), "The description of a context")
+    return description, value if isinstance(value, str) else json_text(value)
+
+
+def _results(items: list[dict[str, Any]]) -> dict[str, ToolResult | ToolFailure]:
+    """Return the results after the last answer, including those of calls that the client ran."""
+    found: dict[str, ToolResult | ToolFailure] = {}
+    for item in reversed(items):
+        if item.get("role") != "tool":
+            break
+        id = call_id_of(item.get("toolCallId"))
+        error = item.get("error")
+        failed = isinstance(error, str)
+        found[id] = ToolFailure(str(error)) if failed else ToolResult(item.get("content"))
+    return found
+
+
 def _answer(entry: dict[str, Any]) -> tuple[str, Answer]:
+    only(entry, "An entry of resume", ENTRY)
     id = text_of(entry.get("interruptId"), "interruptId")
     if entry.get("status") == "cancelled":
         return id, Answer(decision=decision_of(False, "cancelled by the user"))
     if entry.get("status") != "resolved":
         raise Refused(400, "The status of an answer must be resolved or cancelled.")
-    payload = object_of(entry.get("payload"), "The payload of an answer")
+    what = "The payload of an answer"
+    payload = only(object_of(entry.get("payload"), what), what, ANSWER_SCHEMA["properties"])
     decision = decision_of(
         payload.get("approved"), payload.get("reason"), payload.get("editedArgs")
     )

@@ -1,9 +1,10 @@
-"""The UI message stream of the Vercel AI SDK: what `useChat` and its relatives read.
+"""The UI message stream of the Vercel AI SDK, for `useChat` and related clients.
 
-One answer is one message there, whatever steps it took. What is sent by default are the chunks of
-version 6, which clients of version 7 take as well; `target=7` adds `reset-step`, by which a text
-that was withdrawn disappears from the screen, and `target=5` leaves out what 5 does not know. Up
-to 6 a text is ended when its message is committed, so that its end can say that it was withdrawn.
+One answer is one UI message, however many steps it has. The default is the chunks of version 6,
+which version 7 accepts, too. `target=7` adds `reset-step`, which removes a withdrawn text from the
+screen; `target=5` leaves out chunks that version 5 does not know. Up to version 6 a text ends when
+its message is committed, so that the end can mark the text as withdrawn. Sources and files are sent
+at the same time, because the protocol cannot withdraw them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hookline.web._acts import (
     AnyAct,
     Asked,
     Begin,
+    Brought,
     CallDone,
     CallLost,
     CallMore,
@@ -34,11 +36,13 @@ from hookline.web._acts import (
     StepOpen,
     Withdrawn,
 )
+from hookline.web._brought import brought
 from hookline.web._mask import ErrorText, Mask
 from hookline.web._outline import Outline
-from hookline.web._wire import DONE, dumps, frame, quoted
+from hookline.web._wire import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
 
 Target = Literal[5, 6, 7]
+"""The versions of the AI SDK."""
 
 FINISH: Final = {
     "stop": "stop",
@@ -46,60 +50,76 @@ FINISH: Final = {
     "length": "length",
     "refusal": "content-filter",
 }
+GOES_ON: Final = {"messageMetadata": {"stopReason": None}}
+"""Metadata for a message that continues after an approval. Clients merge it into theirs."""
 
 
 class AiSdkEncoder:
-    """Events of one chat → bytes of a UI message stream.
+    """Encodes the events of one chat as a UI message stream.
 
-    `message_id`: of the message that this answer goes on with (after approvals), `known` its
-    calls. Without it the answer is a message of its own, named by its first committed message.
-    `started`: its beginning was written already, up to a step that is open. `first`: the number of
-    the first answer among the chat's messages, for a chat that reports something before it.
+    `message_id`: the message that this answer continues (after approvals), `known`: its calls,
+    `denied`: the calls that the user has just denied. Without `message_id` the answer is a new
+    message, named after its first committed message. `started`: the beginning was already written,
+    up to an open step. `first`: the number of the first answer among the chat's messages, for a
+    chat that has events before its answer. `chat_id`: the chat; the id of an error derives from it
+    if the chat fails before its first event.
     """
 
     media_type = "text/event-stream"
-    """The content type of the answer."""
+    """The content type of the response."""
     headers: tuple[tuple[str, str], ...] = (("x-vercel-ai-ui-message-stream", "v1"),)
-    """What the protocol wants besides."""
+    """Further headers that the protocol requires."""
 
     def __init__(
         self,
         *,
         message_id: str | None = None,
         known: Iterable[str] = (),
+        denied: Iterable[str] = (),
         target: Target = 6,
         errors: ErrorText | None = None,
         started: bool = False,
         first: int = 1,
+        chat_id: str = "",
     ) -> None:
         self._outline = Outline(known)
-        self._mask = Mask(errors)
+        self._denied = frozenset(denied)
+        self._mask = Mask(errors, chat_id=chat_id)
         self._target = target
         self._message_id = message_id
         self._first = first
-        self._expected = ""  # the id of the first answer, before it is there
-        self._started = started  # by a prelude
-        self._open = started  # a step
-        self._texts: list[str] = []  # complete, and not ended before their message is committed
-        self._raw: dict[str, ToolCall] = {}  # calls whose arguments are no JSON object
+        self._expected = ""  # the id of the first answer, before it is committed
+        self._started = started  # a prelude has written the start
+        self._open = started  # a step is open
+        self._more = b""  # the frame of a delta of the open part, without its text
+        self._texts: list[str] = []  # complete; they end once their message is committed
+        self._brought: list[bytes] = []  # sent once their message is committed
+        self._raw: dict[str, ToolCall] = {}  # calls whose arguments are not a JSON object
 
     @property
     def ended(self) -> bool:
-        """Whether the last frame was written: what comes later is dropped."""
+        """Whether the last frame was written. Later events are dropped."""
         return self._outline.ended
 
     def encode(self, event: ChatEvent) -> bytes:
-        """The frames of one event; none for an event that does not show."""
+        """Encode one event; returns no bytes for an event that the protocol does not show."""
         return self._write(self._outline.feed(self._mask.event(event)))
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
-        """Close what the events left open. Nothing, when they had come to their end."""
+        """Close everything that is still open; returns no bytes if the events already ended."""
         if self.ended:
             return b""
         if error is None:
             return self._write(self._outline.stop(reason))
-        text = self._mask.text(ErrorInfo.of(error))
-        return self._write(self._outline.fail(ErrorInfo(type="Error", message=text)))
+        said = ErrorInfo(type="Error", message=self._mask.words(error))
+        return self._write(self._outline.fail(said))
+
+    def reload(self) -> bytes:
+        """Encode the last frames after lost events; they ask the client to reload."""
+        if self.ended:
+            return b""
+        sign = _chunk("data-reload", data={}, transient=True)
+        return sign + self._write(self._outline.fail(ErrorInfo(type="Error", message=RELOAD)))
 
     # ── acts ────────────────────────────────────────────────────────────────────────────────
 
@@ -109,15 +129,17 @@ class AiSdkEncoder:
     def _act(self, act: AnyAct) -> bytes:
         match act:
             case PartMore():
-                data = b'{"type":"%b-delta","id":%b,"delta":%b}'
-                return frame(data % (act.kind.encode(), quoted(act.id), quoted(act.text)))
+                return self._more + dumps(act.text) + FRAME_END
             case PartOpen():
+                self._more = frame_until("delta", type=f"{act.kind}-delta", id=act.id)
                 return self._begin(act.message) + _chunk(f"{act.kind}-start", id=act.id)
             case PartClose(kind="text") if self._target < 7:
                 self._texts.append(act.id)
                 return b""
             case PartClose():
                 return _chunk(f"{act.kind}-end", id=act.id)
+            case Brought():
+                return self._bring(act)
             case Said():
                 return self._end_texts()
             case StepOpen():
@@ -162,17 +184,27 @@ class AiSdkEncoder:
                 return b""
 
     def _begin(self, message_id: str | None) -> bytes:
-        """`start`, before whatever comes first: it needs the id of the first message."""
+        """Write `start` before the first chunk; it needs the id of the first message."""
         if self._started:
             return b""
         self._started = True
-        id = self._message_id or message_id
-        return _chunk("start", messageId=id) if id else _chunk("start")
+        if self._message_id:
+            return _chunk("start", messageId=self._message_id, **GOES_ON)
+        return _chunk("start", messageId=message_id) if message_id else _chunk("start")
+
+    def _bring(self, act: Brought) -> bytes:
+        chunk = _chunk(**brought(act.id, act.part))
+        if self._target < 7:
+            self._brought.append(chunk)
+            return b""
+        return self._begin(act.message) + chunk
 
     def _end_texts(self, *, withdrawn: bool = False) -> bytes:
         mark = {"providerMetadata": {"hookline": {"withdrawn": True}}} if withdrawn else {}
         ids, self._texts = self._texts, []
-        return b"".join([_chunk("text-end", id=id, **mark) for id in ids])
+        whole, self._brought = self._brought, []
+        ends = [_chunk("text-end", id=id, **mark) for id in ids]
+        return b"".join(ends if withdrawn else [*ends, *whole])
 
     def _close_step(self) -> bytes:
         if not self._open:
@@ -182,7 +214,7 @@ class AiSdkEncoder:
 
     def _ready(self, call: ToolCall) -> bytes:
         if call.raw is not None:
-            self._raw[call.id] = call  # told with its error
+            self._raw[call.id] = call  # sent together with its error
             return b""
         return _chunk(
             "tool-input-available", toolCallId=call.id, toolName=call.name, input=call.arguments
@@ -209,7 +241,8 @@ class AiSdkEncoder:
                 input=call.raw,
                 errorText=result.message,
             )
-        if event.outcome == "denied" and self._target >= 6:
+        # A client accepts a denial only for a call that asked; other refusals are sent as errors.
+        if event.outcome == "denied" and event.call_id in self._denied and self._target >= 6:
             return _chunk("tool-output-denied", toolCallId=event.call_id)
         return _chunk("tool-output-error", toolCallId=event.call_id, errorText=result.message)
 
@@ -222,7 +255,7 @@ class AiSdkEncoder:
         return _chunk("tool-input-error", toolName=act.name, input=said, **fields)
 
     def _withdraw(self, act: Withdrawn) -> bytes:
-        """Version 6 knows no way to take a text back: its part is marked, and calls are closed."""
+        """Withdraw parts and calls. Version 6 cannot: mark texts as withdrawn, and close calls."""
         if self._target >= 7:
             return _chunk("reset-step")
         out = [self._end_texts(withdrawn=True)]
@@ -234,7 +267,7 @@ class AiSdkEncoder:
     def _last(self, act: Done | Aborted | Failed) -> bytes:
         if isinstance(act, Done):
             response = act.response
-            waits = bool(response.pending)
+            waits = bool(response.pending or response.client_calls)
             reason = "tool-calls" if waits else FINISH.get(response.finish_reason or "", "other")
             metadata: dict[str, Any] = {"usage": usage_of(response.usage)}
             if response.stop_reason is not None:
@@ -248,7 +281,7 @@ class AiSdkEncoder:
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """Tokens under the names that both protocols use."""
+    """Return the tokens under the names that both protocols use."""
     return {
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
@@ -263,8 +296,8 @@ def _chunk(type: str, **fields: Any) -> bytes:
 
 
 def chunks_of(message: dict[str, Any]) -> bytes:
-    """A UI message of a history as the chunks that make it, without its end."""
-    out = [_chunk("start", messageId=message["id"])]
+    """Encode a UI message of a history as chunks, without its end."""
+    out = [_chunk("start", messageId=message["id"], **GOES_ON)]
     stepping = False
     for number, part in enumerate(message["parts"]):
         kind: str = part["type"]
@@ -276,6 +309,8 @@ def chunks_of(message: dict[str, Any]) -> bytes:
             out.append(_chunk(f"{kind}-start", id=id))
             out.append(_chunk(f"{kind}-delta", id=id, delta=part["text"]))
             out.append(_chunk(f"{kind}-end", id=id))
+        elif kind in ("source-url", "source-document", "file"):
+            out.append(_chunk(**part))
         elif kind.startswith("tool-"):
             out.append(_call_chunks(kind.removeprefix("tool-"), part))
     return b"".join(out)

@@ -1,13 +1,15 @@
-"""UI messages of the Vercel AI SDK ⇄ messages of ours, and the requests of its chat transport.
+"""Convert UI messages of the Vercel AI SDK to messages of hookline, and back.
 
-There one assistant message holds all the steps of an answer, split by `step-start`; here each
-model answer and each tool result is a message. An answer is named by its first message.
+In the SDK one assistant message holds all steps of an answer, split by `step-start`. In hookline
+each model answer and each tool result is a message. The id of a UI message is that of the answer's
+first message.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -19,18 +21,18 @@ from hookline import (
     Image,
     Message,
     Reasoning,
+    Source,
     Text,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
+from hookline.web._ai_sdk import Target
+from hookline.web._brought import brought
 from hookline.web._incoming import (
-    Answer,
-    Incoming,
     Refused,
     SystemPolicy,
     call_id_of,
-    decision_of,
     failed_message,
     id_of,
     media,
@@ -42,18 +44,25 @@ from hookline.web._incoming import (
     text_of,
 )
 
-_ANSWERED = ("output-available", "output-error", "output-denied")
-
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
 
 
 def to_ui_messages(
-    messages: Iterable[Message], pending: Sequence[ApprovalRequest] = ()
+    messages: Iterable[Message],
+    pending: Sequence[ApprovalRequest] = (),
+    *,
+    client_calls: Sequence[ToolCall] = (),
+    target: Target = 6,
 ) -> list[dict[str, Any]]:
-    """A history as UI messages; the calls in `pending` are shown as waiting for an approval."""
-    waiting = {request.call.id: request for request in pending}
+    """Convert a history to UI messages, for clients of version `target`.
+
+    The calls in `pending` are shown as waiting for an approval, the calls in `client_calls` as
+    calls for the client to run.
+    """
+    waiting = {request.call.id: request for request in pending} if target >= 6 else {}
+    wanted = {call.id: call for call in client_calls}
     out: list[dict[str, Any]] = []
-    calls: dict[str, dict[str, Any]] = {}
+    calls: dict[str, tuple[dict[str, Any], str]] = {}  # the part and the chat of each call
     for message in messages:
         if isinstance(message, UserMessage):
             parts = [_user_part(part) for part in message.parts]
@@ -62,10 +71,20 @@ def to_ui_messages(
             if not out or out[-1]["role"] != "assistant":
                 out.append({"id": message.id, "role": "assistant", "parts": []})
             out[-1]["parts"].append({"type": "step-start"})
-            out[-1]["parts"].extend(_answer_parts(message, calls, waiting))
+            for part in _answer_parts(message, waiting, wanted):
+                if "toolCallId" in part:
+                    calls[part["toolCallId"]] = part, message.id
+                out[-1]["parts"].append(part)
         elif message.call_id in calls:
-            _settle(calls[message.call_id], message)
+            shown, made_by = calls[message.call_id]
+            asked = target >= 6 and _chat_of(message.id) != _chat_of(made_by)
+            _settle(shown, message, asked=asked)
     return out
+
+
+def _chat_of(id: str) -> str:
+    """Return the chat that committed a message."""
+    return id.rpartition(".")[0]
 
 
 def _user_part(part: Text | Image | File) -> dict[str, Any]:
@@ -82,45 +101,54 @@ def _user_part(part: Text | Image | File) -> dict[str, Any]:
 
 def _answer_parts(
     message: AssistantMessage,
-    calls: dict[str, dict[str, Any]],
     waiting: dict[str, ApprovalRequest],
+    wanted: dict[str, ToolCall],
 ) -> Iterable[dict[str, Any]]:
+    counts = {"source": count(), "file": count()}
     for part in message.parts:
         if isinstance(part, Text):
             yield {"type": "text", "text": part.text, "state": "done"}
         elif isinstance(part, Reasoning):
             if part.text:
                 yield {"type": "reasoning", "text": part.text, "state": "done"}
+        elif not isinstance(part, ToolCall):
+            kind = "source" if isinstance(part, Source) else "file"
+            yield brought(f"{message.id}.{kind}{next(counts[kind])}", part)
         else:
             shown = {
                 "type": f"tool-{part.name}",
                 "toolCallId": part.id,
                 "state": "input-available",
-                "input": part.arguments,
+                "input": wanted.get(part.id, part).arguments,
             }
             request = waiting.get(part.id)
             if request is not None:
                 shown["state"] = "approval-requested"
                 shown["input"] = request.call.arguments
                 shown["approval"] = {"id": request.id}
-            calls[part.id] = shown
             yield shown
 
 
-def _settle(part: dict[str, Any], message: ToolMessage) -> None:
+def _settle(part: dict[str, Any], message: ToolMessage, *, asked: bool) -> None:
+    """Write the result of a call into its part.
+
+    A client accepts a denial only for a call that it was `asked` about; a call that a later chat
+    answers has waited for an approval. Any other refusal is sent as an error with its reason.
+    """
     if message.outcome in ("ok", "answered"):
         part["state"] = "output-available"
         part["output"] = _value(message.text)
-    elif message.outcome == "denied":
+    elif message.outcome == "denied" and asked:
         part["state"] = "output-denied"
-        part["approval"] = {"id": message.call_id, "approved": False}
+        reason = _error_text(message.text)
+        part["approval"] = {"id": message.call_id, "approved": False, "reason": reason}
     else:
         part["state"] = "output-error"
         part["errorText"] = _error_text(message.text)
 
 
 def _value(text: str) -> Any:
-    """What the model read as a text: JSON where it is some."""
+    """Parse a result text as JSON; returns the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -139,9 +167,9 @@ def _error_text(text: str) -> str:
 
 
 def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
-    """The history that a client sends: what it says was said, not what was.
+    """Read the history that a client sends. The client may have invented it: do not trust it.
 
-    Raises Refused for what is no UI message and, by default, for a system prompt.
+    Raises Refused for invalid data and, by default, for a system prompt.
     """
     out: list[Message] = []
     for item in objects(value, "messages"):
@@ -153,7 +181,7 @@ def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Mes
         elif role == "assistant":
             out.extend(_assistant(item))
         else:
-            raise Refused(400, "A message must have a role of the protocol.")
+            raise Refused(400, "The role of a message must be one that the protocol defines.")
     return out
 
 
@@ -161,16 +189,16 @@ def _user(item: dict[str, Any]) -> UserMessage:
     parts: list[Text | Image | File] = []
     for part in objects(item.get("parts"), "The parts of a message"):
         if part.get("type") == "text":
-            parts.append(Text(text_of(part.get("text"), "A text")))
+            parts.append(Text(text_of(part.get("text"), "The text of a part")))
         elif part.get("type") == "file":
             parts.append(media(part.get("mediaType"), part.get("url"), part.get("filename")))
     if not parts:
-        raise Refused(400, "A message of the user must not be empty.")
+        raise Refused(400, "A user message must not be empty.")
     return UserMessage(id=optional_id(item.get("id"), "A message id") or "", parts=tuple(parts))
 
 
 def _assistant(item: dict[str, Any]) -> Iterable[Message]:
-    """One UI message is several of ours: an answer for each step, and a result for each call."""
+    """Split a UI message into an answer for each step, and a result for each call."""
     id = id_of(item.get("id"), "A message id")
     steps: list[list[dict[str, Any]]] = [[]]
     for part in objects(item.get("parts"), "The parts of a message"):
@@ -186,11 +214,15 @@ def _assistant(item: dict[str, Any]) -> Iterable[Message]:
         for part in step:
             kind = text_of(part.get("type"), "The type of a part")
             if kind == "text" and part.get("text"):
-                parts.append(Text(text_of(part.get("text"), "A text")))
+                parts.append(Text(text_of(part.get("text"), "The text of a part")))
             elif kind == "reasoning" and part.get("text"):
-                parts.append(Reasoning(text_of(part.get("text"), "A reasoning")))
+                parts.append(Reasoning(text_of(part.get("text"), "The text of a reasoning part")))
+            elif kind == "file":
+                parts.append(media(part.get("mediaType"), part.get("url"), part.get("filename")))
+            elif kind in ("source-url", "source-document"):
+                parts.append(_source(part))
             elif kind.startswith("tool-") or kind == "dynamic-tool":
-                call, result = _call(kind, part, own)
+                call, result = _call(part, own)
                 parts.append(call)
                 results.append(result)
         if parts:
@@ -199,10 +231,19 @@ def _assistant(item: dict[str, Any]) -> Iterable[Message]:
             yield from results
 
 
-def _call(kind: str, part: dict[str, Any], message_id: str) -> tuple[ToolCall, ToolMessage]:
-    name = kind.removeprefix("tool-")
-    if kind == "dynamic-tool":
-        name = text_of(part.get("toolName"), "The name of a tool")
+def _source(part: dict[str, Any]) -> Source:
+    names = {"url": "url", "title": "title", "name": "filename", "media_type": "mediaType"}
+    given = {ours: part.get(theirs) for ours, theirs in names.items()}
+    fields: dict[str, Any] = {
+        name: text_of(value, "A field of a source")
+        for name, value in given.items()
+        if value is not None
+    }
+    return Source(**fields)
+
+
+def _call(part: dict[str, Any], message_id: str) -> tuple[ToolCall, ToolMessage]:
+    name = tool_of(part)
     call_id = call_id_of(part.get("toolCallId"))
     arguments = part.get("input")
     call = ToolCall(
@@ -215,62 +256,16 @@ def _call(kind: str, part: dict[str, Any], message_id: str) -> tuple[ToolCall, T
     if state == "output-available":
         return call, result_message(id, call_id, name, part.get("output"))
     if state == "output-error":
-        error = text_of(part.get("errorText", ""), "An error text")
+        error = text_of(part.get("errorText", ""), "The errorText of a part")
         return call, failed_message(id, call_id, name, error, "error")
     if state == "output-denied":
         return call, failed_message(id, call_id, name, "denied by the user", "denied")
     return call, failed_message(id, call_id, name, "not finished", "aborted")
 
 
-def parse_ai_sdk(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
-    """A request of the SDK's chat transport: all messages, or only the last as `message`.
-
-    Raises Refused for what is none of that protocol.
-    """
-    conversation_id = optional_id(body.get("id"), "id")
-    regenerate = body.get("trigger") == "regenerate-message"
-    items = objects(body.get("messages", []), "messages")
-    if not items and isinstance(body.get("message"), dict):
-        items = [body["message"]]
-    if not items and not regenerate:
-        raise Refused(400, "There must be a message.")
-    message_id = optional_id(body.get("messageId"), "messageId")
-    last = items[-1] if items else {}
-    if last.get("role") == "assistant" and not regenerate:
-        return Incoming(
-            conversation_id=conversation_id,
-            history=tuple(from_ui_messages(items[:-1], system=system)),
-            answers=_answers(last),
-            message_id=id_of(last.get("id"), "A message id"),
-        )
-    messages = from_ui_messages(items, system=system)
-    said = messages[-1] if messages else None
-    if not isinstance(said, UserMessage):
-        if not regenerate:
-            raise Refused(400, "The last message must be the user's.")
-        said = None
-    return Incoming(
-        conversation_id=conversation_id,
-        message=said,
-        history=tuple(messages[:-1] if said is not None else messages),
-        regenerate=regenerate,
-        message_id=message_id if regenerate else None,
-    )
-
-
-def _answers(message: dict[str, Any]) -> dict[str, Answer]:
-    """The approvals that the user has answered in the last answer."""
-    found: dict[str, Answer] = {}
-    for part in objects(message.get("parts"), "The parts of a message"):
-        if part.get("state") != "approval-responded":
-            continue
-        approval = object_of(part.get("approval"), "An approval")
-        id = text_of(approval.get("id"), "An approval's id")
-        found[id] = Answer(
-            decision=decision_of(approval.get("approved"), approval.get("reason")),
-            call_id=call_id_of(part.get("toolCallId")),
-            arguments=part.get("input", msgspec.UNSET),
-        )
-    if not found:
-        raise Refused(400, "The last message must be the user's, or answer an approval.")
-    return found
+def tool_of(part: dict[str, Any]) -> str:
+    """Return the name of the tool that a part calls."""
+    kind = text_of(part.get("type"), "The type of a part")
+    if kind == "dynamic-tool":
+        return text_of(part.get("toolName"), "The name of a tool")
+    return kind.removeprefix("tool-")

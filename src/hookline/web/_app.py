@@ -1,14 +1,13 @@
-"""`app` and `chat_response`: an agent as an ASGI application, or as the answer of one's own route.
+"""`app` and `chat_response`: an agent as an ASGI application, or as the response of your own route.
 
-Both take more than six parameters: they are the face, and all but the first few are options by
-name.
+Both have more than six parameters: they are public functions, and most parameters are options that
+callers pass by name.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from functools import cache
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,18 +15,32 @@ from hookline import Agent, Conversation, MemoryStore, Store
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._ai_sdk import Target
-from hookline.web._chats import Deps, OnDisconnect, Opening, begin
-from hookline.web._extra import needs
+from hookline.web._chats import (
+    ChatHooks,
+    ClientTools,
+    Deps,
+    OnBusy,
+    OnDisconnect,
+    Opening,
+    begin,
+    check_answers,
+)
+from hookline.web._config import SiteConfig
+from hookline.web._durable import Abroad, Engine
 from hookline.web._guard import LOOPBACK, Authorize, Guard
 from hookline.web._http import Request as HttpRequest
-from hookline.web._http import refusal
 from hookline.web._incoming import Refused, SystemPolicy, read_object
 from hookline.web._live import DEFAULT_CAPS, Caps, Live
 from hookline.web._mask import ErrorText
+from hookline.web._page import Page
 from hookline.web._protocols import Protocol, check_protocol, encoder_for, parse
+from hookline.web._responses import Running, Whole, once, response_type
 from hookline.web._runs import Runs
-from hookline.web._send import Encoder, Outgoing, Receive, Scope, Send, send_stream
-from hookline.web._site import Site, SiteConfig
+from hookline.web._send import Encoder
+from hookline.web._shared import AgUiState
+from hookline.web._site import Site
+from hookline.web._streaming import start_of
+from hookline.web.relay import RedisRelay
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,45 +56,114 @@ def app(
     hosts: Iterable[str] = LOOPBACK,
     origins: Iterable[str] = (),
     on_disconnect: OnDisconnect = "cancel",
+    on_busy: OnBusy = "refuse",
     caps: Caps = DEFAULT_CAPS,
     deps: Deps | None = None,
+    hooks: ChatHooks | None = None,
     errors: ErrorText | None = None,
     target: Target = 6,
     release: Literal["live", "response"] | None = None,
-    page: bool = False,
+    page: Page | bool = False,
     timeline: bool | None = None,
+    relay: RedisRelay | None = None,
+    durable: Engine | None = None,
+    client_tools: ClientTools = (),
+    ag_ui_state: AgUiState | None = None,
+    ag_ui_context: bool = False,
+    edits: bool = True,
+    approvals: bool = True,
 ) -> Site:
-    """The agent as an ASGI application, to be served alone or mounted in Starlette or FastAPI.
+    """Return the agent as an ASGI application, to serve alone or to mount in Starlette or FastAPI.
 
-    Without `token=` or `authorize=` (a callable that is given starlette's HTTPConnection and gives
-    the principal's name, or None) a token is made and printed. `hosts=` and `origins=` list the
-    names under which it is reached and the other sites that may use it. `deps=` is called with the
-    ASGI scope and the principal. `timeline=` (on with `page=`) adds an observer at onHook to the
-    agent. Raises UsageError for options that contradict each other, a host or an origin that is
-    none, a token that is too short.
+    `token=` is the bearer token that clients must send. `authorize=` is a callable instead: it
+    gets starlette's HTTPConnection, and returns the name of the principal, or None to refuse.
+    Without either, a token is generated and printed. `hosts=` lists the host names of the server,
+    `origins=` the other sites that may use it. `deps=` and `hooks=` are called with the ASGI scope
+    and the principal, and return the `deps` and `hooks` of each chat. `on_busy="queue"` queues a
+    message that arrives during an answer, instead of refusing it. `page=` adds the chat page, with
+    the given texts; `timeline=` (on by default with a page) adds an observer at onHook to the
+    agent. `relay=` shares the answers with other processes. With `durable=` (the client of a
+    durable engine) chats run in durable workers. `client_tools=` lists the tools that a front end
+    may bring along (True: any). `ag_ui_state=` maps the keys of `run.state` that AG-UI front ends
+    share to the type in which they may set the key, or None. `ag_ui_context=True` adds the front
+    end's context to the prompt. `edits=False` refuses approvals with changed arguments.
+    `approvals=False` refuses all answers to approvals, for applications that answer them with
+    `resume_detached`. Raises UsageError for options that are invalid or contradict each other.
     """
-    if on_disconnect not in ("cancel", "detach"):
-        raise UsageError(f"on_disconnect={on_disconnect!r} must be 'cancel' or 'detach'")
     if token is None and authorize is None:
         token = token_urlsafe(24)
         print(f"hookline.web: the bearer token is {token}", file=sys.stderr, flush=True)
+    store = store or getattr(agent, "store", None)
+    if relay is not None and store is None:
+        raise UsageError("relay= needs a store= that all processes share, such as an SQLStore")
     runs = Runs(caps)
-    if timeline if timeline is not None else page:
-        runs.watch(agent)
+    shown = _watched(runs, agent, page, timeline)
     return Site(
-        SiteConfig(
-            agent=agent,
-            guard=Guard(token=token, authorize=authorize, hosts=hosts, origins=origins),
-            runs=runs,
-            store=store or getattr(agent, "store", None) or MemoryStore(),
-            on_disconnect=on_disconnect,
-            target=target,
-            deps=deps,
-            errors=errors,
-            options={} if release is None else {"release": release},
-            page=page,
+        _checked(
+            SiteConfig(
+                agent=agent,
+                guard=Guard(token=token, authorize=authorize, hosts=hosts, origins=origins),
+                runs=runs,
+                store=store or MemoryStore(),
+                on_disconnect=on_disconnect,
+                on_busy=on_busy,
+                target=target,
+                deps=deps,
+                hooks=hooks,
+                errors=errors,
+                options={} if release is None else {"release": release},
+                page=shown,
+                relay=relay,
+                abroad=_abroad(durable, relay, edits=edits),
+                client_tools=client_tools,
+                ag_ui_state=ag_ui_state,
+                ag_ui_context=ag_ui_context,
+                edits=edits,
+                approvals=approvals,
+            )
         )
     )
+
+
+def _checked(config: SiteConfig) -> SiteConfig:
+    """Raise UsageError for options that are invalid or contradict each other."""
+    if config.on_disconnect not in ("cancel", "detach"):
+        raise UsageError(f"on_disconnect={config.on_disconnect!r} must be 'cancel' or 'detach'")
+    if config.on_busy not in ("refuse", "queue"):
+        raise UsageError(f"on_busy={config.on_busy!r} must be 'refuse' or 'queue'")
+    if config.relay is not None:
+        if config.on_disconnect != "detach":
+            raise UsageError(
+                "relay= needs on_disconnect='detach', so that answers outlive a client"
+            )
+        if config.on_busy == "queue":
+            raise UsageError("relay= needs on_busy='refuse': a queue exists only in one process")
+    if config.abroad is not None:
+        for name in ("hooks", "client_tools", "ag_ui_state", "ag_ui_context"):
+            if value := getattr(config, name):
+                raise UsageError(
+                    f"{name}={value!r} does not work with durable=: leave it out; the workers do "
+                    "not receive it"
+                )
+    return config
+
+
+def _abroad(engine: Engine | None, relay: RedisRelay | None, *, edits: bool) -> Abroad | None:
+    if engine is None:
+        return None
+    if relay is None:
+        raise UsageError(f"durable={engine!r} needs relay=; pass the relay of its workers")
+    return Abroad(engine, relay, edits=edits)
+
+
+def _watched(
+    runs: Runs, agent: Agent[Any], page: Page | bool, timeline: bool | None
+) -> Page | None:
+    """Return the page, if there is one, and let its timeline observe the agent."""
+    shown = (Page() if page else None) if isinstance(page, bool) else page
+    if timeline if timeline is not None else shown is not None:
+        runs.watch(agent, details=shown is not None and shown.details)
+    return shown
 
 
 _own_routes = Runs()
@@ -99,31 +181,51 @@ async def chat_response(
     system: SystemPolicy = "refuse",
     errors: ErrorText | None = None,
     target: Target = 6,
+    client_tools: ClientTools = (),
+    ag_ui_state: AgUiState | None = None,
+    ag_ui_context: bool = False,
+    edits: bool = True,
+    approvals: bool = True,
+    conversation_id: str | None = None,
     **options: Any,
 ) -> Response:
-    """The answer of a route of your own in Starlette or FastAPI. Who may ask is your affair.
+    """Return the response of a route of your own in Starlette or FastAPI. Your route authorizes.
 
-    With a `conversation`, which the route has found for its user, the client's history is not
-    read, approvals work, and with `on_disconnect="detach"` the run can be read again by
-    `resume_response`. Without one, the history is the one that the client sends. `options` are
-    those of `agent.chat_stream`. A bad request gives a response that says so.
+    With a `conversation`, which the route has found for its user, the history of the client is
+    ignored, approvals work, and with `on_disconnect="detach"` a client can rejoin the run through
+    `resume_response`. Without a conversation the history comes from the client. `conversation_id`
+    is the id that the client sees: by default the id that the client itself sent, never the id in
+    the store. `edits=` and `approvals=` work as in `app`; the `options` are those of
+    `agent.chat_stream`. A bad request returns an error response.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs
-    make = _response_type()
+    make = response_type()
     try:
         http = HttpRequest(request.scope, request.receive)
-        if hasattr(request, "_body"):  # the framework has read it already
-            http.receive = _once(await request.body())
+        if hasattr(request, "_body"):  # the framework has already read the body
+            http.receive = once(await request.body())
         body = await http.body(runs.caps.body_bytes, runs.caps.send)
         incoming = parse(protocol, read_object(body), system)
+        check_answers(incoming, approvals=approvals)
         key = conversation.id if conversation is not None else f"-{token_hex(8)}"
+        name = conversation_id or incoming.conversation_id
+        if name is None and conversation is not None:
+            name = ""  # the client must not learn the id in the store
         opening = Opening(
-            agent=agent, runs=runs, protocol=protocol, on_disconnect=on_disconnect, target=target
+            agent=agent,
+            runs=runs,
+            protocol=protocol,
+            on_disconnect=on_disconnect,
+            target=target,
+            edits=edits,
+            client_tools=client_tools,
+            ag_ui_state=ag_ui_state,
+            ag_ui_context=ag_ui_context,
         )
         runs.check(key, principal)
     except Refused as refused:
-        return make(_Whole(refused))
+        return make(Whole(refused))
 
     def start() -> tuple[Live, Encoder, bytes]:
         live = begin(
@@ -133,46 +235,55 @@ async def chat_response(
             principal=principal,
             conversation=conversation,
             options=options,
+            conversation_id=name,
         )
         encoder, prelude = encoder_for(
-            protocol,
-            live,
-            conversation_id=incoming.conversation_id or key,
-            target=target,
-            errors=errors,
+            protocol, live, conversation_id=name, target=target, errors=errors
         )
         return live, encoder, prelude
 
-    return make(_Run(start, runs.caps))
+    return make(Running(start, runs.caps))
 
 
 def resume_response(
     conversation: Conversation | str,
     *,
+    request: Request | None = None,
     runs: Runs | None = None,
     protocol: Protocol = "ai-sdk",
     errors: ErrorText | None = None,
     target: Target = 6,
 ) -> Response:
-    """The answer that runs on a conversation, from its start; 204 where none runs.
+    """Return the conversation's current answer, from its start; status 204 if there is none.
 
-    It finds what `chat_response` began with the same `runs` and `on_disconnect="detach"`.
+    It finds runs of `chat_response` with the same `runs` and `on_disconnect="detach"`, and runs of
+    `resume_detached`. Pass the `request` to let a native client continue after the frame that it
+    names in `Last-Event-ID`; this also works for a short time after the run has ended.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs
     key = conversation if isinstance(conversation, str) else conversation.id
-    live = runs.find(key)
-    make = _response_type()
-    if live is None or not live.kept or live.first > 0:
-        return make(_Whole(None))
+    last = ""
+    if request is not None and protocol == "native":
+        last = request.headers.get("last-event-id", "")
+    live = runs.find(key, ended=bool(last))
+    start = None if live is None else start_of(live, last)
+    make = response_type()
+    if live is None or start is None:
+        return make(Whole(None))
     encoder, prelude = encoder_for(
-        protocol, live, conversation_id=key, replay=True, target=target, errors=errors
+        protocol,
+        live,
+        conversation_id=live.header.conversation_id or "",
+        replay=True,
+        target=target,
+        errors=errors,
     )
-    return make(_Run(lambda: (live, encoder, prelude), runs.caps))
+    return make(Running(lambda: (live, encoder, prelude), runs.caps, start))
 
 
 async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIterator[bytes]:
-    """The bytes of a stream of events, up to its end, however it ends; no web framework needed."""
+    """Encode a stream of events as bytes, until it ends or fails. Needs no web framework."""
     try:
         async for event in events:
             data = encoder.encode(event)
@@ -184,63 +295,3 @@ async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIte
         last = encoder.end()
         if last:
             yield last
-
-
-# ── a response of starlette's kind ──────────────────────────────────────────────────────────
-
-
-class _Whole:
-    """A refusal, or nothing (204)."""
-
-    def __init__(self, refused: Refused | None) -> None:
-        self.status = 204 if refused is None else refused.status
-        self._reply = refusal(refused if refused is not None else Refused(204, ""))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._reply.send(send)
-
-
-class _Run:
-    """A run that begins when its response is sent, so that one that is never sent runs nothing."""
-
-    status = 200
-
-    def __init__(self, start: Callable[[], tuple[Live, Encoder, bytes]], caps: Caps) -> None:
-        self._start = start
-        self._caps = caps
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            live, encoder, prelude = self._start()
-        except Refused as refused:
-            await refusal(refused).send(send)
-            return
-        outgoing = Outgoing(
-            live=live, reader=live.read(), encoder=encoder, caps=self._caps, prelude=prelude
-        )
-        await send_stream(outgoing, receive, send)
-
-
-@cache
-def _response_type() -> Callable[[_Whole | _Run], Response]:
-    """A Response of starlette's, which its frameworks take as a route's answer."""
-    base: Any = needs("starlette.responses").Response
-
-    class ChatResponse(base):  # type: ignore[misc]
-        def __init__(self, inner: _Whole | _Run) -> None:
-            super().__init__(status_code=inner.status)  # pyright: ignore[reportUnknownMemberType]
-            self._inner = inner
-
-        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            await self._inner(scope, receive, send)
-            if self.background is not None:
-                await self.background()
-
-    return ChatResponse
-
-
-def _once(body: bytes) -> Receive:
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body}
-
-    return receive

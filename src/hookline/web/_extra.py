@@ -1,4 +1,4 @@
-"""The third-party packages behind the extra `web`, imported when they are used."""
+"""Import the third-party packages of the extra `web` when they are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hookline.errors import UsageError
 
 
 def needs(module: str) -> Any:
-    """A module of the extra; raises UsageError with the line that installs it."""
+    """Import a module of the extra; raises UsageError with the command that installs it."""
     try:
         return import_module(module)
     except ImportError as exc:

@@ -1,8 +1,8 @@
-"""Who may ask at all: the Host and Origin of a request, and the principal behind it.
+"""Access control: check the Host and Origin of a request, and find its principal.
 
-A page of another site can make a browser send requests here, so its Origin must be ours or be
-listed, and the name by which we were reached must be ours, whatever the DNS said. There is no
-wildcard. Then somebody must be behind the request: a bearer token, or what `authorize` says.
+A page of another site can make a browser send requests to this server. So the Origin must be ours
+or a listed one, and the Host must be one of our names, whatever the DNS says. There is no wildcard.
+After that the request must have a principal: from the bearer token, or from `authorize`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from hookline.web._http import Request
 from hookline.web._incoming import Refused
 
 Authorize: TypeAlias = Callable[[Any], str | Awaitable[str | None] | None]
+"""A function, sync or async, that returns the principal of a connection; None refuses it."""
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-ONE: Final = "owner"  # the principal of the one token
+ONE: Final = "owner"  # the principal of the bearer token
 
 
 class Guard:
-    """The door: `enter` gives the principal or raises Refused."""
+    """Checks requests: `enter` returns the principal or raises Refused."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Guard:
         origins: Iterable[str],
     ) -> None:
         if (token is None) == (authorize is None):
-            raise UsageError("pass token= or authorize=, and not both")
+            raise UsageError("pass token= or authorize=, not both")
         if token is not None and len(token) < 16:
             raise UsageError("token= must have at least 16 characters")
         self._token = token
@@ -45,7 +46,7 @@ class Guard:
         self._origins = frozenset(_origin(each) for each in _listed(origins, "origins"))
 
     def check_host(self, request: Request) -> str:
-        """Check by which name we were reached; gives it."""
+        """Check the Host of a request, and return it."""
         host = request.headers.get("host", "")
         if _name(host) not in self._hosts:
             raise Refused(
@@ -54,24 +55,28 @@ class Guard:
         return host
 
     def check_site(self, request: Request) -> tuple[tuple[str, str], ...]:
-        """Check Host and Origin; gives the headers of an answer to another, listed origin."""
+        """Check Host and Origin; returns the CORS headers for a listed origin."""
         host = self.check_host(request)
         origin = request.headers.get("origin")
         if origin is None:
             if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 raise Refused(
                     403,
-                    "Requests of other sites must come from one that the server lists in origins=.",
+                    "Requests from other sites must come from an origin listed in origins=.",
                 )
             return ()
         if origin in self._origins:
             return (("access-control-allow-origin", origin), ("vary", "Origin"))
-        if urlsplit(origin).netloc.lower() == host.lower():
+        site = urlsplit(origin)
+        # A page that was loaded without TLS may have been changed on its way. (In the opposite case
+        # a proxy has removed the TLS.)
+        weaker = site.scheme != "https" and request.scope.get("scheme") == "https"
+        if site.netloc.lower() == host.lower() and not weaker:
             return ()
         raise Refused(403, "This origin must be among those that the server lists in origins=.")
 
     async def enter(self, request: Request) -> str:
-        """The principal behind a request."""
+        """Return the principal of a request."""
         if self._authorize is None:
             assert self._token is not None
             kind, _, given = request.headers.get("authorization", "").partition(" ")
@@ -85,19 +90,19 @@ class Guard:
         if not isinstance(principal, str) or not principal:
             raise Refused(
                 401,
-                "You are not allowed to do that; sign in, or send a token.",
+                "You are not signed in or not allowed to do this; sign in, or send a token.",
                 www_authenticate="Bearer",
             )
         return principal
 
 
 def preflight(request: Request, cors: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """The headers by which a listed origin is told what it may send."""
+    """Return the CORS headers that tell a listed origin what it may send."""
     if not cors:
         return ()
     return (
         *cors,
-        ("access-control-allow-methods", "GET, POST, DELETE"),
+        ("access-control-allow-methods", "GET, POST, PATCH, DELETE"),
         ("access-control-allow-headers", "authorization, content-type, last-event-id, accept"),
         ("access-control-max-age", "600"),
     )
@@ -108,7 +113,7 @@ def _listed(values: Iterable[str], what: str) -> list[str]:
         raise UsageError(f"{what}={values!r} must be a list of names")
     found = list(values)
     if any("*" in each for each in found):
-        raise UsageError(f"{what}={found!r}: there is no wildcard; list the names")
+        raise UsageError(f"{what}={found!r}: wildcards are not supported; list the names")
     return found
 
 
@@ -119,7 +124,7 @@ def _host(value: str) -> str:
 
 
 def _name(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     if host.startswith("["):
         return host.partition("]")[0].lower() + "]"
     return host.partition(":")[0].lower()

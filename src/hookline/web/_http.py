@@ -1,4 +1,4 @@
-"""The little of HTTP that is needed over bare ASGI: a request to read, an answer to send."""
+"""A minimal HTTP layer over bare ASGI: read a request, send a response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.web._wire import dumps
 
 
 class Request:
-    """A request. Of a header that comes twice the last counts; names are lower case."""
+    """A request. Header names are lower case; the last of several equal headers counts."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
@@ -29,7 +29,7 @@ class Request:
         self.root = root
 
     async def body(self, limit: int, seconds: float) -> bytes:
-        """The body; raises Refused when it is no JSON, too large, too slow, or cut off."""
+        """Read the body; raises Refused if it is not JSON, too large, too slow, or cut off."""
         kind = self.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(415, "The content type must be application/json.")
@@ -60,7 +60,7 @@ class Request:
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer."""
+    """A complete response."""
 
     status: int = 200
     body: bytes = b""
@@ -89,7 +89,7 @@ def json_reply(value: Any, status: int = 200) -> Reply:
 
 
 def refusal(refused: Refused) -> Reply:
-    """A short plain text: chat clients show it to their user as it is."""
+    """Build the response of a refusal, in plain text: chat clients show the text unchanged."""
     return Reply(
         status=refused.status,
         body=refused.text.encode(),

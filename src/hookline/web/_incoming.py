@@ -1,14 +1,14 @@
-"""What a request asks for, whichever protocol it came in, and how a bad one is refused.
+"""Read requests, in whichever protocol they arrive, and refuse bad ones.
 
-Nothing that a client sends is trusted: a history is only what the client says it was, and an
-answer to an approval counts only if the server had asked for it.
+Nothing that a client sends is trusted: its history is only a claim, and its answer to an approval
+counts only if the server has asked for one.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -22,19 +22,25 @@ from hookline import (
     Message,
     ToolFailure,
     ToolMessage,
+    ToolResult,
     UserMessage,
 )
 from hookline.web._wire import json_text
 
 Decision: TypeAlias = Approve | Deny
+Result: TypeAlias = ToolResult | ToolFailure
 SystemPolicy: TypeAlias = Literal["refuse", "ignore"]
+"""What happens to system messages from a client."""
 MAX_ID: Final = 128
+MAX_ITEMS: Final = 10_000
+"""The most messages in a request, and the most parts in a message."""
 
 
 class Refused(Exception):
-    """The request is not carried out: an HTTP `status` and a `text`, one sentence for the client.
+    """The request is refused, with an HTTP `status` and a `text`: one sentence for the client.
 
-    `headers` go with the answer. Raised by the parsers; answer with it, or let `app` do so.
+    `headers` are added to the response. The parsers raise it; return it as a response, or let `app`
+    do so.
     """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
@@ -45,64 +51,82 @@ class Refused(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says to one approval, and which call it believes to be answering."""
+    """A client's answer to one approval, and the call that the client means."""
 
     decision: Decision
     call_id: str | None = None
+    tool: str | None = None
     arguments: Any = msgspec.UNSET
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, read.
+    """A parsed request.
 
-    `message` is what the user says now, None where the chat goes on with `answers`. `history` is
-    what the client says was said before. `message_id`: the answer that is gone on with or made
-    again (`regenerate`). `raw`: the messages as they came.
+    `message` is the new user message, None if the request continues the chat with `answers`.
+    `history` is the history according to the client. `message_id`: the answer to continue, or to
+    replace (`regenerate`). `raw`: the messages as received.
     """
 
     conversation_id: str | None = None
-    """The client's name of the conversation."""
+    """The client's id of the conversation."""
     message: UserMessage | None = None
     history: tuple[Message, ...] = ()
     answers: dict[str, Answer] = msgspec.field(default_factory=lambda: dict[str, Answer]())
+    results: dict[str, Result] = msgspec.field(default_factory=lambda: dict[str, Result]())
+    """The results that the client reports, by call id, including calls that the client ran."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """The tools that the front end brings along (AG-UI)."""
+    state: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
+    """The front end's state (AG-UI)."""
+    context: tuple[tuple[str, str], ...] = ()
+    """The front end's context: descriptions and values (AG-UI)."""
     regenerate: bool = False
     message_id: str | None = None
     run_id: str | None = None
-    """The client's name of this run (AG-UI)."""
+    """The client's id of the run (AG-UI)."""
     modern: bool = True
-    """The client speaks AG-UI 1.0."""
+    """Whether the client uses AG-UI 1.0."""
     raw: tuple[dict[str, Any], ...] = ()
 
-    def decisions(self, pending: Sequence[ApprovalRequest]) -> dict[str, Decision]:
-        """The answers, each of them to a call that the server has asked about.
+    def decisions(
+        self, pending: Sequence[ApprovalRequest], *, edits: bool = True
+    ) -> dict[str, Decision]:
+        """Return the decisions, each for a call that the server has asked about.
 
-        Raises Refused for one that is not waiting, or was given to another call or arguments.
+        Raises Refused for an answer to an approval that is not pending or concerns another call or
+        other arguments, and, without `edits`, for an answer that changes the arguments.
         """
         waiting = {request.id: request for request in pending}
         for id, answer in self.answers.items():
             request = waiting.get(id)
             if request is None:
                 raise Refused(
-                    409, "This approval is not waiting for an answer; read the messages again."
+                    409, "This approval is not waiting for an answer; load the messages again."
                 )
-            if answer.call_id is not None and answer.call_id != request.call.id:
-                raise Refused(409, "This approval is about another call; read the messages again.")
+            other = (answer.call_id or request.call.id) != request.call.id
+            if other or (answer.tool or request.call.name) != request.call.name:
+                raise Refused(409, "This approval is for another call; load the messages again.")
             if answer.arguments is not msgspec.UNSET and not _same(
                 answer.arguments, request.call.arguments
             ):
-                raise Refused(
-                    409, "This approval is about other arguments; read the messages again."
-                )
+                raise Refused(409, "This approval is for other arguments; load the messages again.")
+            if not edits and _edited(answer.decision, request.call.arguments):
+                raise Refused(403, "The arguments must not be changed; approve or deny the call.")
         return {id: answer.decision for id, answer in self.answers.items()}
 
 
+def _edited(decision: Decision, arguments: Any) -> bool:
+    changed = decision.arguments if isinstance(decision, Approve) else None
+    return changed is not None and not _same(changed, arguments)
+
+
 def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same to a client whose numbers are doubles."""
+    """Return whether two JSON values are equal to a client that reads numbers as doubles."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return float(one) == float(other)
-    mine: Any = one  # names that keep their type where `isinstance` narrows the others
+    mine: Any = one  # keeps its type where `isinstance` narrows the other name
     theirs: Any = other
     if isinstance(one, dict) and isinstance(other, dict):
         return mine.keys() == theirs.keys() and all(_same(mine[k], theirs[k]) for k in mine)
@@ -115,7 +139,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The JSON object of a body."""
+    """Parse the body as a JSON object."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -126,7 +150,10 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def objects(value: Any, what: str) -> list[dict[str, Any]]:
-    """A list of JSON objects."""
+    """Check a list of JSON objects; its length is limited because each item is checked."""
+    items: Any = value
+    if isinstance(value, list) and len(items) > MAX_ITEMS:
+        raise Refused(413, f"{what} must not have more than {MAX_ITEMS} items.")
     try:
         return msgspec.convert(value, list[dict[str, Any]])
     except msgspec.ValidationError:
@@ -139,6 +166,20 @@ def object_of(value: Any, what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
+def only(given: dict[str, Any], what: str, known: Iterable[str]) -> dict[str, Any]:
+    """Check an object for unknown keys: a key that is silently ignored could change the chat."""
+    known = tuple(known)
+    unknown = [repr(key[:64]) for key in given if key not in known][:5]
+    if unknown:
+        names = ", ".join(map(repr, known))
+        raise Refused(400, f"{what} has the unknown {_keys(unknown)}; use only {names}.")
+    return given
+
+
+def _keys(names: list[str]) -> str:
+    return f"{'key' if len(names) == 1 else 'keys'} {', '.join(names)}"
+
+
 def text_of(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise Refused(400, f"{what} must be a string.")
@@ -146,14 +187,14 @@ def text_of(value: Any, what: str) -> str:
 
 
 def id_of(value: Any, what: str) -> str:
-    """An id of a client's: something short that can be printed."""
+    """Check an id from a client: a short, printable string."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID or not value.isprintable():
         raise Refused(400, f"{what} must be a string of 1 to {MAX_ID} printable characters.")
     return value
 
 
 def call_id_of(value: Any) -> str:
-    """The id of a call: a model made it, so it may hold anything."""
+    """Check the id of a call. A model made it, so it may contain any characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 1000:
         raise Refused(400, "A tool call's id must be a string of 1 to 1000 characters.")
     return value
@@ -164,13 +205,13 @@ def optional_id(value: Any, what: str) -> str | None:
 
 
 def no_system(policy: SystemPolicy) -> None:
-    """A client has sent a system prompt."""
+    """Refuse a system prompt from a client, if the policy says so."""
     if policy == "refuse":
-        raise Refused(400, "System messages are not taken from clients; leave them out.")
+        raise Refused(400, "System messages are not accepted from clients; leave them out.")
 
 
 def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Image | File:
-    """A picture or document: in the message, or behind an https address."""
+    """Read an image or document: inline data, or an https address."""
     kind = text_of(media_type or "application/octet-stream", "A media type")
     content: bytes | None = None
     address: str | None = None
@@ -196,18 +237,20 @@ def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Imag
 
 
 def decision_of(approved: Any, reason: Any = None, arguments: Any = None) -> Decision:
-    """An answer; only a plain `true` approves."""
+    """Read a decision; only a literal `true` approves."""
+    if reason is not None:
+        text_of(reason, "The reason of an answer")
     if approved is True:
         if arguments is None:
             return Approve()
         return Approve(arguments=object_of(arguments, "Changed arguments"))
     if approved is False:
-        return Deny(reason if isinstance(reason, str) and reason else "denied by the user")
+        return Deny(reason or "denied by the user")
     raise Refused(400, "An approval must be answered with true or false.")
 
 
 def result_message(id: str, call_id: str, name: str, value: Any) -> ToolMessage:
-    """A result that a client says a call has had."""
+    """Build the message for a result that a client reports."""
     text = value if isinstance(value, str) else json_text(value)
     return ToolMessage(id=id, call_id=call_id, name=name, text=text)
 
@@ -215,7 +258,7 @@ def result_message(id: str, call_id: str, name: str, value: Any) -> ToolMessage:
 def failed_message(
     id: str, call_id: str, name: str, error: str, outcome: Literal["error", "denied", "aborted"]
 ) -> ToolMessage:
-    """The same for a call that came to nothing."""
+    """Build the message for a failed call that a client reports."""
     data: Mapping[str, Any] = {"error": {"type": ToolFailure.__name__, "message": error}}
     text = json_text(data)
     return ToolMessage(id=id, call_id=call_id, name=name, text=text, outcome=outcome)

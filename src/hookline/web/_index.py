@@ -1,9 +1,8 @@
-"""Which conversations a principal has, and how they are opened and forgotten.
+"""The conversations of each principal: list, open and delete them.
 
-A conversation is stored under a key that begins with the quoted name of its principal, so that
-nobody can even name another's. A store is asked through what it has: `open`, `load`, `list` and
-`delete` are used where they are there; of a store that cannot list, only what this process has
-seen is known.
+A conversation is stored under a key that begins with its principal's quoted name, so no request can
+even name a conversation of somebody else. `open`, `load`, `list` and `delete` are used if the store
+has them. If a store cannot list, only the conversations that this process has seen are listed.
 """
 
 from __future__ import annotations
@@ -21,26 +20,27 @@ from hookline.errors import ConversationBusyError
 from hookline.web._incoming import Refused
 
 TITLE: Final = 60
-KNOWN: Final = 1000  # conversations of one principal that are remembered with a title
-PAGES: Final = 50  # of a store's list, at most
-NAME: Final = 100  # characters of a principal's quoted name; a longer one is hashed
+KNOWN: Final = 1000  # most titles to remember for one principal
+PAGES: Final = 50  # most pages to read of a store's list
+SEARCHED: Final = 200  # most conversations whose messages are searched
+NAME: Final = 100  # most characters of a quoted name; a longer name is hashed
 
 
 def prefix_of(principal: str) -> str:
-    """What the keys of a principal's conversations begin with; no two have the same."""
+    """Return the prefix of a principal's keys; it is different for each principal."""
     name = quote(principal, safe="@")
     if len(name) > NAME:
         name = "%~" + sha256(principal.encode()).hexdigest()  # quoting never writes `%~`
     return f"{name}/"
 
 
-def key_of(principal: str, id: str) -> str:
-    """The id under which a principal's conversation is stored."""
+def conversation_key(principal: str, id: str) -> str:
+    """Return the id under which a principal's conversation is stored."""
     return prefix_of(principal) + id
 
 
 class Entry(msgspec.Struct, kw_only=True):
-    """One line of the list. `updated` in seconds since the epoch."""
+    """One line of the list. `updated` is in seconds since the epoch."""
 
     id: str
     title: str = ""
@@ -55,9 +55,9 @@ class Index:
         self._entries: dict[str, dict[str, Entry]] = {}
 
     async def open(self, principal: str, id: str) -> Conversation:
-        """The conversation of that id, a new one if there is none."""
+        """Open the conversation with that id; creates it if it does not exist."""
         how: Any = getattr(self._store, "open", None)
-        key = key_of(principal, id)
+        key = conversation_key(principal, id)
         if how is not None:
             found: Conversation = await how(key)
         else:
@@ -68,9 +68,9 @@ class Index:
     def touch(
         self, principal: str, id: str, conversation: Conversation, message: UserMessage | None
     ) -> None:
-        """Something was said in a conversation; its first words become its title, if it has none.
+        """Note that a conversation has changed; without a title, its first words become the title.
 
-        The title stands in `conversation.meta`, and is saved with the message.
+        The title is in `conversation.meta`, and is saved with the message.
         """
         mine = self._entries.setdefault(principal, {})
         entry = mine.pop(id, None) or Entry(id=id)
@@ -85,27 +85,51 @@ class Index:
             del mine[next(iter(mine))]
 
     async def has(self, principal: str, id: str) -> bool:
-        """Whether there is one of that id."""
+        """Return whether a conversation with that id exists."""
         if id in self._entries.get(principal, {}):
             return True
         load = getattr(self._store, "load", None)
         if load is not None:
-            return await load(key_of(principal, id)) is not None
+            return await load(conversation_key(principal, id)) is not None
         return any(entry.id == id for entry in await self._stored(principal))
 
     async def entries(self, principal: str) -> list[Entry]:
-        """The latest first."""
+        """List the conversations, the latest first."""
         known = self._entries.get(principal, {})
         rest = [entry for entry in await self._stored(principal) if entry.id not in known]
         return [*reversed(known.values()), *rest]
 
+    def title(self, principal: str, id: str, title: str) -> None:
+        """Change a conversation's title."""
+        mine = self._entries.setdefault(principal, {})
+        entry = mine.get(id)
+        if entry is None:
+            entry = mine[id] = Entry(id=id, updated=time.time())
+        entry.title = title
+
+    async def search(self, principal: str, words: str) -> list[Entry]:
+        """Search the titles and messages of the latest conversations."""
+        wanted = words.casefold()
+        found: list[Entry] = []
+        load = getattr(self._store, "load", None)
+        for entry in (await self.entries(principal))[:SEARCHED]:
+            if wanted in entry.title.casefold():
+                found.append(entry)
+                continue
+            stored = None if load is None else await load(conversation_key(principal, entry.id))
+            if stored is not None and any(
+                wanted in getattr(each, "text", "").casefold() for each in stored.messages
+            ):
+                found.append(entry)
+        return found
+
     async def forget(self, principal: str, id: str) -> bool:
-        """Forget a conversation, in the store too where that can."""
+        """Delete a conversation, also in the store if the store can delete."""
         found = await self.has(principal, id)
         delete = getattr(self._store, "delete", None)
         if found and delete is not None:
             try:
-                await _awaited(delete(key_of(principal, id)))
+                await _awaited(delete(conversation_key(principal, id)))
             except ConversationBusyError:
                 raise Refused(
                     409, "This conversation is busy with an answer; wait for it, or stop it."
@@ -114,7 +138,7 @@ class Index:
         return found
 
     async def _stored(self, principal: str) -> list[Entry]:
-        """What the store knows, which may be conversations of other processes and times."""
+        """Read the list of the store, which includes conversations of other processes."""
         listing = getattr(self._store, "list", None)
         if listing is None:
             return []

@@ -1,14 +1,16 @@
-"""What a browser is told of errors: a short sentence and an id, which the log has too.
+"""Hide the texts of errors from browsers: show a short sentence and an id, which is also logged.
 
-The text of an exception may hold a password, a path or a query, so it stays here. What an
-application says on purpose is shown: a `ToolFailure` made by hand, a refusal, hookline's own words
-about a call. `errors=` of the encoders and apps is a mapper that decides otherwise.
+The text of an exception may contain a password, a path or a query, so it stays on the server. Texts
+that an application writes for its user are shown: a `ToolFailure` made by hand, a refusal, and
+hookline's own messages about a call. `errors=` of the encoders and apps is a function that changes
+this.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from hashlib import sha256
 from secrets import token_hex
 from typing import Final, TypeAlias
 
@@ -24,35 +26,51 @@ from hookline.events import (
     MessageAdded,
     ToolCallFinished,
 )
+from hookline.web._incoming import Refused
 from hookline.web._wire import json_text
 
 logger = logging.getLogger("hookline.web")
 
 ErrorText: TypeAlias = Callable[[ErrorInfo], str | None]
+"""A function that returns the text of an error for users."""
 
-# Errors that were meant for a reader: made by hand, or worded by hookline about a call.
+# Errors with a text for users: made by hand, or written by hookline about a call.
 _SAID: Final = frozenset(
     {"ToolFailure", "Denied", "Stopped", "Aborted", "ToolDenied", "UnknownToolError"}
     | {"DisabledToolError", "ToolArgumentsError", "ToolTimeoutError", "ToolLimitError"}
 )
 _CHAT: Final = {
-    "ApprovalError": "This question is not waiting for an answer any more",
+    "ApprovalError": "This approval is no longer waiting for an answer",
     "ConversationBusyError": "This conversation is busy with another answer",
-    "ConversationConflictError": "This conversation has changed meanwhile",
+    "ConversationConflictError": "This conversation has changed in the meantime",
     "MaxStepsError": "The answer took too many steps",
     "StreamInterruptedError": "The answer was cut off",
 }
 
 
-class Mask:
-    """Takes the text of exceptions out of the events of one answer."""
+_TELLING: Final = frozenset({ToolCallFinished, MessageAdded, ChatDone, ChatAborted, ChatFailed})
+"""The events that may contain errors."""
 
-    def __init__(self, errors: ErrorText | None = None) -> None:
+
+class Mask:
+    """Hides the texts of exceptions in the events of one answer.
+
+    The id of an error derives from the id of its chat or call. So a stream, a stored timeline and a
+    history that is loaded later show the same id. `chat_id`: the chat, for an error before the
+    first event.
+    """
+
+    def __init__(self, errors: ErrorText | None = None, *, chat_id: str = "") -> None:
         self._errors = errors
-        self._told: dict[str, str] = {}  # by call id: a call's error has one text
+        self._chat_id = chat_id
+        self.told: dict[str, str] = {}
+        """The error texts of failed calls, by call id."""
 
     def event(self, event: ChatEvent) -> ChatEvent:
-        """The event as a browser may see it."""
+        """Return the event with its error texts hidden."""
+        self._chat_id = self._chat_id or event.chat_id
+        if type(event) not in _TELLING:
+            return event
         match event:
             case ToolCallFinished(outcome="error"):
                 assert isinstance(event.result, ToolFailure)
@@ -62,15 +80,21 @@ class Mask:
                 message = self.message(event.message)
                 return event if message is event.message else event.replace(message=message)
             case ChatFailed():
-                error = ErrorInfo(type="Error", message=self.text(event.error))
+                error = ErrorInfo(type="Error", message=self.text(event.error, event.chat_id))
                 return event.replace(error=error)
-            case ChatDone() | ChatAborted():
-                return event
+            case ChatDone(response=response):
+                messages = self._messages(response.messages)
+                return event.replace(response=response.replace(messages=messages))
+            case ChatAborted():
+                return event.replace(partial=self._messages(event.partial))
             case _:
                 return event
 
+    def _messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return tuple([self.message(message) for message in messages])
+
     def message(self, message: Message) -> Message:
-        """A message of history: a tool's error stands in it as JSON."""
+        """Return a message of the history with its error hidden. A tool's error in it is JSON."""
         if not isinstance(message, ToolMessage) or message.outcome != "error":
             return message
         error = _read(message.text)
@@ -80,38 +104,51 @@ class Mask:
         text = json_text({"error": {"type": shown.type, "message": shown.message}})
         return message.replace(text=text)
 
-    def text(self, error: ErrorInfo) -> str:
-        """The sentence for an error that ended the chat; it goes to the log with its id."""
+    def words(self, error: BaseException) -> str:
+        """Return the sentence for an error that ended an answer. A refusal is shown as it is."""
+        return error.text if isinstance(error, Refused) else self.text(ErrorInfo.of(error))
+
+    def text(self, error: ErrorInfo, chat_id: str = "") -> str:
+        """Return the sentence for an error that ended the chat, and log the error with its id."""
         if self._errors is not None:
             said = self._errors(error)
             if said is not None:
                 return said
-        id = token_hex(4)
+        id = id_of_chat(chat_id or self._chat_id)
         logger.error("error %s: a chat ended with %s", id, error.type)
         return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id})."
 
     def _tool(self, call_id: str, name: str, error: ToolFailure) -> ToolFailure:
         if error.type in _SAID and self._errors is None:
             return error
-        told = self._told.get(call_id)
+        told = self.told.get(call_id)
         if told is None:
-            told = self._told[call_id] = self._tool_text(name, error)
+            told = self.told[call_id] = self._tool_text(call_id, name, error)
         return ToolFailure(told, type="ToolFailure")
 
-    def _tool_text(self, name: str, error: ToolFailure) -> str:
+    def _tool_text(self, call_id: str, name: str, error: ToolFailure) -> str:
         if self._errors is not None:
             said = self._errors(ErrorInfo(type=error.type, message=error.message))
             if said is not None:
                 return said
             if error.type in _SAID:
                 return error.message
-        id = token_hex(4)
+        id = _id_of("call", call_id)
         logger.warning("error %s: tool %s failed with %s", id, name, error.type)
         return f"The tool failed (error {id})."
 
 
+def id_of_chat(chat_id: str) -> str:
+    """Return the id of the error that a chat ended with."""
+    return _id_of("chat", chat_id)
+
+
+def _id_of(kind: str, name: str) -> str:
+    return sha256(f"{kind}/{name}".encode()).hexdigest()[:8] if name else token_hex(4)
+
+
 def _read(text: str) -> ToolFailure:
-    """The error in a tool message; where it is none, one that is not shown."""
+    """Parse the error in a tool message; an unreadable one is replaced and stays hidden."""
     try:
         error = msgspec.json.decode(text)["error"]
         return ToolFailure(str(error["message"]), type=str(error["type"]))

@@ -1,12 +1,14 @@
-"""hookline's own stream: every event as it is, with the moment it came, and the hooks that fired.
+"""hookline's own stream: every event with its time, and the hooks that ran.
 
-A frame's data is the event's JSON (`hookline.events.read_event` reads it) with one field more,
-`at`: milliseconds since the run began. Texts of errors are masked; messages that were sent before
-are not sent again with the last event. Frames of hooks have `"event": "hook"`.
+The data of a frame is the event's JSON (`hookline.events.read_event` parses it) with an additional
+field `at`: milliseconds since the run began. Error texts are masked, and fields with an empty
+default may be left out. Frames of hooks have `"event": "hook"`. If events were lost, the stream
+ends with `"event": "reload"`, which asks the client to reload the messages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,37 +23,46 @@ from hookline.events import (
     ChatStarted,
     ErrorInfo,
     TextDelta,
+    ToolCallStarted,
 )
+from hookline.web._details import Changed
 from hookline.web._mask import ErrorText, Mask
-from hookline.web._wire import dumps, frame, plain, quoted
+from hookline.web._wire import dumps, frame, plain
 
 
 class HookFired(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook ran: at which point, what it decided, and for how many milliseconds it took."""
+    """A hook ran: its hook point, its outcome, and its duration."""
 
     chat_id: str
-    """The chat that it ran in."""
+    """The chat that the hook ran in."""
     point: str
-    """The point's name."""
+    """The name of the hook point."""
     hook: str
     """The hook's name."""
     outcome: str
-    """What it decided."""
+    """The outcome, such as "continue" or "stop"."""
     duration: float
-    """Milliseconds that it took."""
+    """The duration in milliseconds."""
+    own: float | None = None
+    """For a wrapper: the milliseconds spent outside of the wrapped call."""
+    changes: tuple[Changed, ...] = ()
+    """The changes that the hook made, if the page shows details."""
 
 
 class NativeEncoder:
-    """Events of one chat → bytes of hookline's own stream.
+    """Encodes the events of one chat as hookline's own stream.
 
-    `run` marks the ids of its frames; `conversation_id` is what the client calls the conversation,
-    where it is stored under another name.
+    `run` is part of the ids of its frames. `conversation_id`: the client's id of the conversation,
+    if it is stored under another name; if empty, frames have no conversation id. `scope_of` returns
+    the label of a tool's scope; with it, the start of a call shows the scope of the tool.
+    `chat_id`: the chat; the id of an error derives from it if the chat fails before its first
+    event.
     """
 
     media_type = "text/event-stream"
-    """The content type of the answer."""
+    """The content type of the response."""
     headers: tuple[tuple[str, str], ...] = ()
-    """What the protocol wants besides."""
+    """Further headers that the protocol requires."""
 
     def __init__(
         self,
@@ -59,80 +70,94 @@ class NativeEncoder:
         run: str = "",
         conversation_id: str | None = None,
         errors: ErrorText | None = None,
+        scope_of: Callable[[str], str | None] | None = None,
+        chat_id: str = "",
     ) -> None:
         self.shown_as = (conversation_id, id(errors))
-        """Encoders of one run that agree in it write the same."""
-        self._mask = Mask(errors)
+        """Encoders of one run with the same value write the same bytes."""
+        self._mask = Mask(errors, chat_id=chat_id)
+        self._scope_of = scope_of
         self._conversation_id = conversation_id
         self._run = run
-        self._chat_id = ""
+        self._chat_id = chat_id
         self._seq = 0
         self.ended = False
-        """Whether the last frame was written: what comes later is dropped."""
+        """Whether the last frame was written. Later events are dropped."""
+
+    def agree(self, told: dict[str, str]) -> None:
+        """Use the error texts of this run's other encoders, by call id."""
+        self._mask.told = told
 
     def encode(self, event: ChatEvent, at: float | None = None, number: int | None = None) -> bytes:
-        """The frame of one event; `at` in seconds, `number` its place in the run."""
+        """Encode one event; `at` is its time in seconds, `number` its position in the run."""
         if self.ended:
             return b""
         self.passed(event)
         if type(event) is TextDelta and not event.path:
             return self._frame(self._text(event, at), number)
         event = self._shown(self._mask.event(event))
-        return self._frame(dumps(_timed(plain(event), at)), number)
+        data = plain(event)
+        if type(event) is ToolCallStarted and not event.path and self._scope_of is not None:
+            data["scope"] = self._scope_of(event.call.name)
+        return self._frame(dumps(_timed(data, at)), number)
 
     def passed(self, event: ChatEvent) -> None:
-        """This event is written, here or by an encoder that agrees with this one."""
+        """Note that an event was written, by this encoder or by one that writes the same bytes."""
         self._chat_id = self._chat_id or event.chat_id
         self._seq = event.seq
         if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):
             self.ended = event.chat_id == self._chat_id
 
     def _shown(self, event: ChatEvent) -> ChatEvent:
-        """Without what was sent before, and under the client's name of the conversation."""
+        """Return the event with the client's id of the conversation."""
+        if self._conversation_id is None:
+            return event
         match event:
-            case ChatDone(response=response):
+            case ChatDone(response=response) if response.pending:
                 pending = tuple(map(self._request, response.pending))
-                return event.replace(response=response.replace(messages=(), pending=pending))
-            case ChatAborted():
-                return event.replace(partial=())
+                return event.replace(response=response.replace(pending=pending))
             case ApprovalRequested():
                 return event.replace(request=self._request(event.request))
-            case ChatStarted() if self._conversation_id is not None:
-                return event.replace(conversation_id=self._conversation_id)
+            case ChatStarted():
+                return event.replace(conversation_id=self._conversation_id or None)
             case _:
                 return event
 
     def _request(self, request: ApprovalRequest) -> ApprovalRequest:
-        if self._conversation_id is None:
-            return request
-        return request.replace(conversation_id=self._conversation_id)
+        return request.replace(conversation_id=self._conversation_id or None)
 
     def hook(self, hook: HookFired, at: float | None = None, number: int | None = None) -> bytes:
-        """The frame of a hook that has fired."""
+        """Encode the frame of a hook that ran."""
         if self.ended:
             return b""
         return self._frame(dumps(_timed({"event": "hook", **plain(hook)}, at)), number)
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
-        """The last event, where the events ended without one."""
+        """Encode a closing event if the stream ended without one."""
         if self.ended:
             return b""
         last: ChatAborted | ChatFailed
         if error is None:
             last = ChatAborted(chat_id=self._chat_id, seq=self._seq + 1, reason=reason)
         else:
-            info = ErrorInfo.of(error)
-            last = ChatFailed(chat_id=self._chat_id, seq=self._seq + 1, error=info)
-        return self.encode(last)
+            said = ErrorInfo(type="Error", message=self._mask.words(error))
+            last = ChatFailed(chat_id=self._chat_id, seq=self._seq + 1, error=said)
+        self.passed(last)
+        return self._frame(dumps(plain(last)), None)
+
+    def reload(self) -> bytes:
+        """Encode the last frame after lost events; it asks the client to reload."""
+        self.ended = True
+        return frame(dumps({"event": "reload"}))
 
     def _text(self, event: TextDelta, at: float | None) -> bytes:
-        """The hot path: most frames are these."""
+        """Encode a text delta. This is the hot path: most frames are text deltas."""
         when = b"" if at is None else b',"at":%.1f' % (at * 1000)
         return b'{"event":"text_delta","chat_id":%b,"seq":%d,"iteration":%d,"text":%b%b}' % (
-            quoted(event.chat_id),
+            dumps(event.chat_id),
             event.seq,
             event.iteration,
-            quoted(event.text),
+            dumps(event.text),
             when,
         )
 

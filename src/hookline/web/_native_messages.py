@@ -1,13 +1,13 @@
-"""Requests and messages of hookline's own protocol."""
+"""Read the requests of hookline's own protocol, and write its messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
-from hookline import Message, Text, UserMessage, read_message
+from hookline import Message, Text, ToolFailure, ToolResult, UserMessage, read_message
 from hookline.web._incoming import (
     Answer,
     Incoming,
@@ -15,52 +15,89 @@ from hookline.web._incoming import (
     decision_of,
     object_of,
     objects,
+    only,
     optional_id,
     text_of,
 )
 from hookline.web._wire import plain
 
+KEYS: Final = (
+    *("conversation", "message", "answers", "results"),
+    *("regenerate", "messageId", "history"),
+)
+ANSWER: Final = ("approved", "arguments", "reason")
+RESULT: Final = ("value", "error")
+MESSAGE: Final = ("role", *UserMessage.__struct_fields__)
+
 
 def to_native_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """A history as JSON data; `read_message` reads each back."""
+    """Convert a history to JSON data; `read_message` parses each message again."""
     return [plain(message) for message in messages]
 
 
 def parse_native(body: dict[str, Any]) -> Incoming:
-    """`{"conversation", "message", "answers", "regenerate", "history"}`, all but one of them
-    optional: there is a message, or there are answers `{id: {"approved": true}}`.
+    """Read a request: `message`; or `answers` to approvals, by approval id, and `results` of calls
+    that the client ran, by call id; or `regenerate`.
 
-    Raises Refused for what is none of that protocol.
+    `conversation` and `history` may accompany each of them, `messageId` only `regenerate`. Raises
+    Refused for anything else, and for an unknown key.
     """
-    conversation_id = optional_id(body.get("conversation"), "conversation")
-    history = tuple(_message(each) for each in objects(body.get("history", []), "history"))
-    regenerate = body.get("regenerate") is True
-    if body.get("answers") is not None:
-        given = object_of(body["answers"], "answers")
-        answers: dict[str, Answer] = {}
-        for id, value in given.items():
-            said = object_of(value, "An answer")
-            decision = decision_of(said.get("approved"), said.get("reason"), said.get("arguments"))
-            answers[id] = Answer(decision=decision)
-        if not answers:
-            raise Refused(400, "There must be an answer.")
-        return Incoming(conversation_id=conversation_id, answers=answers, history=history)
-    message = None if regenerate else _said(body.get("message"))
+    only(body, "The body", KEYS)
+    given = {key: value for key, value in body.items() if value is not None}
+    conversation_id = optional_id(given.get("conversation"), "conversation")
+    history = tuple(_message(each) for each in objects(given.get("history", []), "history"))
+    regenerate = given.get("regenerate", False)
+    if not isinstance(regenerate, bool):
+        raise Refused(400, "regenerate must be true or false.")
+    answering = "answers" in given or "results" in given
+    if answering + regenerate + ("message" in given) > 1:
+        raise Refused(400, "Send exactly one of: a message; answers and results; regenerate.")
+    if answering:
+        answers = _answers(given.get("answers", {}))
+        results = _results(given.get("results", {}))
+        if not answers and not results:
+            raise Refused(400, "There must be at least one answer or result.")
+        return Incoming(
+            conversation_id=conversation_id, answers=answers, results=results, history=history
+        )
     return Incoming(
         conversation_id=conversation_id,
-        message=message,
+        message=None if regenerate else _said(given.get("message")),
         history=history,
         regenerate=regenerate,
-        message_id=optional_id(body.get("messageId"), "messageId"),
+        message_id=optional_id(given.get("messageId"), "messageId"),
     )
+
+
+def _answers(value: Any) -> dict[str, Answer]:
+    found: dict[str, Answer] = {}
+    for id, each in object_of(value, "answers").items():
+        said = only(object_of(each, "An answer"), "An answer", ANSWER)
+        decision = decision_of(said.get("approved"), said.get("reason"), said.get("arguments"))
+        found[id] = Answer(decision=decision)
+    return found
+
+
+def _results(value: Any) -> dict[str, ToolResult | ToolFailure]:
+    found: dict[str, ToolResult | ToolFailure] = {}
+    for id, each in object_of(value, "results").items():
+        said = only(object_of(each, "A result"), "A result", RESULT)
+        if len(said) != 1:
+            raise Refused(400, "A result must have a value or an error.")
+        if "error" in said:
+            found[id] = ToolFailure(text_of(said["error"], "An error"))
+        else:
+            found[id] = ToolResult(said["value"])
+    return found
 
 
 def _said(value: Any) -> UserMessage:
     if isinstance(value, dict):
-        message = _message({"role": "user", **cast("dict[str, Any]", value)})
+        given = only(cast("dict[str, Any]", value), "The message", MESSAGE)
+        message = _message({"role": "user", **given})
         if isinstance(message, UserMessage) and message.parts:
             return message
-        raise Refused(400, "The message must be the user's.")
+        raise Refused(400, "The message must be a user message.")
     text = text_of(value, "message")
     if not text.strip():
         raise Refused(400, "The message must not be empty.")
@@ -71,4 +108,4 @@ def _message(value: dict[str, Any]) -> Message:
     try:
         return read_message(msgspec.json.encode(value))
     except (msgspec.ValidationError, UnicodeError):
-        raise Refused(400, "A message must be one of hookline's.") from None
+        raise Refused(400, "A message must have the form of a hookline message.") from None

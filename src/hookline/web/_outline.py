@@ -1,14 +1,14 @@
-"""The shape of one answer: what is open, and in which order it opens and closes. Pure.
+"""The structure of one answer: which parts are open, and the order in which they close. Pure.
 
-Every protocol with parts stands on this one machine: events go in, acts come out, and an encoder
-writes down each act. The rules that it keeps, whatever comes in:
+All protocols with parts use this one machine: it turns events into acts, and an encoder writes each
+act. It keeps these rules for every sequence of events:
 
-- what is opened is closed, in order, before the end; the end comes once, and nothing after it;
-- at most one text or reasoning part is open, and none while a call begins;
-- a call has its result only after it was opened, here or in the answer that is gone on with;
-- the ids are those of the messages as they are committed: `chat id.number among its messages`.
+- Everything that is opened is closed, in order, before the end. The end comes once, and last.
+- At most one text or reasoning part is open, and none when a call begins.
+- A call gets its result only after it was opened, in this answer or in the one that it continues.
+- The ids are those of the committed messages: `chat id.number among its messages`.
 
-Events of sub-agents are not part of the answer; of them only the statuses are handed on.
+Events of sub-agents are not part of the answer; only their statuses are passed on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from collections.abc import Iterable
 
 from hookline import (
     AssistantMessage,
+    File,
+    Image,
     Response,
+    Source,
     ToolCall,
     ToolMessage,
 )
@@ -28,10 +31,12 @@ from hookline.events import (
     ChatFailed,
     ChatStarted,
     ErrorInfo,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     Status,
     StepFinished,
     StepStarted,
@@ -46,6 +51,7 @@ from hookline.web._acts import (
     AnyAct,
     Asked,
     Begin,
+    Brought,
     CallClose,
     CallDone,
     CallLost,
@@ -68,21 +74,21 @@ from hookline.web._wire import json_text
 
 
 class Outline:
-    """What is open of one answer. `known`: calls of the answer that this one goes on with."""
+    """The open parts of one answer. `known`: the calls of the answer that this one continues."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self.ended = False
         self._acts: list[AnyAct] = []
         self._chat_id: str | None = None
-        self._messages = 0  # of this chat: what numbers their ids
+        self._messages = 0  # the number of the chat's messages, used in their ids
         self._step: int | None = None
         self._last_step = -1
-        self._answered = False  # this step has an answer: more text is another message
+        self._answered = False  # this step has an answer; more text becomes another message
         self._part: tuple[PartKind, str] | None = None
-        self._parts: list[tuple[PartKind, str]] = []  # shown of the answer in the making
-        self._numbers: dict[PartKind, int] = {"text": 0, "reasoning": 0}
+        self._parts: list[tuple[str, str]] = []  # the shown parts of the unfinished answer
+        self._numbers: dict[str, int] = {}  # the number of parts of each kind
         self._writing: dict[str, str] = {}  # calls whose arguments are open
-        self._calls: dict[str, str] = {}  # calls of the answer in the making
+        self._calls: dict[str, str] = {}  # the calls of the unfinished answer
         self._known = set(known)
         self._open: dict[str, tuple[str, bool]] = {}  # calls without a result: name, ready
         self._decided: set[str] = set()  # calls that have started
@@ -91,11 +97,11 @@ class Outline:
 
     @property
     def message_id(self) -> str:
-        """The id of the message that is committed next."""
+        """The id of the next message to be committed."""
         return f"{self._chat_id}.{self._messages}"
 
     def feed(self, event: ChatEvent) -> list[AnyAct]:
-        """The acts of one event."""
+        """Return the acts for one event."""
         acts: list[AnyAct] = []
         self._acts = acts
         if self.ended:
@@ -108,12 +114,12 @@ class Outline:
         return acts
 
     def stop(self, reason: str | None) -> list[AnyAct]:
-        """The events ended without an end: the answer is cut off."""
+        """Return the acts for an answer that was cut off: the events ended without a last event."""
         self._acts = []
         return self._end(Aborted(reason, self._step))
 
     def fail(self, error: ErrorInfo) -> list[AnyAct]:
-        """The events ended with an exception."""
+        """Return the acts for an answer that ended with an exception."""
         self._acts = []
         return self._end(Failed(error, self._step))
 
@@ -128,6 +134,10 @@ class Outline:
             case PartEnd():
                 if self._part is not None and self._part[0] == event.part:
                     self._close_part()
+            case SourceAdded():
+                self._bring("source", event.source)
+            case FileAdded():
+                self._bring("file", event.file)
             case ToolCallDelta():
                 self._open_call(event.call_id, event.name)
                 if event.arguments and event.call_id in self._writing:
@@ -156,7 +166,7 @@ class Outline:
                 self._end(Aborted(event.reason, self._step))
             case ChatFailed():
                 self._end(Failed(event.error, self._step))
-            case _:  # ApprovalRequested: what is still asked at the end is told there
+            case _:  # ApprovalRequested: questions still open at the end are sent there
                 pass
 
     def _add(self, event: MessageAdded) -> None:
@@ -167,7 +177,7 @@ class Outline:
             self._acts.append(Said(message))
             self._answered, self._spoke = True, True
             self._parts, self._calls = [], {}
-            self._numbers = {"text": 0, "reasoning": 0}
+            self._numbers = {}
         elif isinstance(message, ToolMessage) and message.call_id in self._known:
             self._close_call(message.call_id)
             self._lose(message.call_id)
@@ -178,15 +188,24 @@ class Outline:
         if self._part is None or self._part[0] != kind:
             self._close_part()
             self._begin_answer()
-            number = self._numbers[kind]
-            self._numbers[kind] += 1
-            self._part = (kind, f"{self.message_id}.{kind}{number}")
-            self._parts.append(self._part)
+            self._part = (kind, self._new_part(kind))
             self._acts.append(PartOpen(*self._part, self.message_id))
-        self._acts.append(PartMore(*self._part, text, self.message_id))
+        self._acts.append(PartMore(kind, self._part[1], text))
+
+    def _new_part(self, kind: str) -> str:
+        number = self._numbers.get(kind, 0)
+        self._numbers[kind] = number + 1
+        id = f"{self.message_id}.{kind}{number}"
+        self._parts.append((kind, id))
+        return id
+
+    def _bring(self, kind: str, part: Source | Image | File) -> None:
+        self._close_part()
+        self._begin_answer()
+        self._acts.append(Brought(self._new_part(kind), part, self.message_id))
 
     def _begin_answer(self) -> None:
-        """Text is in a step: what a Stop says, after a step or its answer, is in one of its own."""
+        """Open a step for the text. A Stop after a step, or after its answer, gets a new step."""
         if self._step is None or self._answered:
             number = self._last_step + 1
             self._close_step()
@@ -206,7 +225,7 @@ class Outline:
             return
         self._decided.add(call.id)
         self._close_part()
-        if call.id not in self._known:  # hooks had hidden it: it is shown now that it counts
+        if call.id not in self._known:  # hooks had hidden the call; it is shown now because it runs
             self._known.add(call.id)
             self._writing[call.id] = call.name
             owner = f"{self._chat_id}.{self._messages - 1}"
@@ -271,11 +290,11 @@ class Outline:
         if self._step is not None:
             self._acts.append(StepClose(self._step))
             self._step = None
-            self._parts, self._calls = [], {}  # what is left of it stays
+            self._parts, self._calls = [], {}  # the remaining parts stay
 
     def _done(self, response: Response) -> None:
         if response.text and not self._spoke and not self._parts and response.steps == 0:
-            self._more("text", response.text)  # a Stop before anything was written
+            self._more("text", response.text)  # a Stop before any text
         self._close_parts()
         for request in response.pending:
             self._acts.append(Asked(request))

@@ -1,15 +1,16 @@
-"""The three protocols side by side: how a request is read, an answer written, a history shown."""
+"""The three protocols: read a request, encode an answer, show a history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from hookline import (
     Agent,
     ApprovalRequest,
     AssistantMessage,
     Message,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -17,16 +18,24 @@ from hookline.errors import UsageError
 from hookline.web._ag_ui import AgUiEncoder
 from hookline.web._ag_ui_messages import parse_ag_ui, to_ag_ui_messages
 from hookline.web._ai_sdk import AiSdkEncoder, Target, chunks_of
-from hookline.web._ai_sdk_messages import parse_ai_sdk, to_ui_messages
+from hookline.web._ai_sdk_messages import to_ui_messages
+from hookline.web._ai_sdk_request import parse_ai_sdk
+from hookline.web._backlog import Shown
+from hookline.web._header import Header
 from hookline.web._incoming import Incoming, SystemPolicy
-from hookline.web._live import Live
 from hookline.web._mask import ErrorText, Mask
 from hookline.web._native import NativeEncoder
 from hookline.web._native_messages import parse_native, to_native_messages
 from hookline.web._send import Encoder
 
 Protocol: TypeAlias = Literal["native", "ai-sdk", "ag-ui"]
+"""The protocols that a route can speak."""
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+ENCODERS: Final[dict[Protocol, type[Encoder]]] = {
+    "native": NativeEncoder,
+    "ai-sdk": AiSdkEncoder,
+    "ag-ui": AgUiEncoder,
+}
 
 
 def check_protocol(name: str) -> None:
@@ -35,7 +44,7 @@ def check_protocol(name: str) -> None:
 
 
 def parse(protocol: Protocol, body: dict[str, Any], system: SystemPolicy = "refuse") -> Incoming:
-    """What a request asks for; raises Refused."""
+    """Parse a request; raises Refused."""
     if protocol == "ai-sdk":
         return parse_ai_sdk(body, system=system)
     if protocol == "ag-ui":
@@ -45,47 +54,55 @@ def parse(protocol: Protocol, body: dict[str, Any], system: SystemPolicy = "refu
 
 def encoder_for(
     protocol: Protocol,
-    live: Live,
+    run: Shown,
     *,
-    conversation_id: str = "",
+    conversation_id: str | None = None,
     replay: bool = False,
     target: Target = 6,
     errors: ErrorText | None = None,
 ) -> tuple[Encoder, bytes]:
-    """The encoder of a run's events, and what it is to begin with.
+    """Return the encoder of a run's events, and the bytes that the response begins with.
 
-    `replay`: the client begins anew, so that an answer which was gone on with is told whole.
+    `replay`: the client starts anew, so an answer that continues an earlier one is sent whole.
     """
-    incoming = live.incoming
-    known = [call.id for call in last_calls(live.before)] if live.resumed else []
+    header, before = run.header, run.before
+    known = [call.id for call in last_calls(before)] if header.resumed else []
     if protocol == "native":
         return NativeEncoder(
-            run=live.id, conversation_id=conversation_id or None, errors=errors
+            run=header.run,
+            conversation_id=conversation_id,
+            errors=errors,
+            scope_of=run.scope_of,
+            chat_id=header.chat_id,
         ), b""
     if protocol == "ai-sdk":
         id: str | None = None
         prelude = b""
-        if live.resumed:
-            turn = shown_messages("ai-sdk", last_turn(live.before), errors=errors)
-            id = (incoming.message_id if incoming else None) or (turn[0]["id"] if turn else None)
+        if header.resumed:
+            turn = shown_messages("ai-sdk", last_turn(before), errors=errors, target=target)
+            id = header.message_id or (turn[0]["id"] if turn else None)
             if replay and turn:
                 prelude = chunks_of({**turn[0], "id": id})
         encoder = AiSdkEncoder(
             message_id=id,
             known=known,
+            denied=header.denied,
             target=target,
             errors=errors,
             started=bool(prelude),
-            first=1 + _unanswered(live.before),
+            first=1 + _unanswered(before),
+            chat_id=header.chat_id,
         )
         return encoder, prelude
     return AgUiEncoder(
-        thread_id=conversation_id,
-        run_id=(incoming.run_id if incoming is not None else None) or live.id,
-        modern=incoming.modern if incoming is not None else True,
-        messages=incoming.raw if incoming is not None else (),
+        thread_id=conversation_id or "",
+        run_id=header.run_id or header.run,
+        modern=header.modern,
+        messages=header.raw,
         known=known,
+        posted=header.posted,
         errors=errors,
+        chat_id=header.chat_id,
     ), b""
 
 
@@ -94,19 +111,37 @@ def shown_messages(
     messages: Iterable[Message],
     pending: Sequence[ApprovalRequest] = (),
     errors: ErrorText | None = None,
+    *,
+    client_calls: Sequence[ToolCall] = (),
+    target: Target = 6,
 ) -> list[dict[str, Any]]:
-    """A history as the protocol's client wants it, without the texts of exceptions."""
+    """Convert a history for the clients of a protocol, with the texts of exceptions hidden."""
     mask = Mask(errors)
     masked = [mask.message(message) for message in messages]
     if protocol == "ai-sdk":
-        return to_ui_messages(masked, pending)
+        return to_ui_messages(masked, pending, client_calls=client_calls, target=target)
     if protocol == "ag-ui":
         return to_ag_ui_messages(masked)
     return to_native_messages(masked)
 
 
+def untold(
+    protocol: Protocol, header: Header, messages: tuple[Message, ...]
+) -> tuple[Message, ...]:
+    """Return the messages that a run's stream does not contain; clients load them separately."""
+    before = messages[: header.before]
+    if protocol == "native":
+        return before
+    if not header.resumed:  # up to the user's own message
+        asked = header.before + _unanswered(before) + 1
+        return messages[:asked]
+    if protocol == "ai-sdk":  # the stream begins with the turn that it continues
+        return before[: len(before) - len(last_turn(before))]
+    return before
+
+
 def last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """What was said since the user last spoke."""
+    """Return the messages since the last user message."""
     at = len(messages)
     while at and not isinstance(messages[at - 1], UserMessage):
         at -= 1
@@ -114,7 +149,7 @@ def last_turn(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def last_calls(messages: Sequence[Message]) -> Sequence[Any]:
-    """The calls of the last answer."""
+    """Return the calls of the last answer."""
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
             return message.tool_calls
@@ -124,7 +159,7 @@ def last_calls(messages: Sequence[Message]) -> Sequence[Any]:
 
 
 def _unanswered(messages: Sequence[Message]) -> int:
-    """How many calls wait for a result, which a new message of the user's denies first."""
+    """Return the number of calls without a result; a new user message denies them first."""
     for results, message in enumerate(reversed(messages)):
         if isinstance(message, AssistantMessage):
             return len(message.tool_calls) - results
@@ -136,7 +171,7 @@ def _unanswered(messages: Sequence[Message]) -> int:
 def release_for(
     agent: Agent[Any], protocol: Protocol, target: Target
 ) -> Literal["live", "response"]:
-    """`live`, unless hooks may take a shown text back and the client could not."""
+    """Return "live", unless hooks may withdraw a shown text and the client cannot remove it."""
     if protocol != "ai-sdk" or target >= 7:
         return "live"
     rewrites = agent.hooks("onResponse") or agent.hooks("preMessage")

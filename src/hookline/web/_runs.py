@@ -1,78 +1,120 @@
-"""The runs of a server: how many there may be, whose they are, and how they end with it."""
+"""The runs of a server: their limits, their principals, and their shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
-from hookline import Agent, ChatStream, Message
-from hookline.points import OnHook
-from hookline.web._incoming import Incoming, Refused
+from hookline import Agent, ChatStream, Message, ModelRequest, ModelResponse, Proceed, Run
+from hookline.points import AroundRequest, OnHook
+from hookline.web._details import changes
+from hookline.web._header import Header
+from hookline.web._incoming import Refused
+from hookline.web._lines import Lines, Place
 from hookline.web._live import DEFAULT_CAPS, Caps, Live
 from hookline.web._native import HookFired
+from hookline.web._record import Record
+
+OURS: Final = "hookline.web timeline"
+CLOSING: Final = "the server is shutting down"
+LAST: Final = -1_000_000  # inside every other wrapper, to see the final request
 
 
 class Runs:
-    """What runs at the moment. One of it serves all routes of a process.
+    """The current runs. All routes of a process share one `Runs` object.
 
-    A run has a key, the conversation that it runs on: a second one on the same key is refused, and
-    by its key it is found again to be read, or stopped.
+    The key of a run names its conversation. A second run with the same key is refused. `find` and
+    `stop` take the key.
     """
 
     def __init__(self, caps: Caps = DEFAULT_CAPS) -> None:
         self.caps = caps
-        """The bounds."""
+        """The limits."""
         self.closing = False
-        """Whether the server shuts down and takes no more."""
+        """Whether the server is shutting down and accepts no more runs."""
+        self._details = False
+        self.record: Callable[[str, Live], Record] | None = None
+        """Creates the record of a run, if timelines are kept."""
         self._live: dict[str, Live] = {}  # by key: running, or kept for a while after
         self._chats: dict[str, Live] = {}  # by chat id, running only
         self._nested: dict[str, Live] = {}  # by chat id of a sub-agent
         self._principals: Counter[str] = Counter()
-        self._forget: dict[str, asyncio.TimerHandle] = {}
+        self._forget: dict[str, asyncio.TimerHandle] = {}  # runs that have ended, the oldest first
+        self._held: Counter[str] = Counter()  # bytes of kept backlogs, by principal
+        self._held_total = 0
+        self._lines = Lines(lambda key: self.find(key) is None)
 
     def __len__(self) -> int:
-        """How many run."""
+        """The number of active runs."""
         return len(self._chats)
 
     def check(self, key: str, principal: str) -> None:
-        """Raise Refused where a run cannot begin now."""
+        """Raise Refused if a run cannot begin now."""
+        if self.find(key) is not None:
+            raise busy()
+        self._check_room(principal)
+
+    def _check_room(self, principal: str) -> None:
         if self.closing:
             raise Refused(503, "The server is shutting down; try again later.", retry_after="5")
-        running = self.find(key)
-        if running is not None:
-            raise Refused(
-                409, "This conversation is busy with another answer; wait for it, or stop it."
-            )
-        if len(self) >= self.caps.streams:
+        if len(self) + self._lines.waiting() >= self.caps.streams:
             raise Refused(429, "The server is busy; try again later.", retry_after="5")
-        if self._principals[principal] >= self.caps.streams_per_principal:
+        mine = self._principals[principal] + self._lines.waiting(principal)
+        if mine >= self.caps.streams_per_principal:
             raise Refused(
-                429, "Too many answers at the same time; wait for one to end.", retry_after="5"
+                429, "Too many of your answers are running; wait until one ends.", retry_after="5"
             )
+
+    def join(self, key: str, principal: str) -> Place:
+        """Join a conversation's queue; raises Refused if it is full. Call `leave` afterwards."""
+        self._check_room(principal)
+        if self._lines.length(key) >= self.caps.queue + (self.find(key) is None):
+            raise Refused(
+                429,
+                "Too many messages wait for this answer; wait until it ends, or stop it.",
+                retry_after="5",
+            )
+        return self._lines.join(key, principal)
+
+    def leave(self, place: Place) -> None:
+        """Leave the queue: the answer has begun, or is no longer needed."""
+        self._lines.leave(place)
 
     def begin(
         self,
         key: str,
-        principal: str,
         stream: ChatStream,
+        header: Header,
         *,
         kept: bool = False,
         before: tuple[Message, ...] = (),
-        incoming: Incoming | None = None,
+        scope_of: Callable[[str], str | None] | None = None,
     ) -> Live:
-        """Begin a run; raises Refused where it cannot."""
+        """Start a run; raises Refused if it cannot start. Call `chat_response` or `resume_detached`
+        instead, which create the header.
+        """
+        principal = header.principal
         self.check(key, principal)
-        live = Live(stream, caps=self.caps, kept=kept, before=before, incoming=incoming)
-        timer = self._forget.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        grew = partial(self._grew, principal)
+        live = Live(
+            stream,
+            header,
+            caps=self.caps,
+            kept=kept,
+            before=before,
+            scope_of=scope_of,
+            grew=grew,
+        )
+        self._drop(key)
         self._live[key] = live
-        self._chats[live.chat_id] = live
+        self._chats[header.chat_id] = live
         self._principals[principal] += 1
 
         def ended(live: Live) -> None:
-            self._chats.pop(live.chat_id, None)
+            self._chats.pop(header.chat_id, None)
             for nested in [id for id, other in self._nested.items() if other is live]:
                 del self._nested[nested]
             self._principals[principal] -= 1
@@ -80,36 +122,80 @@ class Runs:
                 del self._principals[principal]
             if self._live.get(key) is live:
                 self._end(key, live)
+            self._lines.look(key)
 
+        if self.record is not None:
+            live.record = self.record(key, live)
         live.start(ended)
         return live
 
     def _end(self, key: str, live: Live) -> None:
         if not live.kept or self.closing:
-            del self._live[key]
+            self._drop(key)
             return
         loop = asyncio.get_running_loop()
         self._forget[key] = loop.call_later(self.caps.replay_ttl, self._drop, key)
 
+    def forget(self, key: str) -> None:
+        """Drop the data of a run that has ended."""
+        if self.find(key) is None:
+            self._drop(key)
+
     def _drop(self, key: str) -> None:
-        self._forget.pop(key, None)
-        self._live.pop(key, None)
+        """Drop a run once it has no readers."""
+        timer = self._forget.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        live = self._live.pop(key, None)
+        if live is not None:
+            live.retire()
+
+    # ── what is kept of them, in bytes ──────────────────────────────────────────────────────
+
+    def _grew(self, principal: str, more: int) -> None:
+        self._held_total += more
+        self._held[principal] += more
+        if not self._held[principal]:
+            del self._held[principal]
+        if more > 0:
+            if self._held[principal] > self.caps.replay_bytes_per_principal:
+                self._make_room(principal)
+            if self._held_total > self.caps.replay_bytes_total:
+                self._make_room(None)
+
+    def _make_room(self, principal: str | None) -> None:
+        """Drop the run that ended first; if all of them are active, half of the largest backlog."""
+        mine = {
+            key: live
+            for key, live in self._live.items()
+            if live.kept and principal in (None, live.header.principal)
+        }
+        for key in self._forget:
+            if key in mine:
+                self._drop(key)
+                mine[key].log.forget()
+                return
+        largest = max(mine.values(), key=lambda live: live.log.bytes, default=None)
+        if largest is not None:
+            largest.log.drop_half()
 
     def find(self, key: str, *, ended: bool = False) -> Live | None:
-        """The run on a key; with `ended=True` also one that is over and still kept."""
+        """Find the run with this key; `ended=True` includes an ended run that is still kept."""
         live = self._live.get(key)
         return live if live is not None and (ended or not live.over) else None
 
     def stop(self, key: str, reason: str = "stopped by the user") -> bool:
-        """Stop the run on a key; False when there is none."""
+        """Stop the run with this key, and withdraw its waiting messages; False if there is none."""
+        waited = self._lines.stop(key, reason)
         live = self.find(key)
-        return live is not None and live.abort(reason)
+        return (live is not None and live.abort(reason)) or waited
 
     async def shutdown(self, drain: float | None = None) -> None:
-        """Take no more runs, let those that run end, and abort what is left after `drain`
-        seconds. It returns when all have ended, within the agents' grace period.
+        """Refuse new runs, let the active runs end, and abort the remaining ones after `drain`
+        seconds. Returns when all have ended, within the agents' grace period.
         """
         self.closing = True
+        self._lines.stop_all(CLOSING)
         for timer in self._forget.values():
             timer.cancel()
         self._forget.clear()
@@ -118,29 +204,37 @@ class Runs:
             seconds = self.caps.drain if drain is None else drain
             await asyncio.wait(running, timeout=seconds)
             for live in list(self._chats.values()):
-                live.abort("the server is shutting down")
+                live.abort(CLOSING)
             await asyncio.wait(running)
-        self._live.clear()
+        for key in list(self._live):
+            self._drop(key)
 
-    def watch(self, agent: Agent[Any]) -> None:
-        """Put every hook of the agent and its sub-agents that fires into the run it fires in."""
-        agent.add_hook(
-            "onHook", self._fired, name="hookline.web timeline", on_error="log", inherit=True
-        )
+    def watch(self, agent: Agent[Any], *, details: bool = False) -> None:
+        """Record every hook of the agent and its sub-agents in the run in which it fires.
 
-    def _find_chat(self, chat_id: str) -> Live | None:
-        return self._chats.get(chat_id) or self._nested.get(chat_id)
+        `details`: also record the changes of hooks, and the request and response of each step.
+        """
+        self._details = details
+        agent.add_hook("onHook", self._fired, name=OURS, on_error="log", inherit=True)
+        if details:
+            agent.add_hook("aroundRequest", self._asked, name=OURS, priority=LAST, inherit=True)
+
+    def _find_chat(self, run: Run[Any]) -> Live | None:
+        """Return the run of a chat, or the run that a sub-agent's chat belongs to."""
+        live = self._chats.get(run.chat_id) or self._nested.get(run.chat_id)
+        if live is None and run.parent_chat_id is not None:
+            parent = run.parent_chat_id
+            live = self._chats.get(parent) or self._nested.get(parent)
+            if live is not None:
+                self._nested[run.chat_id] = live
+        return live
 
     def _fired(self, ctx: OnHook[Any]) -> None:
         run = ctx.run
-        if run is None:
+        if run is None or ctx.hook.startswith(OURS):
             return
-        live = self._find_chat(run.chat_id)
-        if live is None and run.parent_chat_id is not None:
-            live = self._find_chat(run.parent_chat_id)
-            if live is not None:
-                self._nested[run.chat_id] = live
-        if live is not None and not live.ended:
+        live = self._find_chat(run)
+        if live is not None and not live.log.ended:
             live.put(
                 HookFired(
                     chat_id=run.chat_id,
@@ -148,5 +242,25 @@ class Runs:
                     hook=ctx.hook,
                     outcome=ctx.outcome,
                     duration=round(ctx.duration * 1000, 3),
+                    own=round((ctx.duration - ctx.inner) * 1000, 3) if ctx.inner else None,
+                    changes=tuple(changes(ctx)) if self._details else (),
                 )
             )
+
+    async def _asked(
+        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        """Record the request and response of a step for the page's timeline."""
+        live = self._find_chat(ctx.run)
+        record = None if live is None else live.record
+        if not isinstance(record, Record):
+            return await proceed()
+        record.asked(ctx.run.chat_id, ctx.iteration, ctx.request)
+        response = await proceed()
+        record.answered(ctx.run.chat_id, ctx.iteration, response)
+        return response
+
+
+def busy() -> Refused:
+    """Build the refusal of an action that is not possible while an answer runs."""
+    return Refused(409, "This conversation is busy with another answer; wait for it, or stop it.")

@@ -1,23 +1,22 @@
-"""A run as an HTTP answer, over bare ASGI.
+"""Send a run as an HTTP response, over bare ASGI.
 
-A client that leaves is noticed while the run is silent, by a task that listens for the disconnect
-on every version of the ASGI specification, and while something is sent, by the error of `send`.
-After silence a comment is sent, so that no proxy takes the connection for dead.
+Two things notice a client that leaves. While the run is silent, a task listens for the disconnect,
+in every version of the ASGI specification. While data is sent, `send` raises. After a silence a
+comment is sent, so that no proxy considers the connection dead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
-
-import msgspec
 
 from hookline.web._ag_ui import AgUiEncoder
 from hookline.web._ai_sdk import AiSdkEncoder
-from hookline.web._live import Caps, Entry, Lagged, Live, Reader
+from hookline.web._backlog import Backlog, Entry, Lagged, Reader
+from hookline.web._live import Caps
 from hookline.web._native import HookFired, NativeEncoder
 from hookline.web._wire import KEEP_ALIVE, OPENED
 
@@ -38,74 +37,118 @@ STREAM_HEADERS: Final = (
 )
 
 
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is to be sent: to whom it is read, how it is written, what it begins with."""
-
-    live: Live
-    reader: Reader
-    encoder: Encoder
-    caps: Caps
-    headers: Headers = ()
-    prelude: bytes = b""
-
-
-async def send_stream(outgoing: Outgoing, receive: Receive, send: Send) -> None:
-    """Send a run's events until its end, or until the client leaves."""
-    live, reader, encoder = outgoing.live, outgoing.reader, outgoing.encoder
-    caps = outgoing.caps
+@asynccontextmanager
+async def line_to(
+    reader: Reader, caps: Caps, receive: Receive, send: Send
+) -> AsyncGenerator[Line, None]:
+    """Open the connection to a client; the context ends when the client leaves, at any time."""
     listener = asyncio.create_task(_listen(reader, receive))
-    line = _Line(send, caps.send)
+    line = Line(send, reader, caps)
     try:
-        await line.start(200, (*STREAM_HEADERS, *encoder.headers, *outgoing.headers))
-        await line.put(OPENED + outgoing.prelude)
-        while not reader.gone:
-            entries = reader.take()
-            if entries:
-                await line.put(b"".join([_frame(live, encoder, entry) for entry in entries]))
-            elif live.ended:
-                await line.put(encoder.end(live.error), last=True)
-                return
-            elif not await reader.wait(caps.keep_alive):
-                await line.put(KEEP_ALIVE)
-    except Lagged:
-        await _cut(line, encoder)
+        yield line
     except (OSError, TimeoutError):
-        pass  # the client has left, or takes nothing any more
+        pass  # the client has left, or no longer accepts data
     finally:
+        line.close()
         listener.cancel()
         reader.close()
         await asyncio.gather(listener, return_exceptions=True)
 
 
-async def _cut(line: _Line, encoder: Encoder) -> None:
-    """The reader was too slow for what is kept: say so, and leave the run alone."""
-    logger.warning("a reader lagged behind what is kept of its run, and was cut off")
-    with suppress(OSError, TimeoutError):
-        await line.put(encoder.end(reason="the connection was too slow"), last=True)
+async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -> None:
+    """Send the entries of a run, until it ends or the client leaves."""
+    if isinstance(encoder, NativeEncoder):
+        encoder.agree(log.told(encoder.shown_as))
+    try:
+        while not reader.gone:
+            entries = reader.take()
+            if entries:
+                await line.put(b"".join([_frame(log, encoder, entry) for entry in entries]))
+            elif log.lost:
+                raise Lagged
+            elif log.ended:
+                await line.put(encoder.end(log.error), last=True)
+                return
+            else:
+                await line.wait()
+    except Lagged:
+        logger.warning("a reader missed a part of an answer, and is asked to reload it")
+        await line.put(encoder.reload(), last=True)
 
 
-class _Line:
-    """The way to one client. One that takes nothing for too long counts as gone."""
+class Line:
+    """The connection to one client. A client that accepts no data for too long counts as gone.
 
-    def __init__(self, send: Send, seconds: float) -> None:
+    One timer serves two purposes: it limits the time of each send, and it ends a silence with a
+    comment.
+    """
+
+    def __init__(self, send: Send, reader: Reader, caps: Caps) -> None:
         self._send = send
-        self._seconds = seconds
+        self._reader = reader
+        self._caps = caps
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._sending: float | None = None  # the start of the current send
+        self._last = self._loop.time()  # the end of the last send
+        self._due = False  # whether a comment is due
+        self._late = False
+        self._timer = self._loop.call_later(min(caps.keep_alive, caps.send), self._look)
 
-    async def start(self, status: int, headers: Headers) -> None:
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        await self._put({"type": "http.response.start", "status": status, "headers": raw})
+    async def open(self, headers: Headers) -> None:
+        """Begin the response."""
+        all = (*STREAM_HEADERS, *headers)
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all]
+        await self._put({"type": "http.response.start", "status": 200, "headers": raw})
+        await self.put(OPENED)
+
+    async def wait(self) -> None:
+        """Wait until the reader is woken; send comments during a long silence."""
+        if self._due:
+            await self.put(KEEP_ALIVE)
+        else:
+            await self._reader.wait()
 
     async def put(self, data: bytes, *, last: bool = False) -> None:
         if data or last:
             await self._put({"type": "http.response.body", "body": data, "more_body": not last})
 
     async def _put(self, message: ASGIMessage) -> None:
-        async with asyncio.timeout(self._seconds):
+        self._sending = self._last = self._loop.time()
+        self._due = False
+        try:
             await self._send(message)
+        except asyncio.CancelledError:
+            if self._late and self._task is not None and self._task.uncancel() == 0:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._sending = None
+
+    def _look(self) -> None:
+        """Handle the timer: cancel a slow send, or wake the reader after a silence."""
+        now, caps = self._loop.time(), self._caps
+        if self._sending is not None and now - self._sending >= caps.send:
+            self._late = True
+            if self._task is not None:
+                self._task.cancel()
+            return
+        if self._sending is not None:
+            wait = min(self._sending + caps.send - now, caps.send)
+        elif now - self._last >= caps.keep_alive:
+            self._due = True
+            self._reader.wake()
+            wait = caps.keep_alive
+        else:
+            wait = self._last + caps.keep_alive - now
+        self._timer = self._loop.call_later(max(0.0, min(wait, caps.send)), self._look)
+
+    def close(self) -> None:
+        self._timer.cancel()
 
 
 async def _listen(reader: Reader, receive: Receive) -> None:
-    """Wait for the client's leaving."""
+    """Wait until the client leaves."""
     try:
         while True:
             message = await receive()
@@ -115,12 +158,12 @@ async def _listen(reader: Reader, receive: Receive) -> None:
         reader.leave()
 
 
-def _frame(live: Live, encoder: Encoder, entry: Entry) -> bytes:
-    """An entry for one reader; in hookline's own protocol it is written once for all of them."""
+def _frame(log: Backlog, encoder: Encoder, entry: Entry) -> bytes:
+    """Encode an entry for one reader; readers of the native protocol share the encoded bytes."""
     number, at, item = entry
     if not isinstance(encoder, NativeEncoder):
         return b"" if isinstance(item, HookFired) else encoder.encode(item)
-    known = live.shared(number, encoder.shown_as)
+    known = log.shared(number, encoder.shown_as)
     if known is not None and not encoder.ended:
         if not isinstance(item, HookFired):
             encoder.passed(item)
@@ -130,5 +173,5 @@ def _frame(live: Live, encoder: Encoder, entry: Entry) -> bytes:
     else:
         data = encoder.encode(item, at, number)
     if data:
-        live.share(number, encoder.shown_as, data)
+        log.share(number, encoder.shown_as, data)
     return data

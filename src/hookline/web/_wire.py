@@ -1,27 +1,29 @@
-"""Server-sent events and JSON as every protocol here writes them. Pure: bytes out, nothing in.
+"""Encode server-sent events and JSON, for all protocols. Pure: it only returns bytes.
 
-A frame is lines that end in one LF and an empty line. What is inside `data:` is JSON in ASCII, so
-that no character of a user's or a model's can end a line, whatever a reader takes for a line end.
+A frame is a number of lines that end with one LF, and an empty line. `data:` contains JSON in
+ASCII, so no character of a user or a model can end a line, whatever a client accepts as a line end.
 """
 
 from __future__ import annotations
 
 import codecs
-import re
+from base64 import b64encode
 from typing import Any, Final
 
 import msgspec
 
-OPENED: Final = b": open\n\n"  # sent at once, so that proxies let the headers go
+OPENED: Final = b": open\n\n"  # sent at once, so that proxies forward the headers
 KEEP_ALIVE: Final = b": keep-alive\n\n"
+FRAME_END: Final = b"}\n\n"
 DONE: Final = b"data: [DONE]\n\n"
+RELOAD: Final = "A part of this answer was lost on its way; reload the conversation."
 
 _NOT_ASCII = "hookline-json"
-_UNSAFE = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")  # what a JSON string cannot hold as it is
+_encode = msgspec.json.Encoder().encode
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
-    """Non-ASCII as JSON writes it in ASCII; it stands in strings only."""
+    """Escape non-ASCII characters as JSON does; they occur only in strings."""
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
     units = found.encode("utf-16-be")
@@ -33,42 +35,45 @@ codecs.register_error(_NOT_ASCII, _escape)
 
 
 def json_text(value: Any) -> str:
-    """JSON. A lone surrogate, which UTF-8 does not have, becomes U+FFFD."""
+    """Encode a value as JSON text. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
     return _encoded(value).decode()
 
 
 def _encoded(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value)
+        return _encode(value)
     except UnicodeEncodeError:
         return msgspec.json.encode(_whole(msgspec.to_builtins(value)))
 
 
 def dumps(value: Any) -> bytes:
-    """JSON in ASCII."""
+    """Encode a value as JSON in ASCII."""
     data = _encoded(value)
     return data if data.isascii() else data.decode().encode("ascii", _NOT_ASCII)
 
 
-def quoted(text: str) -> bytes:
-    """One JSON string: the hot path of a text that comes in pieces."""
-    if text.isascii() and not _UNSAFE.search(text):
-        return b'"%b"' % text.encode()
-    return dumps(text)
-
-
 def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
-    """One server-sent event. `data`, `event` and `id` are ours: they hold no line end."""
+    """Encode a server-sent event. `data`, `event` and `id` are trusted: they have no line end."""
     head = f"event: {event}\n" if event else ""
     head += f"id: {id}\n" if id else ""
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
-def plain(value: Any) -> Any:
-    """A struct of ours as JSON data without its empty optional fields.
+def frame_until(field: str, **fields: Any) -> bytes:
+    """Encode a frame up to the value of its last field; `FRAME_END` follows that value.
 
-    Data of users inside it (arguments, results) stays as it is: a null there has a meaning.
+    Most frames of an answer differ only in this value.
     """
+    return b'data: %b,"%b":' % (dumps(fields)[:-1], field.encode())
+
+
+def plain(value: Any) -> Any:
+    """Convert a struct to JSON data without its empty optional fields.
+
+    User data inside it (arguments, results) stays unchanged: a null there has a meaning.
+    """
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     if isinstance(value, msgspec.Struct):
         out: dict[str, Any] = {}
         config = value.__struct_config__
@@ -85,7 +90,7 @@ def plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """JSON data without lone surrogates."""
+    """Replace lone surrogates in JSON data."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

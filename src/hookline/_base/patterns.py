@@ -1,0 +1,38 @@
+"""Match tool names with patterns: the same rules for `tools=`, the ready-made guards and MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Final
+
+_KEPT: Final = 1024  # names per `NamePatterns`: a model can invent any number of names
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether one of these patterns matches the name; `*` matches anything."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the patterns that match none of these names."""
+    names = tuple(names)
+    return tuple(each for each in patterns if not any(matches(name, (each,)) for name in names))
+
+
+class NamePatterns:
+    """Patterns that cache their results: `name in patterns` is a dict lookup."""
+
+    __slots__ = ("_known", "_patterns")
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = patterns
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, name: str) -> bool:
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[name] = matches(name, self._patterns)
+        return found

@@ -1,0 +1,176 @@
+"""The writing of a message: preMessage, the write, its event, onMessage.
+
+Theory of operation. A message is in history once its write has ended; only `_enter` records that.
+A write that has begun is finished, even if the chat is cancelled meanwhile. The event and onMessage
+come after the write. If the chat is broken off between the write and the event, the ending
+publishes the event and calls onMessage.
+
+A tool result is written on behalf of its call. The call's state (`call.py`) shows whether the write
+has begun. If hooks or the store refuse a result, the ending writes a safe result without them,
+since each call in history needs a result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookline._base.events import MessageAdded
+from hookline._base.input import cleaned
+from hookline._base.messages import (
+    AssistantMessage,
+    Message,
+    ModelPart,
+    ToolMessage,
+    UserMessage,
+)
+from hookline._base.runtime import KEPT, MESSAGE, Json, Key
+from hookline._chat.call import REPORTED, WRITING, WRITTEN, CallRun
+from hookline._chat.shown import agree
+from hookline._chat.state import Chat
+from hookline._hooks.call_rules import intercept, notify
+from hookline._hooks.points import OnMessage, PreMessage
+from hookline._model.assembly import kept
+
+_MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
+
+
+async def commit(
+    chat: Chat,
+    message: Message,
+    *,
+    streamed: tuple[ModelPart, ...] | None = None,
+    run: CallRun | None = None,
+) -> Message:
+    """Write a message as a recorded step.
+
+    `streamed`: the parts of an answer that were shown so far; if hooks change the answer, it is
+    shown again. An answer that hooks have emptied is not written. `run`: the call of a tool result.
+    """
+    writing = chat.writing
+    key: Key = (MESSAGE, writing.count)
+    writing.count += 1
+    # In an ending the key is not a count: the number of messages so far depends on timing, and
+    # another life of the chat may have another ending.
+    if chat.outcome is not None:
+        kept_for = message.call_id if isinstance(message, ToolMessage) else message.role
+        key = (KEPT, chat.outcome, kept_for)
+    message = await chat.runtime.step(key, _commit, _MESSAGE, chat, message, streamed, run)
+    if chat.replayed:
+        take_ids(chat, message)
+        if isinstance(message, AssistantMessage) and not message.parts:
+            end_answer(chat)
+        else:
+            await chat.conversation.settled()
+            _append(chat, message, run)
+    return message
+
+
+async def _commit(
+    chat: Chat, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
+) -> Message:
+    if not message.id:
+        message = message.replace(id=chat.next_id())
+    if chat.conversation.ahead:  # an earlier life of the chat has written it
+        message = chat.conversation.ahead[0]
+        take_ids(chat, message)
+    elif chat.view.preMessage:
+        message = await _pre_message(chat, message, run)
+    if streamed is not None and isinstance(message, AssistantMessage):
+        if chat.view.preMessage:
+            message = message.replace(parts=kept(message.parts))
+        await agree(chat, message.parts, streamed)
+        if not message.parts:
+            end_answer(chat)
+            return message
+    await _write(chat, message, run)
+    await announce(chat, message)
+    return message
+
+
+async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Message:
+    """Call preMessage. If a hook raises, a tool result in the message is withheld."""
+    ctx: PreMessage[Any] = PreMessage(run=chat.run, message=message)
+    try:
+        ctx, _, _ = await intercept(chat.view.preMessage, ctx, chat.firing)
+    except Exception:
+        if run is not None:
+            run.withhold()
+            run.message = run.message_for(message.id)
+        raise
+    return cleaned(ctx.message)
+
+
+async def _write(chat: Chat, message: Message, run: CallRun | None) -> None:
+    """Write the message to the store and the conversation, even if cancelled meanwhile."""
+    if run is not None:
+        assert isinstance(message, ToolMessage)
+        run.message = message
+        run.move(WRITING)
+
+    def entered() -> None:
+        _enter(chat, message, run)
+        chat.writing.unannounced = message
+
+    try:
+        await chat.conversation.write(message, entered)
+    except BaseException:
+        if run is not None and run.state is WRITING:  # the store has refused it
+            run.move(REPORTED)
+            if chat.making.batch is None:  # the batch is closed and left this call to its write
+                _append(chat, message, run)
+        raise
+
+
+async def announce(chat: Chat, message: Message) -> None:
+    """Publish a written message and call onMessage.
+
+    If this is cut off before the event is out, the ending does it again.
+    """
+    await chat.publish(MessageAdded(chat_id=chat.chat_id, message=message))
+    chat.writing.unannounced = None
+    if chat.view.onMessage:
+        ctx: OnMessage[Any] = OnMessage(run=chat.run, message=message)
+        await notify(chat.view.onMessage, ctx, chat.firing)
+
+
+async def write_past_hooks(chat: Chat, message: Message, run: CallRun) -> None:
+    """Append and publish a safe result in place of a refused one; `leave` stores it."""
+    _append(chat, message, run)
+    await chat.publish(MessageAdded(chat_id=chat.chat_id, message=message))
+
+
+def write_now(chat: Chat, message: Message, run: CallRun) -> None:
+    """Write a result without waiting for room, because a hook hangs."""
+    _append(chat, message, run)
+    if not chat.outlet.full:
+        chat.outlet.put(MessageAdded(chat_id=chat.chat_id, message=message))
+
+
+def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
+    if run is not None:
+        run.move(WRITING)
+    chat.conversation.commit(message)
+    _enter(chat, message, run)
+
+
+def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
+    """Record that the message is written. This is the only place that does."""
+    if run is not None:
+        assert isinstance(message, ToolMessage)
+        run.message = message
+        run.move(WRITTEN)
+    if isinstance(message, AssistantMessage):
+        end_answer(chat)
+    chat.messages.append(message)
+
+
+def end_answer(chat: Chat) -> None:
+    """Mark the answer as complete: nothing of it is partial."""
+    chat.making.assembly = None
+    chat.making.shown = False
+
+
+def take_ids(chat: Chat, message: Message) -> None:
+    """Reserve the ids of the message's calls, which may differ from the model's."""
+    if type(message) is AssistantMessage:
+        chat.conversation.call_ids.update({call.id: None for call in message.tool_calls})

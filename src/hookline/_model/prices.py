@@ -1,0 +1,90 @@
+"""The cost of a model call: from a table of rates, a function, or the package genai-prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from hookline._base.errors import UsageError
+from hookline._base.messages import Data, Usage
+
+MILLION: Final = 1_000_000
+
+
+class Rates(Data, frozen=True, kw_only=True):
+    """The prices of a model per million tokens, in any currency."""
+
+    input: float
+    """The price of input tokens."""
+    output: float
+    """The price of output tokens, including reasoning."""
+    cache_read: float | None = None
+    """The price of input tokens read from a cache; by default the price of other input."""
+    cache_write: float | None = None
+    """The price of input tokens written to a cache; by default the price of other input."""
+
+    def cost(self, usage: Usage) -> float:
+        """Compute the cost of these tokens."""
+        read, written = usage.cache_read_tokens, usage.cache_write_tokens
+        total = (usage.input_tokens - read - written) * self.input
+        total += read * (self.input if self.cache_read is None else self.cache_read)
+        total += written * (self.input if self.cache_write is None else self.cache_write)
+        return (total + usage.output_tokens * self.output) / MILLION
+
+
+PriceFunction: TypeAlias = Callable[[str, Usage], float | None]
+"""Takes a model's name and the tokens of a call; returns the price, or None if unknown."""
+Prices: TypeAlias = Mapping[str, Rates] | PriceFunction
+"""A table of model names and rates, or a function."""
+
+
+def price_function(prices: Prices) -> PriceFunction:
+    """Make a function that prices tokens from a table or a function.
+
+    In a table, a model without an entry uses the entry whose name is its longest prefix:
+    `gpt-5-2026-01-01` costs as much as `gpt-5`. Raises UsageError for anything that is neither a
+    table nor a function.
+    """
+    if callable(prices):
+        return prices
+    if not isinstance(prices, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"price={prices!r} must be a function or a dict of model names to Rates")
+    for name, rates in prices.items():
+        if not isinstance(rates, Rates):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"price={{{name!r}: {rates!r}}}: each value must be Rates(...)")
+    table = dict(sorted(prices.items(), key=lambda item: -len(item[0])))
+
+    def price(model: str, usage: Usage) -> float | None:
+        rates = table.get(model)
+        if rates is None:
+            found = [each for name, each in table.items() if model.startswith(name)]
+            rates = found[0] if found else None
+        return None if rates is None else rates.cost(usage)
+
+    return price
+
+
+def genai_prices() -> PriceFunction:
+    """Prices from the package genai-prices (extra `prices`), in US dollars.
+
+    Raises UsageError if the package is not installed.
+    """
+    try:
+        package: Any = import_module("genai_prices")
+    except ImportError as exc:
+        raise UsageError('genai_prices() needs a package: pip install "hookline[prices]"') from exc
+
+    def price(model: str, usage: Usage) -> float | None:
+        counted = package.Usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens or None,
+            cache_write_tokens=usage.cache_write_tokens or None,
+        )
+        try:
+            return float(package.calc_price(counted, model).total_price)
+        except LookupError:
+            return None
+
+    return price

@@ -1,0 +1,80 @@
+"""`hookline serve --reload`: restart a server when a Python file below this folder changes.
+
+The server runs in a separate process, so that every module is imported again; this process watches.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+EVERY: Final = 0.4  # seconds between two checks
+SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """Return the Python files below a folder, with their modification times."""
+    found: dict[str, int] = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in SKIPPED and name[0] != "."]
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(place, name)
+                try:
+                    found[path] = os.stat(path).st_mtime_ns
+                except OSError:  # the file has been removed in the meantime
+                    continue
+    return found
+
+
+def changed(before: dict[str, int], now: dict[str, int]) -> list[str]:
+    """Return the changed, created or removed files."""
+    return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
+
+
+def watch(command: Sequence[str], token: str) -> int:
+    """Serve until a signal, and restart after each change; returns the exit status."""
+    signal.signal(signal.SIGTERM, _ended)
+    environment = {**os.environ, "HOOKLINE_TOKEN": token}
+    folder = Path.cwd()
+    known = files_of(folder)
+    server = _begin(command, environment)
+    try:
+        while True:
+            time.sleep(EVERY)
+            now = files_of(folder)
+            found = changed(known, now)
+            if not found:
+                continue
+            known = now
+            name = os.path.relpath(found[0], folder)
+            print(f"hookline: {name!r} has changed; restarting", file=sys.stderr, flush=True)
+            _end(server)
+            server = _begin(command, environment)
+    finally:
+        _end(server)
+
+
+def _begin(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "hookline", *command], env=environment)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Stop the server as a user would; kill it if it does not end within its drain time."""
+    if server.poll() is None:
+        server.terminate()
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            server.kill()
+    server.wait()
+
+
+def _ended(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)

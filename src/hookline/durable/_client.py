@@ -1,0 +1,134 @@
+"""The client of durable chats for all engines: it starts, answers, aborts and awaits chats."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+from hookline import ApprovalRequest, Approve, Deny, Limits, Response, Settings, UserMessage
+from hookline.durable._job import Decision, Job, encode_decision, encode_job, read_outcome
+from hookline.errors import ApprovalError, UsageError
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_request: Final = msgspec.json.Decoder(ApprovalRequest)
+
+
+class Board(Protocol):
+    """The operations of an engine; all texts are JSON."""
+
+    async def add(self, id: str, job: str, /) -> object:
+        """Add a job; has no effect if a job with this id exists."""
+        ...
+
+    async def result(self, id: str, /) -> str:
+        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
+        ...
+
+    async def questions(self, id: str, /) -> list[str]:
+        """Return the questions that wait for an answer."""
+        ...
+
+    async def answer(self, id: str, answers: dict[str, str], /) -> str | None:
+        """Answer all questions or none; returns the first id that is not pending."""
+        ...
+
+    async def abort(self, id: str, reason: str, /) -> bool:
+        """Request an abort; False if the job is done, or was never added."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Client:
+    """Starts, answers, aborts and awaits durable chats by their ids, from any process."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def start(
+        self,
+        input: str | UserMessage | None,
+        *,
+        conversation: str | None = None,
+        chat_id: str | None = None,
+        deps: Any = None,
+        settings: Settings | None = None,
+        limits: Limits | None = None,
+        system: str | None = None,
+        model: str | None = None,
+        hooks: tuple[str, ...] | list[str] = (),
+        release: Literal["live", "response"] = "live",
+    ) -> str:
+        """Start a chat and return its id. If the `chat_id` already exists, nothing is started.
+
+        All arguments must be JSON data: `model` is a name, `hooks` are ids that the agent knows,
+        and the worker's function `deps=` converts `deps`. Raises UsageError for anything else.
+        """
+        job = Job(
+            input=input,
+            conversation=conversation,
+            deps=deps,
+            settings=settings,
+            limits=limits,
+            system=system,
+            model=model,
+            hooks=tuple(hooks),
+            release=release,
+        )
+        id = os.urandom(10).hex() if chat_id is None else chat_id
+        if not _ID.fullmatch(id):
+            raise UsageError(
+                f"chat_id={chat_id!r} must be 1 to 64 characters from A-Z, a-z, 0-9, '_' and '-'"
+            )
+        await self._board.add(id, encode_job(job))
+        return id
+
+    async def pending(self, chat_id: str) -> tuple[ApprovalRequest, ...]:
+        """Return the approvals of a chat that still wait for an answer."""
+        return tuple([_request.decode(text) for text in await self._board.questions(chat_id)])
+
+    async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
+        """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`, all or none.
+
+        Raises ApprovalError if an approval is not pending, or was answered before.
+        """
+        for id, decision in answers.items():
+            if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
+                raise ApprovalError(
+                    f"the answer to {id!r} must be Approve() or Deny(), not {decision!r}"
+                )
+        encoded = {id: encode_decision(each) for id, each in answers.items()}
+        wrong = await self._board.answer(chat_id, encoded)
+        if wrong is not None:
+            raise ApprovalError(
+                f"chat {chat_id!r} has no pending approval {wrong!r}: it was answered, has "
+                "expired, or the chat is over; look at pending()"
+            )
+
+    async def abort(self, chat_id: str, reason: str | None = None) -> bool:
+        """Request the abort of a chat; returns False if the chat is over."""
+        return await self._board.abort(chat_id, msgspec.json.encode(reason).decode())
+
+    async def result(self, chat_id: str) -> Response:
+        """Wait for the response.
+
+        Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed, and
+        UsageError if there is no chat with this id.
+        """
+        return read_outcome(await self._board.result(chat_id))
+
+    async def aclose(self) -> None:
+        """Close the connections. The next call opens them again."""
+        await self._board.aclose()

@@ -1,0 +1,225 @@
+"""A durable chat as a Restate workflow: the workflow's journal is the chat's log.
+
+Restate requires that a replay makes the same requests in the same order. All requests here follow
+from the log: each batch is a step `log`. After a batch with a question come the question in the
+workflow's state, a promise for its answer, and a delayed message for its expiry. Only `drive` talks
+to the engine. A step `log` stays open while the chat is active, so the connection is monitored.
+It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
+the workflow, and it takes up no memory until an answer arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+import restate
+from restate.context import RunOptions
+from restate.serde import BytesSerde
+from restate.server_context import restate_context_is_replaying
+
+from hookline import ApprovalRequest
+from hookline.durable._job import Decision, read_decision
+from hookline.runtimes import Batch, Halted, Journal, Line
+
+_bytes: Final = BytesSerde()
+_options: Final[RunOptions[bytes]] = RunOptions(serde=_bytes)
+_batch: Final = msgspec.json.Decoder(Batch)
+_request: Final = msgspec.json.Decoder(ApprovalRequest)
+_reason: Final = msgspec.json.Decoder(str | None)
+GRACE: Final = 10.0  # seconds for a finished life to end
+_SETTLED: Final = 0.05  # seconds without activity before a chat counts as waiting
+
+
+class _Future(Protocol):
+    def is_completed(self) -> bool: ...
+
+    def __await__(self) -> Generator[Any, None, bytes]: ...
+
+
+ABORT: Final = "abort"
+"""The name of the promise for an abort, with its reason."""
+
+
+def question(id: str) -> str:
+    """Return the key of a question in the workflow's state."""
+    return f"question/{id}"
+
+
+def answer_to(id: str) -> str:
+    """Return the name of the promise for an answer."""
+    return f"answer/{id}"
+
+
+class WorkflowLog:
+    """The log of one chat, as one life sees it."""
+
+    def __init__(
+        self,
+        context: restate.WorkflowContext,
+        expire: Callable[[str, timedelta], object],
+        sign: float,
+    ) -> None:
+        """`expire` sends a message that ends a question; `sign`: seconds between signs of life."""
+        self._context = context
+        self._expire = expire
+        self._sign = sign
+        self._aborted: _Future | None = self._promise(ABORT)
+        self._answers: dict[str, _Future] = {}
+        self._asked: dict[str, asyncio.Future[Decision]] = {}  # the waiters for each answer
+        self._inside = 0  # calls of `answer` that have not returned
+        self._out: tuple[bytes, asyncio.Future[None]] | None = None  # the batch to be written
+        self._sent: asyncio.Future[None] | None = None  # the batch being written
+        self._wake: asyncio.Future[None] | None = None
+        self._open: Callable[[], bool] = lambda: True  # whether the chat is active
+        self._over: Callable[[], bool] = lambda: False
+
+    def _promise(self, name: str) -> _Future:
+        return _future(self._context.promise(name, serde=_bytes).value())
+
+    # ── what the journal asks for ───────────────────────────────────────────────────────────
+
+    async def read(self) -> list[bytes]:
+        batches: list[bytes] = []
+        while restate_context_is_replaying.get():
+            data = await self._context.run_typed("log", _nothing, _options)
+            if data:
+                batches.append(data)
+                self._follow(data)
+        return batches
+
+    async def append(self, data: bytes) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._out = data, done
+        self.poke()
+        await done
+
+    async def answer(self, request: ApprovalRequest) -> Decision:
+        waiter: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._asked[request.id] = waiter
+        self._inside += 1
+        self.poke()
+        try:
+            return await waiter
+        finally:
+            self._inside -= 1
+            self._asked.pop(request.id, None)
+
+    def poke(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    # ── what the engine is asked for ────────────────────────────────────────────────────────
+
+    def _follow(self, data: bytes) -> None:
+        """Make the requests that follow from a batch, whether it was replayed or just written."""
+        if b'"wait"' not in data:
+            return
+        try:
+            lines = _batch.decode(data).lines
+        except msgspec.DecodeError:  # the journal refuses this batch
+            return
+        for line in lines:
+            if line.kind == "wait":
+                self._put(line)
+
+    def _put(self, line: Line) -> None:
+        body = bytes(line.value)
+        self._context.set(question(line.key), body, serde=_bytes)
+        self._answers[line.key] = self._promise(answer_to(line.key))
+        expires = _request.decode(body).expires
+        if expires is not None:
+            self._expire(line.key, timedelta(seconds=max(0.0, expires - time.time())))
+
+    async def drive(self, journal: Journal, chat: asyncio.Task[Any]) -> None:
+        """Serve the journal's requests until the chat or this life has ended."""
+        chat.add_done_callback(lambda _: self.poke())
+        self._open = lambda: not (journal.resting and self._inside == len(self._asked) > 0)
+        self._over = chat.done
+        lane: _Future | None = None
+        rests = False  # the chat only waits: no step is open
+        try:
+            while lane is not None or self._out is not None or not chat.done():
+                if lane is None and not rests:
+                    lane = _future(self._context.run_typed("log", self._next, _options))
+                either: list[Any] = [] if lane is None else [lane]
+                if self._aborted is not None:
+                    either.append(self._aborted)
+                either += [self._answers[id] for id in self._asked]
+                await restate.wait_completed(*either)
+                rests = not await self._hand_out(journal) and rests
+                if lane is not None and lane.is_completed():
+                    data = await lane
+                    lane = None
+                    rests = not data and not self._open()
+                    self._wrote(data)
+        except BaseException:
+            journal.halt()
+            self._halt()
+            chat.add_done_callback(_retrieve)
+            await asyncio.wait([chat], timeout=GRACE)
+            raise
+
+    async def _next(self) -> bytes:
+        """Return the next batch; empty if there is none for a while, or none can come."""
+        while self._out is None and not self._over():
+            opened = self._open()
+            self._wake = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._wake], timeout=self._sign if opened else _SETTLED)
+            if not self._wake.done() and opened == self._open():
+                break
+        if self._out is None:
+            return b""
+        (data, self._sent), self._out = self._out, None
+        return data
+
+    def _wrote(self, data: bytes) -> None:
+        if data:
+            self._follow(data)
+        sent, self._sent = self._sent, None
+        if sent is not None and not sent.done():
+            sent.set_result(None)
+
+    async def _hand_out(self, journal: Journal) -> bool:
+        """Pass new answers to the chat; False if there are none."""
+        came = False
+        for id, waiter in list(self._asked.items()):
+            if self._answers[id].is_completed():
+                came = True
+                del self._asked[id]
+                decision = read_decision(await self._answers[id])
+                if not waiter.done():
+                    waiter.set_result(decision)
+        if self._aborted is not None and self._aborted.is_completed():
+            came = True
+            reason = _reason.decode(await self._aborted)
+            self._aborted = None
+            # An answer that this life does not reach is requested again in the next life.
+            asyncio.ensure_future(journal.abort(reason)).add_done_callback(_retrieve)
+        return came
+
+    def _halt(self) -> None:
+        out = None if self._out is None else self._out[1]
+        for waiter in (out, self._sent, *self._asked.values()):
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(Halted())
+                waiter.exception()
+
+
+def _future(made: object) -> _Future:
+    """Cast to the full type, which the SDK's annotations do not express."""
+    return cast("_Future", made)
+
+
+async def _nothing() -> bytes:
+    return b""  # the step was open when an earlier life ended
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the outcome of a finished task, so that asyncio does not warn."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,128 @@
+"""The requests of the client to Restate's ingress, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hookline.durable._extra import needed
+from hookline.durable._job import encode_outcome
+from hookline.errors import RemoteChatError, StoreError, UsageError
+
+_NOT_READY: Final = 470  # Restate's own status: the workflow is running
+_AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
+_NOT_FOUND: Final = HTTPStatus.NOT_FOUND.value
+
+
+class Ingress:
+    """A client of a Restate server."""
+
+    def __init__(self, url: str, name: str, headers: dict[str, str]) -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise UsageError(
+                f"{url!r} is not the URL of a Restate server; use e.g. http://127.0.0.1:8080"
+            )
+        self._httpx = needed("httpx")
+        self._url = url.rstrip("/")
+        self._name = name
+        self._headers = headers
+        self._client: Any = None
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None, **options: Any) -> Any:
+        """Send a request. Raises StoreError if the server is not reachable."""
+        if self._client is None:
+            self._client = self._httpx.AsyncClient(timeout=30.0, headers=self._headers)
+        headers = {} if body is None else {"content-type": "application/json"}
+        try:
+            return await self._client.request(
+                method,
+                path if "://" in path else self._url + path,
+                content=body,
+                headers=headers,
+                **options,
+            )
+        except self._httpx.HTTPError as exc:
+            raise StoreError(
+                f"Restate at {self._url} is not reachable ({type(exc).__name__}); check that it "
+                "runs, and that its URL is right"
+            ) from exc
+
+    async def _call(self, path: str, value: object = None) -> Any:
+        """Call a handler, and return its result."""
+        body = None if value is None else msgspec.json.encode(value)
+        answer = await self._ask("POST", path, body)
+        if answer.status_code == _NOT_FOUND:
+            raise UsageError(
+                f"Restate at {self._url} does not know {path}: register a worker, or set name= "
+                f"to the name of the registered workers (name= is {self._name!r})"
+            )
+        if not answer.is_success:
+            raise StoreError(
+                f"Restate at {self._url} refused {path}: status {answer.status_code}; see its log"
+            )
+        return msgspec.json.decode(answer.content) if answer.content else None
+
+    async def _state(self, id: str) -> int:
+        """Return the status of a chat: 404 if unknown, 470 while it runs, otherwise it is over."""
+        answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
+        return int(answer.status_code)
+
+    async def add(self, id: str, job: str) -> None:
+        await self._call(f"/{self._name}/{id}/run/send", msgspec.Raw(job.encode()))
+
+    async def result(self, id: str) -> str:
+        path = f"/restate/workflow/{self._name}/{id}/attach"
+        while True:
+            try:
+                answer = await self._ask("GET", path, timeout=None)
+            except StoreError:  # the server is briefly unreachable; the chat still exists
+                await asyncio.sleep(_AGAIN)
+                continue
+            if answer.status_code == _NOT_FOUND:
+                raise UsageError(f"there is no durable chat {id!r} at {self._url}: start it first")
+            if answer.is_success:
+                return str(answer.text)
+            said = str(answer.text)
+            return encode_outcome(id, RemoteChatError(id, "TerminalError", said))
+
+    async def questions(self, id: str) -> list[str]:
+        if await self._state(id) != _NOT_READY:
+            return []
+        found: list[str] = await self._call(f"/{self._name}/{id}/pending")
+        return found
+
+    async def answer(self, id: str, answers: dict[str, str]) -> str | None:
+        if not answers:
+            return None
+        if await self._state(id) != _NOT_READY:
+            return next(iter(answers))
+        wrong: str | None = await self._call(f"/{self._name}-answers/{id}/answer", answers)
+        return wrong
+
+    async def abort(self, id: str, reason: str) -> bool:
+        if await self._state(id) != _NOT_READY:
+            return False
+        await self._call(f"/{self._name}/{id}/abort", reason)
+        return True
+
+    async def register(self, uri: str, admin: str | None) -> None:
+        """Register the address of a worker with Restate."""
+        if admin is None:
+            parts = urlsplit(self._url)
+            admin = f"{parts.scheme}://{parts.hostname}:9070"
+        body = msgspec.json.encode({"uri": uri, "force": True})
+        answer = await self._ask("POST", f"{admin.rstrip('/')}/deployments", body)
+        if not answer.is_success:
+            raise UsageError(
+                f"Restate at {admin} did not accept the worker at {uri}; check that Restate can "
+                f"reach this address: {answer.text.strip()}"
+            )
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()

@@ -1,0 +1,295 @@
+"""A worker for engines that are polled: it takes jobs, signals that it is alive, runs their lives.
+
+Each job has an owner, one for each life. If another life takes over the job, our life is halted.
+When a worker is stopped, it halts its lives and releases their jobs. When a worker is killed,
+another worker takes over its jobs after they gave no sign of life for a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Set
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from hookline import Agent, ApprovalRequest, Response
+from hookline.durable._job import (
+    LATE,
+    Decision,
+    MakeDeps,
+    Relay,
+    check_agent,
+    encode_decision,
+    encode_outcome,
+    read_decision,
+    run_job,
+)
+from hookline.errors import JournalError, StoreError
+from hookline.runtimes import Halted, Journal
+
+logger = logging.getLogger("hookline.durable")
+_AGAIN: Final = 1.0  # seconds before a chat that could not be recorded is retried
+_REFUSED: Final = 30.0  # seconds before another worker, or newer code, tries a refused chat
+
+
+class Taken(NamedTuple):
+    """A job that this worker has taken."""
+
+    id: str
+    owner: str
+    job: str
+
+
+class Jobs(Protocol):
+    """The job storage of an engine; all texts are JSON. Each call may raise StoreError."""
+
+    async def take(self, worker: str, limit: int, refused: Set[str], /) -> list[Taken]:
+        """Take jobs without an owner, or whose worker gives no sign of life."""
+        ...
+
+    async def beat(self, owners: list[str], /) -> dict[str, str | None]:
+        """Renew lives; returns those that still own their job, each with its requested abort."""
+        ...
+
+    async def aborted(self, id: str, owner: str, /) -> None:
+        """Note that the requested abort is in the log."""
+        ...
+
+    async def read(self, id: str, owner: str, /) -> list[bytes]:
+        """Read the log of a job."""
+        ...
+
+    async def append(self, id: str, owner: str, data: bytes, /) -> bool:
+        """Append to the log of a job; False if another life owns the job now."""
+        ...
+
+    async def ask(
+        self, id: str, owner: str, request: str, body: str, default: str | None, /
+    ) -> str | None:
+        """Store a question, unless it exists; returns its answer, if there is one.
+
+        `default` answers the question if there is no answer: its time has expired.
+        """
+        ...
+
+    async def rest(self, id: str, owner: str, requests: list[str], wake: float | None, /) -> bool:
+        """Put a job aside that waits for these answers; False if an answer is already there."""
+        ...
+
+    async def leave(self, id: str, owner: str, delay: float = 0.0, /) -> None:
+        """Release a job for any other life, after `delay` seconds."""
+        ...
+
+    async def finish(self, id: str, owner: str, outcome: str, /) -> None:
+        """Store the outcome of a job."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class _Log:
+    """The log of one chat, as one life sees it."""
+
+    def __init__(self, jobs: Jobs, id: str, owner: str, poll: float) -> None:
+        self.jobs = jobs
+        self.id = id
+        self.owner = owner
+        self.poll = poll
+        self.waiting: dict[str, float | None] = {}  # questions, with their expiry times
+
+    async def read(self) -> list[bytes]:
+        return await self.jobs.read(self.id, self.owner)
+
+    async def append(self, data: bytes) -> None:
+        if not await self.jobs.append(self.id, self.owner, data):
+            raise Halted
+
+    async def answer(self, request: ApprovalRequest) -> Decision:
+        body = msgspec.json.encode(request).decode()
+        self.waiting[request.id] = request.expires
+        try:
+            while True:
+                late = request.expires is not None and time.time() >= request.expires
+                default = encode_decision(LATE) if late else None
+                try:
+                    found = await self.jobs.ask(self.id, self.owner, request.id, body, default)
+                except StoreError:  # the engine is not reachable; a question can wait for it
+                    found = None
+                if found is not None:
+                    return read_decision(found)
+                await asyncio.sleep(self.poll)
+        finally:
+            del self.waiting[request.id]
+
+    def poke(self) -> None:
+        """Do nothing: the worker looks at each of its turns."""
+
+
+class _Life:
+    """One life of one chat in this worker."""
+
+    def __init__(self, log: _Log, journal: Journal) -> None:
+        self.log = log
+        self.journal = journal
+        self.rests_since: float | None = None
+        self.aborting: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None]
+
+
+class Worker:
+    """Runs durable chats: `async with chats(agent, …): …`, or `await worker.run()`."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        jobs: Jobs,
+        *,
+        deps: MakeDeps | None,
+        relay: Relay | None,
+        concurrency: int,
+        idle: float,
+        poll: float,
+    ) -> None:
+        check_agent(agent, relay)
+        self._agent = agent
+        self._jobs = jobs
+        self._deps = deps
+        self._relay = relay
+        self._concurrency = concurrency
+        self._idle = idle
+        self._poll = poll
+        self._name = f"{os.getpid()}-{os.urandom(5).hex()}"
+        self._lives: dict[str, _Life] = {}  # the current lives, by owner
+        self._refused: set[str] = set()  # chats that this code cannot continue
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Worker:
+        await self._open()
+        self._running = asyncio.create_task(self.run())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.wait([running])
+
+    async def run(self) -> None:
+        """Work until cancelled, then release the running chats for other workers."""
+        await self._open()
+        try:
+            while True:
+                try:
+                    await self._look_after()
+                    await self._take_jobs()
+                except StoreError as exc:
+                    logger.warning("the jobs cannot be read: %s", type(exc).__name__)
+                await asyncio.sleep(self._poll)
+        finally:
+            await self._stop()
+
+    async def _open(self) -> None:
+        if self._relay is not None:
+            await self._relay.open()
+
+    async def _look_after(self) -> None:
+        """Renew our lives; abort them, put them aside, or end those that others have taken over."""
+        if not self._lives:
+            return
+        ours = await self._jobs.beat(list(self._lives))
+        for owner, life in list(self._lives.items()):
+            if owner not in ours:
+                life.journal.halt()
+            elif ours[owner] is not None and life.aborting is None:
+                life.aborting = asyncio.create_task(self._abort(life, str(ours[owner])))
+            else:
+                await self._put_aside(life)
+
+    async def _abort(self, life: _Life, reason: str) -> None:
+        try:
+            await life.journal.abort(msgspec.json.decode(reason))
+            await self._jobs.aborted(life.log.id, life.log.owner)
+        except (Halted, StoreError):
+            pass  # the next life requests it again
+
+    async def _put_aside(self, life: _Life) -> None:
+        """Put aside a chat that only waits: it needs no worker."""
+        log, now = life.log, time.monotonic()
+        if not life.journal.resting or not log.waiting:
+            life.rests_since = None
+            return
+        if life.rests_since is None:
+            life.rests_since = now
+        if now - life.rests_since >= self._idle:
+            wakes = [each for each in log.waiting.values() if each is not None]
+            wake = min(wakes) if wakes else None
+            if await self._jobs.rest(log.id, log.owner, list(log.waiting), wake):
+                life.journal.halt()
+
+    async def _take_jobs(self) -> None:
+        free = self._concurrency - len(self._lives)
+        if free > 0:
+            for id, owner, job in await self._jobs.take(self._name, free, self._refused):
+                await self._begin(id, owner, job)
+
+    async def _begin(self, id: str, owner: str, text: str) -> None:
+        log = _Log(self._jobs, id, owner, self._poll)
+        try:
+            journal = await Journal.open(id, log)
+        except JournalError as exc:
+            await self._refuse(log, exc)
+            return
+        life = self._lives[owner] = _Life(log, journal)
+        life.task = asyncio.create_task(self._live_on(life, text))
+
+    async def _live_on(self, life: _Life, text: str) -> None:
+        try:
+            await self._live(life, text)
+        except StoreError as exc:  # the chat continues after its lease has expired
+            name = type(exc).__name__
+            logger.warning("durable chat %s cannot be recorded: %s", life.log.id, name)
+
+    async def _live(self, life: _Life, text: str) -> None:
+        log, journal = life.log, life.journal
+        came_to: Response | Exception
+        try:
+            came_to = await journal.carry(
+                lambda: run_job(self._agent, journal, text, self._deps, self._relay),
+            )
+        except Halted:
+            await self._jobs.leave(log.id, log.owner)
+            return
+        except Exception as exc:
+            if journal.halted:
+                await self._refuse(log, exc)
+                return
+            came_to = exc
+        finally:
+            del self._lives[log.owner]
+        await self._jobs.finish(log.id, log.owner, encode_outcome(log.id, came_to))
+
+    async def _refuse(self, log: _Log, exc: Exception) -> None:
+        """Leave a chat unchanged, for other code or a later attempt: this life cannot run it."""
+        logger.error("durable chat %s cannot continue here: %s", log.id, type(exc).__name__)
+        logger.debug("durable chat %s", log.id, exc_info=exc)
+        if isinstance(exc, JournalError):
+            self._refused.add(log.id)
+            await self._jobs.leave(log.id, log.owner, _REFUSED)
+        else:
+            await self._jobs.leave(log.id, log.owner, _AGAIN)
+
+    async def _stop(self) -> None:
+        tasks = [life.task for life in self._lives.values()]
+        for life in list(self._lives.values()):
+            life.journal.halt()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._relay is not None:
+            await self._relay.aclose()
+        await self._jobs.aclose()

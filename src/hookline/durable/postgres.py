@@ -1,0 +1,64 @@
+"""Durable chats on PostgreSQL only, as tasks of Absurd: any number of machines, no other server.
+
+    agent = Agent("anthropic:…", tools=[…], store="postgresql://…", runtime=Durable())
+    async with chats(agent, "postgresql://…"):               # a worker: any number of processes
+        async with Chats("postgresql://…") as client:        # from any process
+            await client.start("Book it.", conversation="c1", chat_id="7f3")
+            response = await client.result("7f3")
+
+Absurd is a schema of PostgreSQL functions: queues, claims, checkpoints, events. It is created if it
+is missing; `absurdctl` lists its tasks and deletes old ones. A worker that gives no sign of life
+for `lease` seconds loses its chats. A chat that waits for an answer is put aside after `idle`
+seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookline import Agent
+from hookline.durable._absurd import Jobs
+from hookline.durable._client import Client
+from hookline.durable._job import MakeDeps, Relay
+from hookline.durable._worker import Worker
+from hookline.errors import UsageError
+
+__all__ = ["Chats", "Worker", "chats"]
+
+
+class Chats(Client):
+    """The client of the durable chats in a database, for any process."""
+
+    def __init__(self, url: str, *, queue: str = "hookline", poll: float = 0.1) -> None:
+        super().__init__(Jobs(url, queue, poll))
+
+
+def chats(
+    agent: Agent[Any],
+    url: str,
+    *,
+    deps: MakeDeps | None = None,
+    relay: Relay | None = None,
+    queue: str = "hookline",
+    concurrency: int = 100,
+    lease: int = 3,
+    idle: float = 1.0,
+    poll: float = 0.1,
+) -> Worker:
+    """Return a worker for the durable chats in a database.
+
+    `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
+    the chats in web applications; pass a RedisRelay that nothing else uses. `queue` is the queue of
+    the chats: give each agent in a database its own. `concurrency` is the most chats that run at
+    once. A worker that gives no sign of life for `lease` (whole) seconds counts as dead. A chat
+    that only waits is put aside after `idle` seconds. The database is polled every `poll` seconds.
+    Raises UsageError for an agent without `runtime=Durable()`, or a lease that is too short.
+    """
+    if lease != int(lease) or lease < 1 or lease < 3 * poll:
+        raise UsageError(
+            f"lease={lease!r} must be whole seconds, at least three times poll={poll!r}"
+        )
+    jobs = Jobs(url, queue, poll, lease)
+    return Worker(
+        agent, jobs, deps=deps, relay=relay, concurrency=concurrency, idle=idle, poll=poll
+    )

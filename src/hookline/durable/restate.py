@@ -1,0 +1,204 @@
+"""Durable chats on Restate: any number of machines; a dead worker is noticed at once.
+
+    agent = Agent("anthropic:…", tools=[…], store="postgresql://…", runtime=Durable())
+    app = chats(agent)                                   # ASGI: `hypercorn module:app`, or
+    async with chats(agent, "http://127.0.0.1:8080"):    # served and registered from here
+        async with Chats("http://127.0.0.1:8080") as client:     # from any process, on any machine
+            await client.start("Book it.", conversation="c1", chat_id="7f3")
+            response = await client.result("7f3")
+
+The client needs no SDK, only httpx. A chat that waits for an answer is suspended after `idle`
+seconds, and takes up no memory until the answer arrives. The server is Restate's own program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from hookline import Agent
+from hookline.durable._client import Client
+from hookline.durable._extra import needed
+from hookline.durable._job import MakeDeps, Relay, check_agent
+from hookline.durable._restate_client import Ingress
+from hookline.errors import StoreError, UsageError
+
+__all__ = ["Chats", "Worker", "chats"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+DAY = 86_400.0
+
+
+class Chats(Client):
+    """The client of the durable chats of a Restate server, for any process."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "hookline",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """`url` is Restate's ingress; `name` is the workers' name; requests carry `headers`."""
+        super().__init__(Ingress(url, name, headers or {}))
+
+
+class Worker:
+    """Runs an agent's chats: an ASGI application, which Restate calls over HTTP/2.
+
+    `async with worker: …`, or `await worker.run()`, also serves it with hypercorn and registers its
+    address with Restate.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        url: str | None = None,
+        *,
+        deps: MakeDeps | None = None,
+        relay: Relay | None = None,
+        name: str = "hookline",
+        idle: float = 30.0,
+        retention: float = 30 * DAY,
+        identity_keys: Sequence[str] = (),
+        bind: str = "127.0.0.1:9080",
+        admin: str | None = None,
+    ) -> None:
+        check_agent(agent, relay)
+        restate = needed("restate")
+        module = import_module("hookline.durable._restate_worker")  # imports the SDK
+        services = module.services_of(
+            agent, deps=deps, relay=relay, name=name, idle=idle, retention=retention
+        )
+        self._app = restate.app(services, protocol="bidi", identity_keys=list(identity_keys))
+        self._relay = relay
+        self._url = url
+        self._admin = admin
+        self._bind = bind
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request of Restate."""
+        if scope["type"] != "lifespan":
+            task = asyncio.current_task()
+            assert task is not None
+            self._calls.add(task)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._calls.discard(task)
+            return
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                if self._relay is not None:
+                    await self._relay.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            try:
+                if self._relay is not None:
+                    await self._relay.open()
+            except StoreError as exc:
+                await send({"type": "lifespan.startup.failed", "message": str(exc)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+
+    async def __aenter__(self) -> Worker:
+        up = asyncio.Event()
+        self._running = asyncio.create_task(self._serve(up))
+        waiting = asyncio.create_task(up.wait())
+        await asyncio.wait([self._running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._running.done():
+            self._running.result()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.wait([running])
+
+    async def run(self) -> None:
+        """Serve until cancelled; Restate then continues the running chats in another worker."""
+        await self._serve(asyncio.Event())
+
+    async def _serve(self, up: asyncio.Event) -> None:
+        if self._url is None:
+            raise UsageError(
+                f"url={self._url!r}: pass the URL of Restate's ingress to serve the application "
+                "from here, as in chats(agent, 'http://127.0.0.1:8080'), or use hypercorn"
+            )
+        hypercorn = needed("hypercorn")
+        needed("hypercorn.asyncio")
+        host, _, port = self._bind.rpartition(":")
+        listener = socket.create_server((host, int(port)), backlog=1000, reuse_port=True)
+        config = hypercorn.Config()
+        config.bind = [f"fd://{listener.detach()}"]  # hypercorn closes it
+        config.errorlog = config.accesslog = None
+        config.h2_max_concurrent_streams = 10_000
+        config.graceful_timeout = 1.0
+        over = asyncio.Event()
+        serving = asyncio.ensure_future(
+            hypercorn.asyncio.serve(self, config, shutdown_trigger=over.wait)
+        )
+        try:
+            ingress = Ingress(self._url, "", {})
+            try:
+                await ingress.register(f"http://{self._bind}", self._admin)
+            finally:
+                await ingress.aclose()
+            up.set()
+            await asyncio.wait([serving])
+            serving.result()
+        finally:
+            while self._calls:  # Restate continues these chats elsewhere
+                for call in self._calls:
+                    call.cancel()
+                await asyncio.wait(self._calls, timeout=0.1)
+            over.set()
+            await asyncio.wait([serving])
+
+
+def chats(
+    agent: Agent[Any],
+    url: str | None = None,
+    *,
+    deps: MakeDeps | None = None,
+    relay: Relay | None = None,
+    name: str = "hookline",
+    idle: float = 30.0,
+    retention: float = 30 * DAY,
+    identity_keys: Sequence[str] = (),
+    bind: str = "127.0.0.1:9080",
+    admin: str | None = None,
+) -> Worker:
+    """Return a worker for the durable chats of a Restate server: an ASGI application.
+
+    `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
+    the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
+    its services: give each agent of a server its own. A chat that only waits is suspended after
+    `idle` seconds; a worker that hangs is given up after twice as long. Restate keeps outcomes, and
+    recognizes known ids, for `retention` seconds. `identity_keys` are the public keys of a Restate
+    server that signs its calls. With `url` (the address of Restate's ingress), `async with` and
+    `run()` serve the application at `bind`, and register that address with Restate's admin API at
+    `admin` (by default the host of the ingress, port 9070).
+    """
+    return Worker(
+        agent,
+        url,
+        deps=deps,
+        relay=relay,
+        name=name,
+        idle=idle,
+        retention=retention,
+        identity_keys=identity_keys,
+        bind=bind,
+        admin=admin,
+    )

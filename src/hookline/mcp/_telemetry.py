@@ -1,0 +1,152 @@
+"""Telemetry of MCP, by OpenTelemetry's conventions.
+
+The SDK creates a span for each request, and puts the trace into its `_meta`, on both sides. This
+module adds the attributes of a call to the tool's own span, if there is one, and the durations of
+calls and sessions. `hookline.otel` sets the span of a call in OpenTelemetry's current context;
+neither module imports the other. Values that belong to no chat go to the global meter provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Final, TypeAlias, cast
+
+from hookline import Run, ToolFailure, ToolResult
+from hookline.mcp._errors import sdk
+
+Labels: TypeAlias = dict[str, str | int]
+
+SECONDS: Final = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+METHOD: Final = "mcp.method.name"
+VERSION: Final = "mcp.protocol.version"
+ERROR: Final = "error.type"
+STATUS: Final = "rpc.response.status_code"
+TOOL: Final = "gen_ai.tool.name"
+OPERATION: Final = "gen_ai.operation.name"
+NOT_FOUND: Final = -32601
+
+
+class Asked:
+    """A call to a server, from now until its end."""
+
+    def __init__(self, run: Run[Any], about: Mapping[str, str | int], version: str) -> None:
+        key = f"hookline.call:{run.chat_id}:{run.call_id}"
+        self._tell: Any = sdk("opentelemetry.context").get_value(key)
+        self._began = perf_counter()
+        self._labels: Labels = {METHOD: "tools/call", VERSION: version, **about}
+
+    def ended(self, result: ToolResult | ToolFailure | None, exc: BaseException | None) -> None:
+        """Record the outcome, if it is wanted."""
+        if self._tell is None:
+            return
+        labels = self._labels
+        if exc is not None:
+            labels.update(_failed(exc))
+        elif isinstance(result, ToolFailure):
+            labels[ERROR] = "tool_error"
+        self._tell(labels, perf_counter() - self._began)
+
+
+@contextmanager
+def in_session(
+    about: Mapping[str, str | int], version: str, lost: Callable[[], bool]
+) -> Generator[None]:
+    """Record the duration of a connection to a server, and whether it was lost."""
+    labels: Labels = {VERSION: version, **about}
+    began = perf_counter()
+    try:
+        yield
+    except Exception as exc:
+        labels.update(_failed(exc))
+        raise
+    else:
+        if lost():
+            labels[ERROR] = "connection_lost"
+    finally:
+        histogram = _histogram(
+            "mcp.client.session.duration",
+            "Duration of a session with an MCP server, seen by the client.",
+        )
+        histogram.record(perf_counter() - began, labels)
+
+
+def measuring(name: str) -> Any:
+    """Return SDK middleware that measures requests to a server; `name` is the name of its tool."""
+    histogram = _histogram(
+        "mcp.server.operation.duration",
+        "Duration of a request to an MCP server, seen by the server.",
+    )
+
+    async def measure(ctx: Any, call_next: Any) -> Any:
+        labels: Labels = {METHOD: ctx.method, VERSION: ctx.protocol_version}
+        if ctx.method == "tools/call":
+            params: dict[str, Any] = ctx.params or {}
+            labels[OPERATION] = "execute_tool"
+            if params.get("name") == name:
+                labels[TOOL] = name
+        began = perf_counter()
+        try:
+            result = await call_next(ctx)
+        except BaseException as exc:
+            labels.update(_failed(exc))
+            if labels.get(STATUS) == str(NOT_FOUND):
+                labels[METHOD] = "_OTHER"  # a client may ask for anything
+            raise
+        else:
+            if _is_error(result):
+                labels[ERROR] = "tool_error"
+            return result
+        finally:
+            histogram.record(perf_counter() - began, labels)
+
+    return measure
+
+
+def measuring_sessions() -> Any:
+    """Return SDK middleware that measures sessions, from the handshake until they are closed."""
+    histogram = _histogram(
+        "mcp.server.session.duration",
+        "Duration of a session with an MCP client, seen by the server.",
+    )
+
+    async def measure(ctx: Any, call_next: Any) -> Any:
+        began = perf_counter()
+        result = await call_next(ctx)
+        if ctx.method == "initialize":
+            labels: Labels = {VERSION: ctx.session.protocol_version}
+            # The SDK reports the end of a connection only here.
+            ctx.session._connection.exit_stack.callback(
+                lambda: histogram.record(perf_counter() - began, labels)
+            )
+        return result
+
+    return measure
+
+
+def trace_of_now() -> dict[str, Any] | None:
+    """Return the `_meta` with the trace of a request; the SDK sets it only for remote servers."""
+    meta: dict[str, Any] = {}
+    sdk("opentelemetry.propagate").inject(meta)
+    return meta or None
+
+
+def _histogram(name: str, about: str) -> Any:
+    meter = sdk("opentelemetry.metrics").get_meter("hookline")
+    return meter.create_histogram(
+        name, unit="s", description=about, explicit_bucket_boundaries_advisory=SECONDS
+    )
+
+
+def _is_error(result: Any) -> bool:
+    if isinstance(result, Mapping):
+        return cast("Mapping[str, Any]", result).get("isError") is True
+    return getattr(result, "is_error", False) is True
+
+
+def _failed(exc: BaseException) -> Labels:
+    if isinstance(exc, sdk("mcp.shared.exceptions").MCPError):
+        told: Any = exc
+        return {ERROR: str(told.code), STATUS: str(told.code)}
+    return {ERROR: "timeout" if isinstance(exc, TimeoutError) else type(exc).__name__}

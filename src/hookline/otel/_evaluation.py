@@ -1,0 +1,43 @@
+"""`record_evaluation`: record a rating of an answer, as an event below the chat's span."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookline import Response
+from hookline.errors import UsageError
+from hookline.otel import _names as names
+from hookline.otel._telemetry import DEFAULT, Telemetry, kit_of
+
+
+def record_evaluation(
+    response: Response[Any],
+    name: str,
+    *,
+    score: float | None = None,
+    label: str | None = None,
+    explanation: str | None = None,
+    telemetry: Telemetry = DEFAULT,
+) -> bool:
+    """Record the quality of a chat's answer, as the conventions' event `gen_ai.evaluation.result`.
+
+    The event belongs to the span of that chat, which may have ended: the last 1,024 chats are kept.
+    `telemetry` is the agent's own Telemetry, if it has one. Returns whether the events of that chat
+    are exported. Raises UsageError if none of `score`, `label` and `explanation` is given.
+    """
+    if score is None and label is None and explanation is None:
+        raise UsageError("record_evaluation() needs score=, label= or explanation=")
+    kit = kit_of(telemetry)
+    context = None if kit is None else kit.ended.get(response.chat_id)
+    if kit is None or context is None:
+        return False
+    given = {
+        names.EVALUATION_NAME: name,
+        names.EVALUATION_SCORE: score,
+        names.EVALUATION_LABEL: label,
+        names.EVALUATION_WHY: None if explanation is None else kit.content.text(explanation),
+        names.CHAT_ID: response.chat_id,
+    }
+    attributes = {key: value for key, value in given.items() if value is not None}
+    kit.events.emit(names.EVALUATION_EVENT, "INFO", attributes, context)
+    return True

@@ -1,0 +1,73 @@
+"""Events that explain the course of a chat: retries, handoffs, guardrails and approvals.
+
+Only hookline's own statuses are recorded: a user's status may contain content.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookline import Approve
+from hookline.otel import _names as names
+from hookline.otel._kit import Kit
+from hookline.otel._model_call import ModelCall
+from hookline.otel._spans import Operation, innermost
+from hookline.otel._trace import Trace
+from hookline.otel._words import hook_labels
+from hookline.points import OnApproval, OnHook
+
+
+def nearest(trace: Trace | None) -> Operation | None:
+    """Return the innermost open operation, or the chat's."""
+    op = innermost()
+    return trace.op if trace is not None and (op is None or op.ended) else op
+
+
+def tell_status(op: Operation, name: str, data: dict[str, Any]) -> None:
+    """Record a status as an event, with its data as attributes."""
+    if not op.span.is_recording():
+        return
+    content = op.kit.content
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if key == "error":
+            error = op.error if isinstance(op, ModelCall) else None
+            found[names.ERROR_TYPE] = error or names.identifier(str(value))
+        elif key in ("why", "code"):
+            found[f"{name}.{key}"] = names.identifier(str(value))
+        else:
+            found[f"{name}.{key}"] = content.word(value) if isinstance(value, str) else value
+    op.span.add_event(name, found)
+
+
+def tell_approval(trace: Trace, ctx: OnApproval) -> None:
+    """Record that an approval was requested or answered, and when."""
+    call, decision, span = ctx.request.call, ctx.decision, trace.op.span
+    if not span.is_recording():
+        return
+    found: dict[str, Any] = {
+        names.TOOL_NAME: call.name,
+        names.TOOL_CALL_ID: trace.op.kit.content.word(call.id),
+    }
+    if decision is None:
+        found[names.APPROVAL_DECISION] = "asked"
+        trace.links.asked(ctx.run, call.id)
+    else:
+        approved = isinstance(decision, Approve)
+        found[names.APPROVAL_DECISION] = "approved" if approved else "denied"
+        if isinstance(decision, Approve) and decision.arguments is not None:
+            found[names.APPROVAL_EDITED] = True
+        waited = trace.links.waited(ctx.run, call.id)
+        if waited is not None:
+            found[names.APPROVAL_WAIT] = waited
+    span.add_event(names.APPROVAL_EVENT, found)
+
+
+def tell_hook(kit: Kit, ctx: OnHook[Any], trace: Trace | None) -> None:
+    """Record another hook: its duration as a metric, its decision as an event."""
+    labels = hook_labels(ctx.hook, ctx.point, ctx.outcome)
+    op = nearest(trace)
+    kit.instruments.hook_duration.record(ctx.duration, labels, None if op is None else op.context)
+    if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
+        return
+    op.span.add_event(names.HOOK_EVENT, {**labels, names.HOOK_DURATION: ctx.duration})

@@ -1,0 +1,52 @@
+"""Show runs of other processes: follow a run, or start one in a durable worker."""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from hookline.web._chats import scope_of_agent
+from hookline.web._config import SiteConfig
+from hookline.web._incoming import Refused
+from hookline.web._index import Index, conversation_key
+from hookline.web._protocols import release_for
+from hookline.web._queued import Asked
+from hookline.web.relay._followed import Followed
+
+
+async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> Followed | None:
+    """Return a conversation's last run in another process, ready to be shown."""
+    assert config.relay is not None
+    run = await config.relay.find(conversation_key(principal, id), principal)
+    if run is not None:
+        conversation = await index.open(principal, id)
+        run.before = conversation.messages[: run.header.before]
+        run.scope_of = partial(scope_of_agent, config.agent)
+    return run
+
+
+async def deps_of(config: SiteConfig, asked: Asked) -> Any:
+    """Call `deps=` for a request."""
+    if config.deps is None:
+        return None
+    deps = config.deps(asked.request.scope, asked.principal)
+    return await deps if isawaitable(deps) else deps
+
+
+async def answer_afar(config: SiteConfig, index: Index, asked: Asked) -> Followed:
+    """Let a durable worker answer, and follow its run. Raises Refused."""
+    assert config.abroad is not None
+    incoming, principal = asked.incoming, asked.principal
+    conversation = await index.open(principal, asked.id)
+    index.touch(principal, asked.id, conversation, incoming.message)
+    options: dict[str, Any] = {
+        "deps": await deps_of(config, asked),
+        "release": release_for(config.agent, asked.protocol, config.target),
+        **config.options,
+    }
+    await config.abroad.ask(incoming, conversation, principal, **options)
+    run = await follow(config, index, principal, asked.id)
+    if run is None:
+        raise Refused(503, "The answer cannot be read now; load the messages again.")
+    return run

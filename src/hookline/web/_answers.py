@@ -1,0 +1,136 @@
+"""Answer a request: at once, or after the answer that runs now."""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import isawaitable
+from secrets import token_hex
+from typing import TypeAlias
+
+from hookline.web._afar import answer_afar, deps_of
+from hookline.web._backlog import Run
+from hookline.web._chats import Opening, begin, check_answers
+from hookline.web._config import SiteConfig
+from hookline.web._http import Request
+from hookline.web._incoming import Refused, read_object
+from hookline.web._index import Index
+from hookline.web._live import Live
+from hookline.web._presence import Presence
+from hookline.web._protocols import Protocol, parse
+from hookline.web._queued import Asked, Queued
+from hookline.web._streaming import Streaming
+
+Answer: TypeAlias = Streaming | Queued
+
+
+class Answers:
+    """Answers the requests of a site."""
+
+    def __init__(self, config: SiteConfig, index: Index, presence: Presence) -> None:
+        self._config = config
+        self._runs = config.runs
+        self._index = index
+        self._presence = presence
+
+    async def ask(self, request: Request, principal: str, protocol: Protocol) -> Answer:
+        config = self._config
+        body = await request.body(self._runs.caps.body_bytes, self._runs.caps.send)
+        incoming = parse(protocol, read_object(body))
+        check_answers(incoming, approvals=config.approvals)
+        asked = Asked(
+            request=request,
+            principal=principal,
+            protocol=protocol,
+            incoming=incoming,
+            id=incoming.conversation_id or token_hex(10),
+            run=token_hex(6),
+        )
+        if config.on_busy == "queue" and incoming.message is not None and not incoming.regenerate:
+            return await self._in_turn(asked)
+        self._runs.check(asked.key, principal)
+        if config.abroad is not None:
+            return self.streaming(await answer_afar(config, self._index, asked), protocol, asked.id)
+        if config.relay is None:
+            return self.streaming(await self._begin(asked), protocol, asked.id)
+        await config.relay.claim(asked.key, asked.run)
+        try:
+            live = await self._begin(asked)
+        except BaseException:
+            config.relay.release(asked.key, asked.run)
+            raise
+        await config.relay.tell(asked.key, live)
+        return self.streaming(live, protocol, asked.id)
+
+    async def _in_turn(self, asked: Asked) -> Answer:
+        """Answer a message, or queue it behind the answers before it."""
+        place = self._runs.join(asked.key, asked.principal)
+        if not place.turn.done():
+            return Queued(
+                place=place,
+                runs=self._runs,
+                begin=partial(self._late, asked),
+                asked=asked,
+                errors=self._config.errors,
+            )
+        try:
+            live = await self._begin(asked)
+        finally:
+            self._runs.leave(place)
+        return self.streaming(live, asked.protocol, asked.id)
+
+    async def _late(self, asked: Asked) -> Streaming:
+        """Answer a queued message. It must not deny approvals that its user has not seen."""
+        live = await self._begin(asked, waited=True)
+        return self.streaming(live, asked.protocol, asked.id)
+
+    def streaming(
+        self, run: Run, protocol: Protocol, id: str, *, start: int = 0, replay: bool = False
+    ) -> Streaming:
+        return Streaming(
+            run=run,
+            protocol=protocol,
+            conversation_id=id,
+            caps=self._runs.caps,
+            target=self._config.target,
+            errors=self._config.errors,
+            start=start,
+            replay=replay,
+            presence=self._presence,
+        )
+
+    async def _begin(self, asked: Asked, *, waited: bool = False) -> Live:
+        config, principal, incoming = self._config, asked.principal, asked.incoming
+        conversation = await self._index.open(principal, asked.id)
+        if waited and (conversation.pending or conversation.client_calls):
+            raise Refused(
+                409, "The previous answer asks for your approval or a result; answer that first."
+            )
+        options = dict(config.options)
+        if config.deps is not None:
+            options["deps"] = await deps_of(config, asked)
+        if config.hooks is not None:
+            hooks = config.hooks(asked.request.scope, principal)
+            options["hooks"] = await hooks if isawaitable(hooks) else hooks
+        opening = Opening(
+            agent=config.agent,
+            runs=self._runs,
+            protocol=asked.protocol,
+            on_disconnect=config.on_disconnect,
+            target=config.target,
+            edits=config.edits,
+            client_tools=config.client_tools,
+            ag_ui_state=config.ag_ui_state,
+            ag_ui_context=config.ag_ui_context,
+        )
+        live = begin(
+            opening,
+            incoming,
+            key=asked.key,
+            principal=principal,
+            conversation=conversation,
+            options=options,
+            run=asked.run,
+        )
+        # Set before the run's first step, which runs in another task: the title is saved with it.
+        self._index.touch(principal, asked.id, conversation, incoming.message)
+        return live

@@ -1,0 +1,42 @@
+"""The configuration of an application of `hookline.web`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hookline import Store
+from hookline.web._ai_sdk import Target
+from hookline.web._chats import ChatHooks, ClientTools, Deps, OnBusy, OnDisconnect
+from hookline.web._durable import Abroad
+from hookline.web._guard import Guard
+from hookline.web._mask import ErrorText
+from hookline.web._page import Page
+from hookline.web._runs import Runs
+from hookline.web._shared import AgUiState
+from hookline.web.relay import RedisRelay
+
+
+class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `app`."""
+
+    agent: Any  # Agent: the type of its deps is up to the caller
+    guard: Guard
+    runs: Runs
+    store: Store
+    on_disconnect: OnDisconnect = "cancel"
+    on_busy: OnBusy = "refuse"
+    target: Target = 6
+    deps: Deps | None = None
+    hooks: ChatHooks | None = None
+    errors: ErrorText | None = None
+    options: dict[str, Any] = {}
+    edits: bool = True
+    approvals: bool = True
+    client_tools: ClientTools = ()
+    ag_ui_state: AgUiState | None = None
+    ag_ui_context: bool = False
+    page: Page | None = None
+    relay: RedisRelay | None = None
+    abroad: Abroad | None = None

@@ -1,0 +1,64 @@
+"""Answer approvals from outside the chat's own request: the run has no reader at first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from secrets import token_hex
+from typing import Any
+
+from hookline import Agent, Approve, Conversation, Deny, ToolFailure, ToolResult
+from hookline.web._chats import scope_of_agent
+from hookline.web._header import Header
+from hookline.web._runs import Runs
+
+
+async def resume_detached(
+    agent: Agent[Any],
+    conversation: Conversation,
+    answers: Mapping[str, Approve | Deny | ToolResult | ToolFailure],
+    *,
+    runs: Runs,
+    principal: str = "",
+    **options: Any,
+) -> None:
+    """Answer the pending approvals of a conversation, and let the run continue without a reader.
+
+    It takes the arguments of `agent.resume`, and returns as soon as the chat has begun. The user
+    reads the answer through `resume_response`, or from `app` with `runs=site.runs`. The run counts
+    as a stream of `principal`. Raises the errors that `resume` raises before anything runs, such as
+    ApprovalError and ConversationBusyError, and Refused if `runs` is full.
+    """
+    before = conversation.messages
+    denied = [
+        request.call.id
+        for request in conversation.pending
+        if isinstance(answers.get(request.id), Deny)
+    ]
+    runs.check(conversation.id, principal)
+    stream = agent.resume_stream(conversation, dict(answers), **options)
+    header = Header(
+        run=token_hex(6),
+        chat_id=stream.chat_id,
+        principal=principal,
+        before=len(before),
+        resumed=True,
+        denied=tuple(denied),
+    )
+    live = runs.begin(
+        conversation.id,
+        stream,
+        header,
+        kept=True,
+        before=before,
+        scope_of=partial(scope_of_agent, agent),
+    )
+    reader = live.log.read()
+    try:
+        while not live.log.ended and not live.log.number:
+            await reader.wait()
+    finally:
+        reader.close()
+    if live.log.error is not None and not live.log.number:
+        runs.forget(conversation.id)
+        raise live.log.error

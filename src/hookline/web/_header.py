@@ -1,0 +1,35 @@
+"""The header of a run: everything besides its events that another process needs to show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run, and the request that started it."""
+
+    run: str
+    """The id of the run."""
+    chat_id: str
+    principal: str = ""
+    """The principal that the run belongs to."""
+    before: int = 0
+    """The number of messages in the conversation when the run began."""
+    resumed: bool = False
+    """Whether the run continues an answer that waited."""
+    denied: tuple[str, ...] = ()
+    """The calls that the user denied with the request."""
+    posted: tuple[str, ...] = ()
+    """The calls whose results the client sent."""
+    message_id: str | None = None
+    """The client's id of the answer that the run continues or regenerates."""
+    conversation_id: str | None = None
+    """The client's id of the conversation, on a custom route; empty: the client gets no id."""
+    run_id: str | None = None
+    """The client's id of the run (AG-UI)."""
+    modern: bool = True
+    """Whether the client uses AG-UI 1.0."""
+    raw: tuple[dict[str, Any], ...] = ()
+    """The client's messages, as received (AG-UI)."""

@@ -1,0 +1,12 @@
+"""A relay lets any process read, resume, and stop the runs of the other processes, through Redis.
+
+Pass it to the app of each process:
+`app(agent, store=…, on_disconnect="detach", relay=RedisRelay("redis://…"))`. Needs
+`pip install "hookline[redis]"` and Redis 7. `relay.observe(name)` lets another program see the
+events of all processes: outcomes, approvals, tool calls.
+"""
+
+from hookline.web.relay._observe import Observed, Observer
+from hookline.web.relay._relay import RedisRelay
+
+__all__ = ["Observed", "Observer", "RedisRelay"]

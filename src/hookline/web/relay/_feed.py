@@ -1,0 +1,81 @@
+"""Read all streams that one process follows: one connection with one blocking XREAD.
+
+A new stream cannot join an XREAD that is under way. The process therefore sends a message to its
+own inbox, which ends the XREAD. With many streams there is a pause between two reads, so that each
+read returns more entries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from hookline.web.relay._redis import away
+
+Fields = dict[bytes, bytes]
+Take = Callable[[bytes, Fields], None]  # an entry: its id, its fields
+
+BLOCK: Final = 2000  # milliseconds
+COUNT: Final = 1000  # entries of a stream at a time
+PAUSE_PER_STREAM: Final = 50e-6  # seconds
+LONGEST_PAUSE: Final = 0.05
+
+
+class Feed:
+    """The streams that this process follows, each with the callback for its entries."""
+
+    def __init__(self, client: Any, wake: Callable[[], None]) -> None:
+        self._client = client
+        self._wake = wake
+        self._last: dict[str, bytes] = {}
+        self._takes: dict[bytes, tuple[str, Take]] = {}
+        self._asking = False
+        self._away = away()
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def follow(self, stream: str, after: bytes, take: Take) -> None:
+        """Call `take` with each entry of a stream after this one."""
+        self._last[stream] = after
+        self._takes[stream.encode()] = (stream, take)
+        if self._asking:
+            self._asking = False  # one wake-up is enough for all streams that join meanwhile
+            self._wake()
+
+    def leave(self, stream: str) -> None:
+        """Stop following a stream."""
+        self._last.pop(stream, None)
+        self._takes.pop(stream.encode(), None)
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            asked = dict(self._last)
+            self._asking = True
+            try:
+                got = await self._client.xread(asked, count=COUNT, block=BLOCK)
+            except self._away:
+                await asyncio.sleep(0.2)
+                continue
+            finally:
+                self._asking = False
+            for name, entries in streams_of(got):
+                found = self._takes.get(name)
+                if found is None:
+                    continue
+                stream, take = found
+                for id, fields in entries:
+                    if stream in self._last:
+                        self._last[stream] = id
+                        take(id, fields)
+            pause = min(LONGEST_PAUSE, len(asked) * PAUSE_PER_STREAM)
+            if pause > 0.001:
+                await asyncio.sleep(pause)
+
+
+def streams_of(got: Any) -> list[tuple[bytes, list[tuple[bytes, Fields]]]]:
+    """Convert the reply of XREAD, in either version of the protocol, to streams with entries."""
+    found: Any = got.items() if hasattr(got, "items") else got or ()
+    return [(name, pages[0] if isinstance(pages[0], list) else pages) for name, pages in found]

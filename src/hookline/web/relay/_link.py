@@ -1,0 +1,118 @@
+"""The state that all parts of a relay share: a connection for commands, our name, and timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from secrets import token_hex
+from typing import Any, Final
+
+import msgspec
+
+from hookline.web._header import Header
+from hookline.web._incoming import Refused
+from hookline.web.relay._redis import CLOSE, DURABLE, GONE, OVER, TAKE, Names, away, connect
+
+logger = logging.getLogger("hookline.web")
+
+_header: Final = msgspec.json.Decoder(Header)
+
+
+class State(msgspec.Struct, frozen=True):
+    """The last run of a conversation, as stored in Redis."""
+
+    worker: str
+    header: Header
+    over: bool
+
+
+class Link:
+    """A connection for commands, with the names and timeouts that it needs."""
+
+    def __init__(self, url: str, names: Names, *, ttl: float, lease: float) -> None:
+        self.names = names
+        self.worker = token_hex(8)
+        """The id of this process."""
+        self.ttl = int(ttl * 1000)
+        """How long keys are kept, in milliseconds."""
+        self.lease = lease
+        self.away = away()
+        """The exceptions raised if Redis is not reachable."""
+        self.commands = connect(url)
+        self._take = self.commands.register_script(TAKE)
+        self._gone = self.commands.register_script(GONE)
+        self._over = self.commands.register_script(OVER)
+        self._close = self.commands.register_script(CLOSE)
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def later(self, what: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine in a background task that nothing waits for."""
+        task = asyncio.create_task(self._quietly(what))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _quietly(self, what: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await what
+        except self.away as exc:
+            self.complain(exc)
+
+    def complain(self, exc: BaseException) -> None:
+        """Log that Redis is not reachable, and continue."""
+        logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
+
+    def refused(self) -> Refused:
+        """Build the refusal of a request that needs Redis while it is not reachable."""
+        text = "The relay between the servers is not available; try again later."
+        return Refused(503, text, retry_after="5")
+
+    async def beat(self) -> None:
+        """Renew the key that marks this process as alive."""
+        pipe = self.commands.pipeline(transaction=False)
+        pipe.set(self.names.worker(self.worker), b"1", px=int(self.lease * 1000))
+        pipe.pexpire(self.names.inbox(self.worker), self.ttl)
+        await pipe.execute()
+
+    async def lives(self, worker: str) -> bool:
+        """Whether a process is alive; always true for a durable chat, which any process can run."""
+        return worker == DURABLE or bool(await self.commands.exists(self.names.worker(worker)))
+
+    async def gone(self, runs: Sequence[tuple[str, str]]) -> list[int]:
+        """Which of these runs, each after its key, were replaced or have lost their process."""
+        keys = [self.names.run(key) for key, _ in runs]
+        args = [self.names.worker_prefix, *(run for _, run in runs)]
+        found: list[int] = await self._gone(keys=keys, args=args)
+        return found
+
+    async def state(self, key: str) -> State | None:
+        """Return the last run of a conversation."""
+        worker, header, over = await self.commands.hmget(
+            self.names.run(key), "worker", "header", "over"
+        )
+        if worker is None or header is None:
+            return None
+        return State(worker.decode(), _header.decode(header), over == b"1")
+
+    async def take(self, key: str, header: Header, life: int, told: bytes) -> bool:
+        """Let a life of a durable chat write to a run; False if it must not."""
+        names = self.names
+        encoded = msgspec.json.encode(header)
+        args = [names.worker_prefix, header.run, encoded, life, self.ttl, told]
+        return bool(await self._take(keys=[names.run(key), names.log(key, header.run)], args=args))
+
+    async def over(self, key: str, run: str, life: int) -> None:
+        """Mark a run as over, unless a later life has it."""
+        await self._over(keys=[self.names.run(key)], args=[run, life])
+
+    async def close(self, key: str, chat_id: str, life: int) -> None:
+        """End the run of a durable chat that could not be written to."""
+        args = [self.names.log(key, ""), chat_id, life, self.ttl]
+        await self._close(keys=[self.names.run(key)], args=args)
+
+    async def aclose(self) -> None:
+        """Cancel pending commands, and disconnect."""
+        for task in list(self._sending):
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+        await self.commands.aclose()

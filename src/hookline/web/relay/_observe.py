@@ -1,0 +1,257 @@
+"""Remote observers: another process receives every event, even those published while it was down.
+
+Events are stored in partitions; all events of a conversation are in the same partition. Each
+partition is read by one member of a name at a time, one event after the other, from the last
+acknowledged position. So the events of a chat arrive in order, even if members die. The price: an
+event that was not yet acknowledged is delivered again. (The consumer groups of Redis hand events of
+one chat to several members concurrently, and redeliver a dead member's events after newer events.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+
+from hookline.errors import UsageError
+from hookline.events import ChatEvent, read_event
+from hookline.web._index import prefix_of
+from hookline.web.relay._feed import streams_of
+from hookline.web.relay._redis import Names, away, connect, unreachable
+from hookline.web.relay._writer import OBSERVED, PARTITIONS
+
+logger = logging.getLogger("hookline.web")
+
+BLOCK: Final = 1000  # milliseconds
+COUNT: Final = 100  # events of a partition to read at a time
+
+# Renew a member; give it a fair share of the partitions that nobody reads, and take away any beyond
+# that share, except for the partition in use. Only the clock of Redis counts.
+TEND: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local me, lease, all, busy = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZADD', KEYS[1], now + lease, me)
+redis.call('PEXPIRE', KEYS[1], lease * 10)
+local fair = math.ceil(all / redis.call('ZCARD', KEYS[1]))
+local mine = {}
+for n = 0, all - 1 do
+  local key = ARGV[5] .. n
+  if redis.call('GET', key) == me then
+    if #mine < fair or tostring(n) == busy then
+      redis.call('PEXPIRE', key, lease)
+      mine[#mine + 1] = n
+    else
+      redis.call('DEL', key)
+    end
+  end
+end
+for n = 0, all - 1 do
+  if #mine < fair and redis.call('SET', ARGV[5] .. n, me, 'NX', 'PX', lease) then
+    mine[#mine + 1] = n
+  end
+end
+return mine
+"""
+# Acknowledge up to this position, if the partition still belongs to this member.
+ACKNOWLEDGE: Final = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+return 1
+"""
+LEAVE: Final = """
+for n = 0, tonumber(ARGV[2]) - 1 do
+  if redis.call('GET', ARGV[3] .. n) == ARGV[1] then redis.call('DEL', ARGV[3] .. n) end
+end
+redis.call('ZREM', KEYS[1], ARGV[1])
+return 1
+"""
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of any of the processes."""
+
+    event: ChatEvent
+    """The event; `event.chat_id` and `event.seq` together identify it."""
+    principal: str
+    """The principal that the chat belongs to."""
+    conversation_id: str
+    """The conversation's name, as the principal knows it."""
+
+
+class Observer:
+    """A member of the observers that share a name: enter it, then iterate over it.
+
+    An event is acknowledged when the iteration asks for the next event. If its handling was
+    interrupted, by an exception or the end of the process, the event is delivered again, to this or
+    another member. Raises UsageError for an invalid name, type or time, and StoreError on entering
+    if Redis cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        names: Names,
+        name: str,
+        *,
+        types: tuple[type[ChatEvent], ...],
+        since: str,
+        lease: float,
+    ) -> None:
+        if not name or not name.isprintable():
+            raise UsageError(f"name={name!r} of an observer must be non-empty, printable text")
+        for each in types:
+            if each not in OBSERVED:
+                known = ", ".join(known.__name__ for known in OBSERVED)
+                raise UsageError(f"{each!r} does not reach remote observers; use one of: {known}")
+        if since not in ("start", "now"):
+            raise UsageError(f"since={since!r} must be 'start' or 'now'")
+        if lease < 0.2:
+            raise UsageError(f"lease={lease!r} must be at least 0.2 seconds")
+        self._url, self._names, self._name = url, names, name
+        self._types, self._since = types, since
+        self._lease = lease
+        self._id = token_hex(8)
+        self._queue: deque[tuple[int, bytes, dict[bytes, bytes]]] = deque()
+        self._places: dict[int, bytes] = {}  # the position in each of our partitions
+        self._busy: tuple[int, bytes] | None = None  # delivered, and not yet acknowledged
+        self._tending: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Observer:
+        self._away = away()
+        self._commands, self._reading = connect(self._url), connect(self._url)
+        self._tend_script = self._commands.register_script(TEND)
+        self._acknowledge_script = self._commands.register_script(ACKNOWLEDGE)
+        self._leave_script = self._commands.register_script(LEAVE)
+        try:
+            await self._tend()
+        except self._away as exc:
+            await self._commands.aclose()
+            raise unreachable(exc) from None
+        self._tending = asyncio.create_task(self._keep(), name="hookline.web remote observer")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._tending is not None:
+            self._tending.cancel()
+            await asyncio.gather(self._tending, return_exceptions=True)
+        try:
+            args = [self._id, PARTITIONS, self._names.seen(self._name, 0)[:-1]]
+            await self._leave_script(keys=[self._names.members(self._name)], args=args)
+        except self._away:
+            pass  # the partitions are free once the lease has expired
+        await self._commands.aclose()
+        await self._reading.aclose()
+
+    def __aiter__(self) -> Observer:
+        return self
+
+    async def __anext__(self) -> Observed:
+        while True:
+            try:
+                await self._acknowledge()
+                seen = await self._next()
+            except self._away as exc:
+                logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
+                await asyncio.sleep(0.2)
+                continue
+            if seen is not None:
+                return seen
+
+    async def _next(self) -> Observed | None:
+        if not self._queue:
+            await self._read()
+            return None
+        partition, id, fields = self._queue.popleft()
+        if partition not in self._places:
+            return None  # another member has it now, and begins where we had acknowledged
+        self._busy = (partition, id)
+        try:
+            event = read_event(fields[b"e"])
+        except (ValueError, msgspec.MsgspecError):
+            logger.error("a remote observer skips an event that cannot be decoded")
+            return None
+        if not isinstance(event, self._types):
+            return None
+        principal = fields[b"p"].decode()
+        return Observed(
+            event=event,
+            principal=principal,
+            conversation_id=fields[b"k"].decode().removeprefix(prefix_of(principal)),
+        )
+
+    async def _acknowledge(self) -> None:
+        """Acknowledge the last delivered event."""
+        if self._busy is None:
+            return
+        partition, id = self._busy
+        keys = [self._names.seen(self._name, partition), self._offsets]
+        if not await self._acknowledge_script(keys=keys, args=[self._id, partition, id]):
+            self._places.pop(
+                partition, None
+            )  # we were too slow: another member has the partition, and repeats the event
+        self._busy = None
+
+    @property
+    def _offsets(self) -> str:
+        return f"{self._names.members(self._name)}:places"
+
+    async def _read(self) -> None:
+        """Wait for events in this member's partitions."""
+        asked = {self._names.told(each): (each, place) for each, place in self._places.items()}
+        if not asked:
+            await asyncio.sleep(self._lease / 10)
+            return
+        streams = {stream: place for stream, (_, place) in asked.items()}
+        got = await self._reading.xread(streams, count=COUNT, block=min(BLOCK, self._block))
+        for name, entries in streams_of(got):
+            partition, place = asked[name.decode()]
+            if self._places.get(partition) != place:
+                continue  # the partition was lost, and perhaps regained, while we waited
+            for id, fields in entries:
+                self._places[partition] = id
+                self._queue.append((partition, id, fields))
+
+    @property
+    def _block(self) -> int:
+        return int(self._lease * 1000 / 4)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            try:
+                await self._tend()
+            except self._away as exc:
+                logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
+
+    async def _tend(self) -> None:
+        """Keep this member's partitions, and take free ones."""
+        busy = "" if self._busy is None else str(self._busy[0])
+        prefix = self._names.seen(self._name, 0)[:-1]
+        args = [self._id, int(self._lease * 1000), PARTITIONS, busy, prefix]
+        mine = await self._tend_script(keys=[self._names.members(self._name)], args=args)
+        for lost in set(self._places) - set(mine):
+            del self._places[lost]
+        if any(each not in self._places for each in mine):
+            self._queue = deque(each for each in self._queue if each[0] in self._places)
+        for each in mine:
+            if each not in self._places:
+                self._places[each] = await self._place(each)
+
+    async def _place(self, partition: int) -> bytes:
+        """Return the position that the members of this name have acknowledged."""
+        found: bytes | None = await self._commands.hget(self._offsets, str(partition))
+        if found is not None:
+            return found
+        place = b"0-0"
+        if self._since == "now":
+            last = await self._commands.xrevrange(self._names.told(partition), count=1)
+            place = last[0][0] if last else place
+        await self._commands.hsetnx(self._offsets, str(partition), place)
+        current: bytes = await self._commands.hget(self._offsets, str(partition))
+        return current

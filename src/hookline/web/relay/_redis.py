@@ -1,0 +1,192 @@
+"""The connection to Redis, the names of its keys, and the scripts that decide which process runs.
+
+Names. `KEY` is a conversation's key, which begins with its principal's name:
+
+    run:KEY          the last run: run, worker, header, and over=1 after its end; for a durable
+                     chat the worker is "-", and life is the number of the life that shows it
+    log:KEY:RUN      the stream of that run's entries
+    worker:ID        exists while that process is alive
+    inbox:ID         messages from other processes
+    told:N           the events for remote observers, in partitions
+    seen:NAME:N      the process that reads that partition for the observers with that name
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from hookline.errors import StoreError, UsageError
+
+DURABLE: Final = "-"
+"""The worker of a durable chat, which any process can run."""
+# Claim a conversation, if it has no run or the process of its run is gone.
+CLAIM: Final = """
+local had = redis.call('HMGET', KEYS[1], 'worker', 'over')
+if had[1] and had[2] ~= '1'
+  and (had[1] == '-' or redis.call('EXISTS', ARGV[1] .. had[1]) == 1) then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'run', ARGV[2], 'worker', ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+"""
+# Update a run if it is still the current one; restore it if Redis has lost it.
+SAY: Final = """
+local had = redis.call('HMGET', KEYS[1], 'run', 'over')
+if had[1] and (had[1] ~= ARGV[1] or had[2] == '1') then return 0 end
+redis.call('HSET', KEYS[1], 'run', ARGV[1], 'worker', ARGV[2], 'header', ARGV[3], 'over', '0')
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+"""
+# Undo a claim whose run did not begin.
+RELEASE: Final = """
+if redis.call('HGET', KEYS[1], 'run') == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+"""
+# Let a life of a durable chat write to a run: writes of earlier lives are refused from here on.
+TAKE: Final = """
+local had = redis.call('HMGET', KEYS[1], 'run', 'over', 'life', 'worker')
+if had[1] == ARGV[2] then
+  if had[2] == '1' or tonumber(had[3] or '0') > tonumber(ARGV[4]) then return 0 end
+elseif had[1] and had[2] ~= '1'
+  and (had[4] == '-' or redis.call('EXISTS', ARGV[1] .. had[4]) == 1) then return 0 end
+redis.call('HSET', KEYS[1], 'run', ARGV[2], 'worker', '-', 'header', ARGV[3],
+  'over', '0', 'life', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+redis.pcall('XADD', KEYS[2], ARGV[4] .. '-0', 'k', ARGV[6])
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
+return 1
+"""
+# Tell which runs were replaced, or have lost their process.
+GONE: Final = """
+local gone = {}
+for n, key in ipairs(KEYS) do
+  local had = redis.call('HMGET', key, 'run', 'worker')
+  local there = had[1] == ARGV[n + 1] and had[2]
+    and (had[2] == '-' or redis.call('EXISTS', ARGV[1] .. had[2]) == 1)
+  if not there then gone[#gone + 1] = n - 1 end
+end
+return gone
+"""
+# Mark a run as over, unless a later life of its chat writes to it.
+OVER: Final = """
+local had = redis.call('HMGET', KEYS[1], 'run', 'life')
+if had[1] ~= ARGV[1] or tonumber(had[2] or '0') > tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'over', '1')
+return 1
+"""
+# End the run of a durable chat that has ended while Redis could not be reached: its readers reload.
+CLOSE: Final = """
+local had = redis.call('HMGET', KEYS[1], 'run', 'header', 'over', 'life', 'worker')
+if not had[2] or had[3] == '1' or had[5] ~= '-' or tonumber(had[4] or '0') > tonumber(ARGV[3])
+  or cjson.decode(had[2]).chat_id ~= ARGV[2] then return 0 end
+redis.pcall('XADD', ARGV[1] .. had[1], ARGV[3] .. '-*', 'x', 'lost')
+redis.call('PEXPIRE', ARGV[1] .. had[1], ARGV[4])
+redis.call('HSET', KEYS[1], 'over', '1')
+return 1
+"""
+
+
+class Names:
+    """The names of the keys."""
+
+    def __init__(self, prefix: str) -> None:
+        self.worker_prefix = f"{prefix}worker:"
+        self._prefix = prefix
+
+    def run(self, key: str) -> str:
+        return f"{self._prefix}run:{key}"
+
+    def log(self, key: str, run: str) -> str:
+        return f"{self._prefix}log:{key}:{run}"
+
+    def worker(self, id: str) -> str:
+        return f"{self.worker_prefix}{id}"
+
+    def inbox(self, id: str) -> str:
+        return f"{self._prefix}inbox:{id}"
+
+    def told(self, partition: int) -> str:
+        return f"{self._prefix}told:{partition}"
+
+    def seen(self, name: str, partition: int) -> str:
+        return f"{self._prefix}seen:{name}:{partition}"
+
+    def members(self, name: str) -> str:
+        return f"{self._prefix}seen:{name}"
+
+
+def check_url(url: str) -> None:
+    """Raise UsageError for an invalid address, without showing it: it may hold a password."""
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in ("redis", "rediss", "unix"):
+        raise UsageError("the relay's address must begin with redis://, rediss:// (TLS) or unix://")
+
+
+def connect(url: str) -> Any:
+    """Open a connection that reconnects on its own."""
+    try:
+        made = import_module("redis.asyncio")
+        import_module("hiredis")
+    except ImportError as exc:
+        raise UsageError(
+            "a relay needs redis, which is not installed: pip install 'hookline[redis]'"
+        ) from exc
+    try:
+        retry = import_module("redis.asyncio.retry").Retry(
+            import_module("redis.backoff").ExponentialBackoff(cap=0.4, base=0.05), 2
+        )
+        pool = made.BlockingConnectionPool.from_url(
+            url, max_connections=1, timeout=None, retry=retry
+        )
+        pool.connection_class = _packing(pool.connection_class)
+        return made.Redis.from_pool(pool)
+    except ValueError:
+        raise UsageError(
+            "the relay's address must look like redis://user:password@host:6379/0"
+        ) from None
+
+
+def _packing(connection: type[Any]) -> type[Any]:
+    """A connection whose commands hiredis packs, and that swallows no cancellation.
+
+    redis.asyncio packs commands in Python, which costs more than all else of reading 1,000 streams.
+    It sends them inside `asyncio.wait_for`, which on Python 3.11 ignores a cancellation that comes
+    as the command is sent: a task that reads in a loop would then never end.
+    """
+    packer = import_module("redis.connection").HiredisRespSerializer()
+
+    async def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
+        task = asyncio.current_task()
+        before = 0 if task is None else task.cancelling()
+        await connection.send_packed_command(self, command, check_health)
+        if task is not None and task.cancelling() > before:
+            await self.disconnect(nowait=True)  # nobody reads the answer
+            raise asyncio.CancelledError
+
+    own = {"pack_command": staticmethod(packer.pack), "send_packed_command": send_packed_command}
+    return type(connection.__name__, (connection,), own)
+
+
+def away() -> tuple[type[BaseException], ...]:
+    """Return the exceptions raised if Redis is not reachable, or does not answer in time."""
+    errors = import_module("redis.exceptions")
+    return (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError)
+
+
+def refusals() -> tuple[type[BaseException], ...]:
+    """Return the exceptions raised if Redis refuses a command."""
+    return (import_module("redis.exceptions").ResponseError,)
+
+
+def unreachable(exc: BaseException) -> StoreError:
+    """Build the error for an unusable Redis, without its address or credentials."""
+    return StoreError(
+        f"the relay's Redis cannot be used ({type(exc).__name__}); check that the address is "
+        "right, that the server runs, and that it accepts the credentials"
+    )

@@ -1,0 +1,257 @@
+"""Write the streams of one process: one task, one connection, one pipeline for each batch.
+
+Items that arrive for a run while a batch is under way form one entry of the next batch. A batch is
+sent again, unchanged, until Redis has accepted it. Redis refuses an entry that it already has, or
+that comes from an earlier life of the run, because of the entry's id. While Redis is not reachable,
+items are held up to a limit. Beyond the limit the run that has waited longest is given up: its
+readers in other processes are asked to reload the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from binascii import crc32
+from collections.abc import Callable
+from typing import Any, Final
+
+from hookline.events import (
+    ApprovalRequested,
+    ChatAborted,
+    ChatDone,
+    ChatFailed,
+    ChatStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from hookline.web._backlog import Item, cost
+from hookline.web._header import Header
+from hookline.web.relay._lines import END, LINES, LOST, end_of, line_of
+from hookline.web.relay._redis import OVER, Names, away
+
+logger = logging.getLogger("hookline.web")
+
+BATCH: Final = 500  # most entries in a pipeline
+PAUSE: Final = 0.2  # seconds before the next attempt to reach Redis
+PARTITIONS: Final = 16  # the number of partitions for remote observers
+OBSERVED: Final = (
+    *(ChatStarted, ChatDone, ChatAborted, ChatFailed),
+    *(ApprovalRequested, ToolCallStarted, ToolCallFinished),
+)
+
+
+def partition_of(key: str) -> int:
+    """Return the partition of a conversation's events; it never changes, so they stay in order."""
+    return crc32(key.encode()) % PARTITIONS
+
+
+class Told:
+    """One run that is written to its stream. It is the `sink` of a `Live`."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        key: str,
+        header: Header,
+        *,
+        life: int = 1,
+        ended: Callable[[Told], None] = lambda told: None,
+    ) -> None:
+        self.key = key
+        self.header = header
+        self.life = life
+        self.log = writer.names.log(key, header.run)
+        self.number = 0
+        """The number of the next item."""
+        self.lost = False
+        """Whether the run was given up: only a mark of the loss is written."""
+        self._writer = writer
+        self._ended = ended
+
+    def put(self, number: int, at: float, item: Item, *, observed: bool = True) -> None:
+        """Queue one item of the run."""
+        if self.lost:
+            return
+        self._writer.add(self, number, line_of(at, item), cost(item))
+        if observed and isinstance(item, OBSERVED):
+            self._writer.tell(self, item)
+
+    def end(self, error: BaseException | None) -> None:
+        """Queue the end of the run."""
+        self._writer.end(self, end_of(error))
+        self._ended(self)
+
+
+class _Entry:
+    """The items of one run that wait to be written."""
+
+    __slots__ = ("bytes", "end", "first", "lines", "over", "told")
+
+    def __init__(self, told: Told, first: int) -> None:
+        self.told = told
+        self.first = first
+        self.lines: list[bytes] = []
+        self.bytes = 0
+        self.end: bytes | None = None
+        self.over = False  # the run itself is over, too
+
+
+class Writer:
+    """The queue and the task that empties it."""
+
+    def __init__(
+        self,
+        client: Any,
+        names: Names,
+        *,
+        ttl: float,
+        entries: int,
+        held: int,
+        keep: float,
+        back: Callable[[], None],
+    ) -> None:
+        self.names = names
+        self.given_up = 0
+        """The number of runs that were given up."""
+        self._client = client
+        self._ttl = int(ttl * 1000)
+        self._most = entries
+        self._held = held
+        self._keep = keep
+        self._back = back  # called when Redis is reachable again
+        self._waiting: dict[Told, _Entry] = {}
+        self._news: list[tuple[str, dict[bytes, bytes]]] = []
+        self._bytes = 0
+        self._put = self._written = 0
+        self._go = asyncio.Event()
+        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+        self._away = away()
+
+    # ── what is to be written ───────────────────────────────────────────────────────────────
+
+    def add(self, told: Told, number: int, line: bytes, size: int) -> None:
+        """Queue one line of a run."""
+        entry = self._waiting.get(told)
+        if entry is None:
+            entry = self._waiting[told] = _Entry(told, number)
+        entry.lines.append(line)
+        entry.bytes += size
+        self._bytes += size
+        told.number = number + 1
+        self._put += 1
+        self._go.set()
+        if self._bytes > self._held:
+            self._make_room()
+
+    def end(self, told: Told, how: bytes) -> None:
+        """Queue the run's last entry."""
+        entry = self._waiting.get(told)
+        if entry is None:
+            entry = self._waiting[told] = _Entry(told, told.number)
+        entry.end = LOST if told.lost else how
+        entry.over = True
+        self._put += 1
+        self._go.set()
+
+    def tell(self, told: Told, item: Any) -> None:
+        """Queue an event for remote observers."""
+        fields = {
+            b"k": told.key.encode(),
+            b"p": told.header.principal.encode(),
+            b"e": item.to_json(),
+        }
+        self._news.append((self.names.told(partition_of(told.key)), fields))
+
+    def _make_room(self) -> None:
+        """Give up the run that has waited longest."""
+        entry = next((each for each in self._waiting.values() if each.lines), None)
+        if entry is not None:
+            self.give_up(entry.told)
+
+    def give_up(self, told: Told) -> None:
+        """Drop the queued items of a run, and write only a mark of the loss."""
+        entry = self._waiting.get(told)
+        if entry is None:
+            entry = self._waiting[told] = _Entry(told, told.number)
+        self._bytes -= entry.bytes
+        entry.lines, entry.bytes, entry.end = [], 0, LOST
+        told.lost = True
+        self._go.set()
+        self.given_up += 1
+        logger.warning(
+            "the relay's Redis is not reachable: a run was given up; readers must reload"
+        )
+
+    async def flush(self) -> None:
+        """Wait until all items queued so far are written."""
+        if self._written < self._put:
+            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._flushes.append((self._put, flushed))
+            await flushed
+
+    # ── the task ────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            self._go.clear()
+            if not self._waiting and not self._news:
+                await self._go.wait()
+            upto = self._put
+            told = list(self._waiting)[:BATCH]
+            all_of_it = len(told) == len(self._waiting)
+            batch = [self._waiting.pop(each) for each in told]
+            news, self._news = self._news, []
+            self._bytes -= sum(entry.bytes for entry in batch)
+            await self._write(batch, news)
+            if all_of_it:
+                self._written = upto
+                self._flushed()
+
+    async def _write(self, batch: list[_Entry], news: list[tuple[str, dict[bytes, bytes]]]) -> None:
+        was_away = False
+        while True:
+            pipe = self._client.pipeline(transaction=False)
+            for entry in batch:
+                self._write_entry(pipe, entry)
+            oldest = int((time.time() - self._keep) * 1000)
+            for stream, fields in news:
+                pipe.xadd(stream, fields, minid=oldest, approximate=True)
+            try:
+                answers = await pipe.execute(raise_on_error=False)
+                break
+            except self._away:
+                was_away = True
+                await asyncio.sleep(PAUSE)
+        for answer in answers:
+            if isinstance(answer, Exception) and "equal or smaller" not in str(answer):
+                # A reader notices the missing entry, and reloads the messages.
+                logger.error("the relay's Redis refused an entry: %s", type(answer).__name__)
+                logger.debug("the relay's Redis refused an entry", exc_info=answer)
+                break
+        if was_away:
+            self._back()
+
+    def _write_entry(self, pipe: Any, entry: _Entry) -> None:
+        told = entry.told
+        fields: dict[bytes, bytes] = {}
+        if entry.lines:
+            fields[LINES] = b"\n".join(entry.lines)
+        if entry.end is not None:
+            fields[END] = entry.end
+        id = f"{told.life}-{entry.first + 1}"
+        pipe.xadd(told.log, fields, id=id, maxlen=self._most, approximate=True)
+        if entry.first == 0 or entry.end is not None:
+            pipe.pexpire(told.log, self._ttl)
+        if entry.over:
+            pipe.eval(OVER, 1, self.names.run(told.key), told.header.run, told.life)
+
+    def _flushed(self) -> None:
+        left: list[tuple[int, asyncio.Future[None]]] = []
+        for number, flushed in self._flushes:
+            if number > self._written:
+                left.append((number, flushed))
+            elif not flushed.done():
+                flushed.set_result(None)
+        self._flushes = left
