@@ -8,6 +8,7 @@ documentation, issues and source of the servers; no service was asked.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -45,6 +46,8 @@ class Habit(msgspec.Struct, frozen=True, kw_only=True):
     says: str = ""
     sent: str = ""  # what the request after the calls holds
     kept: str = ""  # what the answer's meta holds
+    sources: tuple[str, ...] = ()  # the addresses that the answer is from
+    files: tuple[str, ...] = ()  # the media types of what was made
 
 
 def sse(*events: Any, done: bool = True) -> Wire:
@@ -86,7 +89,7 @@ CALLS = [
     Habit(
         server="OpenAI",
         habit="arguments in pieces",
-        does="joins them",
+        does="joins the pieces",
         wire=calls(
             [call(index=0, arguments='{"ci')],
             [{"index": 0, "function": {"arguments": 'ty": "Oslo"}'}}],
@@ -96,63 +99,63 @@ CALLS = [
     Habit(
         server="Gemini, Ollama",
         habit="a call without index",
-        does="one call",
+        does="reads one call",
         wire=calls([call()]),
         calls=(OSLO,),
     ),
     Habit(
         server="Gemini",
         habit="two calls without index in one chunk",
-        does="tells them by their ids",
+        does="distinguishes the calls by their ids",
         wire=calls([call("a"), call("b", '{"city": "Rome"}')]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="Gemini",
         habit="two calls without index in two chunks",
-        does="tells them by their ids",
+        does="distinguishes the calls by their ids",
         wire=calls([call("a")], [call("b", '{"city": "Rome"}')]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="older Ollama, LiteLLM",
         habit="one index for all calls",
-        does="a new id is a new call",
+        does="starts a new call at each new id",
         wire=calls([call("a", index=0)], [call("b", '{"city": "Rome"}', index=0)]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="llama.cpp, older vLLM",
         habit="a call without id",
-        does="makes an id",
+        does="creates an id",
         wire=calls([call(None, index=0)]),
         calls=(OSLO,),
     ),
     Habit(
         server="some proxies",
         habit="an empty id",
-        does="makes an id",
+        does="creates an id",
         wire=calls([call("", index=0)]),
         calls=(OSLO,),
     ),
     Habit(
         server="Qwen",
         habit="id and name repeated in each chunk",
-        does="one call",
+        does="reads one call",
         wire=calls([call("a", '{"city"', index=0)], [call("a", ': "Oslo"}', index=0)]),
         calls=(OSLO,),
     ),
     Habit(
         server="vLLM",
         habit="the same id for two calls",
-        does="makes the second one unique",
+        does="makes the second id unique",
         wire=calls([call("a", index=0), call("a", '{"city": "Rome"}', index=1)]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="Kimi",
         habit="ids such as functions.weather:0",
-        does="keeps them for the way back, and gives other providers one that they take",
+        does="keeps the ids for this provider, and sends other providers valid ids",
         wire=calls([call("functions.weather:0", index=0)]),
         calls=(OSLO,),
         sent='"tool_call_id": "functions.weather:0"',
@@ -160,21 +163,21 @@ CALLS = [
     Habit(
         server="Ollama",
         habit="arguments as an object",
-        does="takes the object",
+        does="accepts the object",
         wire=calls([call(arguments={"city": "Oslo"}, index=0)]),
         calls=(OSLO,),
     ),
     Habit(
         server="LM Studio",
-        habit="arguments of null",
-        does="no arguments",
+        habit="null as arguments",
+        does="reads a call without arguments",
         wire=calls([call(arguments=None, index=0)]),
         calls=(("weather", {}),),
     ),
     Habit(
         server="Groq, Together",
         habit="finish_reason stop with calls",
-        does="they are calls",
+        does="reads the calls, with the finish reason tool_calls",
         wire=calls([call(index=0)], reason="stop"),
         calls=(OSLO,),
         finish="tool_calls",
@@ -182,7 +185,7 @@ CALLS = [
     Habit(
         server="older proxies",
         habit="the old function_call",
-        does="one call",
+        does="reads one call",
         wire=sse(
             delta(function_call={"name": "weather", "arguments": '{"city":'}),
             delta(function_call={"arguments": ' "Oslo"}'}),
@@ -194,15 +197,15 @@ CALLS = [
     Habit(
         server="Gemini",
         habit="a thought signature beside a call",
-        does="sends it back with the call",
+        does="sends the signature back with the call",
         wire=calls([call(index=0, extra_content={"google": {"thought_signature": "c2ln"}})]),
         calls=(OSLO,),
         sent='"thought_signature": "c2ln"',
     ),
     Habit(
         server="Mistral",
-        habit="a call whole in one chunk, with the finish reason",
-        does="one call",
+        habit="a whole call in one chunk, with the finish reason",
+        does="reads one call",
         wire=sse(delta("tool_calls", tool_calls=[call("AbCdEfGh1", index=0)])),
         calls=(OSLO,),
     ),
@@ -214,28 +217,28 @@ TEXTS = [
     Habit(
         server="Azure",
         habit="a first chunk with filter results and no choices",
-        does="passes over it",
+        does="ignores the chunk",
         wire=sse({"choices": [], "prompt_filter_results": []}, delta("stop", content="Hi.")),
         text="Hi.",
     ),
     Habit(
         server="Azure",
         habit="a choice without delta",
-        does="passes over it",
+        does="ignores the chunk",
         wire=sse({"choices": [{"index": 0}]}, delta("stop", content="Hi.")),
         text="Hi.",
     ),
     Habit(
         server="older vLLM, LM Studio",
         habit="no usage",
-        does="no usage is told",
+        does="reports no usage",
         wire=sse(delta("stop", content="Hi.")),
         text="Hi.",
     ),
     Habit(
         server="xAI, vLLM",
         habit="usage in each chunk",
-        does="the last one counts",
+        does="uses the last value",
         wire=sse(
             {**delta(content="Hi."), "usage": {"prompt_tokens": 1}},
             {**delta("stop"), "usage": {"prompt_tokens": 9}},
@@ -245,14 +248,14 @@ TEXTS = [
     Habit(
         server="some gateways",
         habit="no [DONE]",
-        does="a finish reason is enough",
+        does="accepts the answer if it has a finish reason",
         wire=sse(delta("stop", content="Hi."), done=False),
         text="Hi.",
     ),
     Habit(
         server="some gateways",
         habit="lines that end in CRLF",
-        does="reads them",
+        does="accepts them",
         wire=Wire(
             body=b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\r\n\r\n'
         ),
@@ -261,7 +264,7 @@ TEXTS = [
     Habit(
         server="OpenRouter",
         habit="comments that keep the connection open",
-        does="passes over them",
+        does="ignores them",
         wire=Wire(
             body=b': OPENROUTER PROCESSING\n\ndata: {"choices":[{"delta":{"content":"Hi."},'
             b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -271,7 +274,7 @@ TEXTS = [
     Habit(
         server="DeepSeek, vLLM, SGLang",
         habit="reasoning_content",
-        does="reasoning, sent back with calls",
+        does="reads it as reasoning, and sends it back with calls",
         wire=sse(delta(reasoning_content="Hm."), delta(tool_calls=[call(index=0)]), delta("stop")),
         reasoning="Hm.",
         calls=(OSLO,),
@@ -280,7 +283,7 @@ TEXTS = [
     Habit(
         server="Groq, Ollama, OpenRouter",
         habit="reasoning",
-        does="reasoning, sent back with calls",
+        does="reads it as reasoning, and sends it back with calls",
         wire=sse(delta(reasoning="Hm."), delta(tool_calls=[call(index=0)]), delta("stop")),
         reasoning="Hm.",
         calls=(OSLO,),
@@ -288,8 +291,8 @@ TEXTS = [
     ),
     Habit(
         server="some gateways",
-        habit="the same reasoning under both names",
-        does="once",
+        habit="the same reasoning in both fields",
+        does="reads it once",
         wire=sse(delta(reasoning="Hm.", reasoning_content="Hm."), delta("stop", content="Hi.")),
         reasoning="Hm.",
         text="Hi.",
@@ -297,7 +300,7 @@ TEXTS = [
     Habit(
         server="OpenRouter",
         habit="reasoning_details with signatures",
-        does="sends them back with calls",
+        does="sends the signatures back with calls",
         wire=sse(
             delta(reasoning="Hm.", reasoning_details=[{"type": "x", "signature": "sealed"}]),
             delta(tool_calls=[call(index=0)]),
@@ -308,9 +311,9 @@ TEXTS = [
         sent='"signature": "sealed"',
     ),
     Habit(
-        server="DeepSeek-R1, Qwen3, QwQ where the server does not parse",
+        server="DeepSeek-R1, Qwen3, QwQ, if the server does not parse reasoning",
         habit="<think>…</think> in the text",
-        does="reasoning, for families known to do so or with think_tags=True",
+        does="reads it as reasoning, for models known to do this or with think_tags=True",
         model="deepseek-r1:8b",
         wire=sse(
             delta(content="<thi"),
@@ -325,7 +328,7 @@ TEXTS = [
     Habit(
         server="any other model",
         habit="<think> in the text",
-        does="text",
+        does="reads it as text",
         model="gpt-x",
         wire=sse(delta("stop", content="<think>Hm.</think>Hi.")),
         text="<think>Hm.</think>Hi.",
@@ -333,7 +336,7 @@ TEXTS = [
     Habit(
         server="Mistral",
         habit="content as a list, with thinking in it",
-        does="text and reasoning",
+        does="reads text and reasoning",
         wire=sse(
             delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]),
             delta("stop", content=[{"type": "text", "text": "Hi."}]),
@@ -344,7 +347,7 @@ TEXTS = [
     Habit(
         server="OpenAI",
         habit="a refusal",
-        does="text, and the finish reason refusal",
+        does="reads it as text, with the finish reason refusal",
         wire=sse(delta("stop", refusal="No.")),
         text="No.",
         finish="refusal",
@@ -352,7 +355,7 @@ TEXTS = [
     Habit(
         server="Azure, OpenAI",
         habit="finish_reason content_filter",
-        does="the finish reason refusal",
+        does="reads the finish reason refusal",
         wire=sse(delta("content_filter", content="Half")),
         text="Half",
         finish="refusal",
@@ -360,7 +363,7 @@ TEXTS = [
     Habit(
         server="Mistral",
         habit="finish_reason model_length",
-        does="the finish reason length",
+        does="reads the finish reason length",
         wire=sse(delta("model_length", content="Half")),
         text="Half",
         finish="length",
@@ -368,7 +371,7 @@ TEXTS = [
     Habit(
         server="OpenAI",
         habit="several choices",
-        does="the first one",
+        does="reads the first choice",
         wire=sse(
             {
                 "choices": [
@@ -400,7 +403,7 @@ TEXTS = [
     Habit(
         server="servers that cannot stream",
         habit="200 with a whole completion",
-        does="the answer",
+        does="reads the answer",
         wire=Wire(
             body=json.dumps(
                 {
@@ -420,8 +423,8 @@ TEXTS = [
     ),
     Habit(
         server="any",
-        habit="half a character (a surrogate alone)",
-        does="U+FFFD in its place",
+        habit="half a character (a lone surrogate)",
+        does="replaces it with U+FFFD",
         wire=Wire(
             body=b'data: {"choices":[{"delta":{"content":"a\\ud83d"},"finish_reason":"stop"}]}\n\n'
         ),
@@ -436,7 +439,7 @@ ERRORS = [
     Habit(
         server="OpenRouter, llama.cpp, newer vLLM",
         habit="an error object in mid-stream",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=sse(HALF, {"error": {"code": 502, "message": "upstream is down"}}),
         error=OverloadedError,
         retryable=True,
@@ -445,7 +448,7 @@ ERRORS = [
     Habit(
         server="older vLLM, SGLang",
         habit='an event with object "error" in mid-stream',
-        does="an error of its kind",
+        does="raises the matching error",
         wire=sse(
             HALF, {"object": "error", "message": "boom", "type": "BadRequestError", "code": 400}
         ),
@@ -455,8 +458,8 @@ ERRORS = [
     ),
     Habit(
         server="some gateways",
-        habit="message and code without any frame in mid-stream",
-        does="an error of its kind",
+        habit="a message and a code without an error object, in mid-stream",
+        does="raises the matching error",
         wire=sse(HALF, {"message": "slow down", "code": 429}),
         error=RateLimitError,
         retryable=True,
@@ -464,8 +467,8 @@ ERRORS = [
     ),
     Habit(
         server="Ollama",
-        habit="an error that is a string in mid-stream",
-        does="worth another try, with its words",
+        habit="a string as error in mid-stream",
+        does="raises a retryable error with the server's text",
         wire=sse(HALF, {"error": "llama runner process has terminated"}),
         error=OverloadedError,
         retryable=True,
@@ -474,7 +477,7 @@ ERRORS = [
     Habit(
         server="OpenRouter",
         habit="an error in the choice",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=sse(
             {
                 "choices": [
@@ -493,7 +496,7 @@ ERRORS = [
     Habit(
         server="OpenRouter, Groq",
         habit="finish_reason error",
-        does="an error",
+        does="raises an error",
         wire=sse(HALF, delta("error")),
         error=OverloadedError,
         retryable=True,
@@ -502,7 +505,7 @@ ERRORS = [
     Habit(
         server="TGI, FastAPI servers",
         habit="detail in mid-stream",
-        does="an error with its words",
+        does="raises an error with the server's text",
         wire=sse(HALF, {"detail": "CUDA out of memory"}),
         error=OverloadedError,
         retryable=True,
@@ -511,7 +514,7 @@ ERRORS = [
     Habit(
         server="servers that crash",
         habit="[DONE] without a finish reason",
-        does="cut off",
+        does="treats the answer as cut off",
         wire=sse(HALF),
         error=MalformedStreamError,
         retryable=True,
@@ -520,7 +523,7 @@ ERRORS = [
     Habit(
         server="servers that crash",
         habit="the body ends without a finish reason",
-        does="cut off",
+        does="treats the answer as cut off",
         wire=sse(HALF, done=False),
         error=MalformedStreamError,
         retryable=True,
@@ -529,7 +532,7 @@ ERRORS = [
     Habit(
         server="OpenRouter",
         habit="200 with an error as its body",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=Wire(
             body=b'{"error": {"code": 402, "message": "out of credits"}}',
             headers={"content-type": "application/json"},
@@ -541,7 +544,7 @@ ERRORS = [
     Habit(
         server="proxies, sign-in pages",
         habit="200 with an HTML page",
-        does="tells what the page says; no further try",
+        does="raises an error with the page's text; not retryable",
         wire=Wire(body=HTML, headers={"content-type": "text/html"}),
         error=MalformedStreamError,
         retryable=False,
@@ -550,7 +553,7 @@ ERRORS = [
     Habit(
         server="vLLM",
         habit="400: the prompt is too long",
-        does="ContextTooLongError",
+        does="raises ContextTooLongError",
         wire=Wire(
             status=400,
             body=b'{"object":"error","message":"The maximum context length is 4096 tokens.",'
@@ -563,7 +566,7 @@ ERRORS = [
     Habit(
         server="FastAPI servers",
         habit="422 with a list of details",
-        does="tells them",
+        does="raises an error that lists them",
         wire=Wire(
             status=422, body=b'{"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}'
         ),
@@ -573,8 +576,8 @@ ERRORS = [
     ),
     Habit(
         server="Ollama",
-        habit="404 with an error that is a string",
-        does="tells it, and which server was asked",
+        habit="404 with a string as error",
+        does="raises an error with the text and the server's address",
         wire=Wire(status=404, body=b'{"error": "model \\"m\\" not found, try pulling it first"}'),
         error=BadRequestError,
         retryable=False,
@@ -583,7 +586,7 @@ ERRORS = [
     Habit(
         server="any",
         habit="an error without a body",
-        does="says that there was no message",
+        does="raises an error that says that there was no message",
         wire=Wire(status=404, body=b""),
         error=BadRequestError,
         retryable=False,
@@ -592,7 +595,7 @@ ERRORS = [
     Habit(
         server="OpenAI",
         habit="401 that quotes the key",
-        does="leaves the key out",
+        does="raises an error without the key",
         wire=Wire(
             status=401,
             body=b'{"error": {"message": "Incorrect API key provided: sk-secret-1234567890."}}',
@@ -604,15 +607,15 @@ ERRORS = [
     Habit(
         server="OpenAI, Groq",
         habit="429 with Retry-After",
-        does="RateLimitError, which says how long to wait",
+        does="raises RateLimitError with the time to wait",
         wire=Wire(status=429, headers={"retry-after": "7"}),
         error=RateLimitError,
         retryable=True,
     ),
     Habit(
         server="OpenAI",
-        habit="429 because nothing is left",
-        does="not worth another try",
+        habit="429 because no credit is left",
+        does="raises an error that is not retryable",
         wire=Wire(status=429, code="insufficient_quota"),
         error=RateLimitError,
         retryable=False,
@@ -620,7 +623,7 @@ ERRORS = [
     Habit(
         server="nginx, Cloudflare",
         habit="502 with an HTML page",
-        does="OverloadedError",
+        does="raises OverloadedError",
         wire=Wire(status=502, body=b"<html>Bad Gateway</html>"),
         error=OverloadedError,
         retryable=True,
@@ -628,23 +631,23 @@ ERRORS = [
     Habit(
         server="Azure",
         habit="400: the prompt was filtered",
-        does="ContentRefusedError",
+        does="raises ContentRefusedError",
         wire=Wire(status=400, code="content_filter", message="The response was filtered"),
         error=ContentRefusedError,
         retryable=False,
     ),
     Habit(
         server="any",
-        habit="an event that is a list, or has fields of a wrong type",
-        does="not in the format; no further try",
+        habit="an event that is a list, or has fields of the wrong type",
+        does="raises an error about the format; not retryable",
         wire=sse({"choices": 7}),
         error=MalformedStreamError,
         retryable=False,
     ),
     Habit(
         server="any",
-        habit="an event that is no JSON",
-        does="unreadable; worth another try",
+        habit="an event that is not JSON",
+        does="raises an error about the format; retryable",
         wire=Wire(body=b"data: {half\n\n"),
         error=MalformedStreamError,
         retryable=True,
@@ -685,7 +688,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="pings, unknown events and unknown deltas",
-        does="passes over them",
+        does="ignores them",
         wire=named(
             START, {"type": "ping"}, {"type": "new_event"}, *said("Hi."), ended("end_turn"), STOP
         ),
@@ -694,7 +697,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="thinking with a signature",
-        does="reasoning, sent back with its signature",
+        does="reads it as reasoning, and sends it back with its signature",
         wire=named(
             START,
             *block(
@@ -714,7 +717,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="redacted thinking",
-        does="goes back as it came",
+        does="sends it back unchanged",
         wire=named(
             START,
             *block(0, {"type": "redacted_thinking", "data": "hidden"}),
@@ -728,7 +731,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="an empty input",
-        does="no arguments",
+        does="reads a call without arguments",
         wire=named(
             START,
             *block(0, USE, {"type": "input_json_delta", "partial_json": ""}),
@@ -740,14 +743,14 @@ ANTHROPIC = [
     Habit(
         server="gateways",
         habit="the whole input at the beginning of the block",
-        does="takes it",
+        does="accepts it",
         wire=named(START, *block(0, {**USE, "input": {"city": "Oslo"}}), ended("tool_use"), STOP),
         calls=(OSLO,),
     ),
     Habit(
         server="Anthropic",
         habit="an error event in mid-stream",
-        does="an error of its kind, with the id of the request",
+        does="raises the matching error with the request's id",
         wire=named(
             START,
             *said("Half"),
@@ -764,8 +767,8 @@ ANTHROPIC = [
     ),
     Habit(
         server="Anthropic",
-        habit="a refusal with its details",
-        does="the finish reason refusal; the details are in the message's meta",
+        habit="a refusal with details",
+        does="reads the finish reason refusal, and keeps the details in the message's meta",
         wire=named(
             START,
             *said("No."),
@@ -779,16 +782,16 @@ ANTHROPIC = [
     Habit(
         server="gateways",
         habit="200 with a whole message",
-        does="says that it was not streamed",
+        does="raises an error that says that the answer was not streamed",
         wire=Wire(body=b'{"type": "message", "role": "assistant", "content": [], "model": "c"}'),
         error=MalformedStreamError,
         retryable=False,
-        says="in place of a stream",
+        says="instead of a stream",
     ),
     Habit(
         server="gateways",
         habit="200 with an error as its body",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=Wire(
             body=b'{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}'
         ),
@@ -799,7 +802,7 @@ ANTHROPIC = [
     Habit(
         server="gateways",
         habit="the body ends before message_stop",
-        does="cut off",
+        does="treats the answer as cut off",
         wire=named(START, *said("Half"), ended("end_turn")),
         error=MalformedStreamError,
         retryable=True,
@@ -815,15 +818,15 @@ PLACE = {"output_index": 0, "content_index": 0}
 RESPONSES = [
     Habit(
         server="OpenAI",
-        habit="text that comes whole, without deltas",
-        does="the text",
+        habit="whole text, without deltas",
+        does="reads the text",
         wire=named({"type": "response.output_text.done", **PLACE, "text": "Hi."}, COMPLETED),
         text="Hi.",
     ),
     Habit(
         server="OpenAI",
         habit="unknown events",
-        does="passes over them",
+        does="ignores them",
         wire=named(
             {"type": "response.new_event"},
             {"type": "response.output_text.delta", **PLACE, "delta": "Hi."},
@@ -834,7 +837,7 @@ RESPONSES = [
     Habit(
         server="OpenAI",
         habit="an error event in mid-stream",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=named(
             {"type": "response.output_text.delta", **PLACE, "delta": "Half"},
             {"type": "error", "code": "rate_limit_exceeded", "message": "slow"},
@@ -846,7 +849,7 @@ RESPONSES = [
     Habit(
         server="OpenAI",
         habit="response.failed",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=named(
             {
                 "type": "response.failed",
@@ -860,7 +863,7 @@ RESPONSES = [
     Habit(
         server="OpenAI",
         habit="response.incomplete",
-        does="the finish reason length, or refusal",
+        does="reads the finish reason from it: `length` or `refusal`",
         wire=named(
             {"type": "response.output_text.delta", **PLACE, "delta": "Half"},
             {
@@ -874,16 +877,16 @@ RESPONSES = [
     Habit(
         server="gateways",
         habit="200 with a whole response",
-        does="says that it was not streamed",
+        does="raises an error that says that the answer was not streamed",
         wire=Wire(body=b'{"id": "r", "object": "response", "output": []}'),
         error=MalformedStreamError,
         retryable=False,
-        says="in place of a stream",
+        says="instead of a stream",
     ),
     Habit(
         server="gateways",
         habit="the body ends before response.completed",
-        does="cut off",
+        does="treats the answer as cut off",
         wire=named({"type": "response.output_text.delta", **PLACE, "delta": "Half"}),
         error=MalformedStreamError,
         retryable=True,
@@ -903,7 +906,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="calls without ids",
-        does="makes ids",
+        does="creates ids",
         wire=sse(
             gemini(
                 {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}}, finishReason="STOP"
@@ -916,7 +919,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="a signature on a call",
-        does="sends it back with the call",
+        does="sends the signature back with the call",
         wire=sse(
             gemini(
                 {
@@ -933,7 +936,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="the prompt was blocked",
-        does="ContentRefusedError",
+        does="raises ContentRefusedError",
         wire=sse({"promptFeedback": {"blockReason": "SAFETY"}}, done=False),
         error=ContentRefusedError,
         retryable=False,
@@ -942,7 +945,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="a finish reason of safety",
-        does="the finish reason refusal",
+        does="reads the finish reason refusal",
         wire=sse(gemini({"text": "Half"}, finishReason="SAFETY"), done=False),
         text="Half",
         finish="refusal",
@@ -950,7 +953,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="MALFORMED_FUNCTION_CALL",
-        does="worth another try",
+        does="raises a retryable error",
         wire=sse(gemini(finishReason="MALFORMED_FUNCTION_CALL"), done=False),
         error=MalformedStreamError,
         retryable=True,
@@ -959,7 +962,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="an error in mid-stream",
-        does="an error of its kind",
+        does="raises the matching error",
         wire=sse(
             gemini({"text": "Half"}),
             {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}},
@@ -972,7 +975,7 @@ GEMINI = [
     Habit(
         server="Gemini",
         habit="the body ends without a finish reason",
-        does="cut off",
+        does="treats the answer as cut off",
         wire=sse(gemini({"text": "Half"}), done=False),
         error=MalformedStreamError,
         retryable=True,
@@ -981,6 +984,123 @@ GEMINI = [
 ]
 GEMINI = [msgspec.structs.replace(each, format="google") for each in GEMINI]
 
+# ── sources and files ───────────────────────────────────────────────────────────────────────
+
+WEB = "https://example.org"
+BYTES = b64encode(b"\x01\x00").decode()
+CITED = {"type": "web_search_result_location", "url": WEB, "title": "Example", "cited_text": "Yes."}
+PAINTED = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": BYTES}
+OPENED = {"type": "web_search_call", "id": "ws_1", "action": {"type": "open_page", "url": WEB}}
+BROUGHT = [
+    Habit(
+        server="OpenAI, OpenRouter",
+        habit="annotations next to the text",
+        does="reads a source, and keeps the annotation with the text",
+        wire=sse(
+            delta(content="Yes."),
+            delta(annotations=[{"type": "url_citation", "url_citation": {"url": WEB}}]),
+            delta("stop"),
+        ),
+        text="Yes.",
+        sources=(WEB,),
+    ),
+    Habit(
+        server="Perplexity, xAI",
+        habit="a list of citations in each chunk",
+        does="reads each source once",
+        wire=sse(
+            {**delta(content="Yes."), "citations": [WEB]}, {**delta("stop"), "citations": [WEB]}
+        ),
+        text="Yes.",
+        sources=(WEB,),
+    ),
+    Habit(
+        server="OpenRouter",
+        habit="images next to the text",
+        does="reads pictures",
+        wire=sse(
+            delta(images=[{"image_url": {"url": f"data:image/png;base64,{BYTES}"}}]), delta("stop")
+        ),
+        files=("image/png",),
+    ),
+    Habit(
+        server="OpenAI",
+        habit="sound in pieces, with a transcript",
+        does="reads a WAV file and the text",
+        wire=sse(
+            delta(audio={"id": "a1", "transcript": "Yes."}),
+            delta(audio={"data": BYTES}),
+            delta(audio={"expires_at": 1_800_000_000}),
+            delta("stop"),
+        ),
+        text="Yes.",
+        files=("audio/wav",),
+    ),
+    Habit(
+        format="anthropic",
+        server="Anthropic",
+        habit="citations of a text",
+        does="reads sources, and keeps the citations with the text",
+        wire=named(
+            START,
+            *block(
+                0,
+                {"type": "text", "text": "", "citations": []},
+                {"type": "text_delta", "text": "Yes."},
+                {"type": "citations_delta", "citation": CITED},
+            ),
+            ended("end_turn"),
+            STOP,
+        ),
+        text="Yes.",
+        sources=(WEB,),
+    ),
+    Habit(
+        format="openai",
+        server="OpenAI",
+        habit="a picture, and a page that was opened",
+        does="reads a picture and a source, and sends both back unchanged",
+        wire=named(
+            {"type": "response.output_item.done", "output_index": 0, "item": PAINTED},
+            {"type": "response.output_item.done", "output_index": 1, "item": OPENED},
+            {"type": "response.completed", "response": {"id": "r"}},
+        ),
+        sources=(WEB,),
+        files=("image/png",),
+    ),
+    Habit(
+        format="google",
+        server="Gemini",
+        habit="grounding at the end of an answer",
+        does="reads sources, and keeps the grounding in the message's meta",
+        wire=sse(
+            gemini({"text": "Yes."}),
+            gemini(
+                {"text": ""},
+                finishReason="STOP",
+                groundingMetadata={"groundingChunks": [{"web": {"uri": WEB}}]},
+            ),
+            done=False,
+        ),
+        text="Yes.",
+        sources=(WEB,),
+        kept="groundingChunks",
+    ),
+    Habit(
+        format="google",
+        server="Gemini",
+        habit="pictures and sound as inline data",
+        does="reads a picture and a WAV file",
+        wire=sse(
+            gemini({"inlineData": {"mimeType": "image/png", "data": BYTES}}),
+            gemini({"inlineData": {"mimeType": "audio/L16;rate=24000", "data": BYTES}}),
+            gemini({"text": ""}, finishReason="STOP"),
+            done=False,
+        ),
+        files=("image/png", "audio/wav"),
+    ),
+]
+
 HABITS = {
     "Chat Completions: calls": CALLS,
     "Chat Completions: text and reasoning": TEXTS,
@@ -988,6 +1108,7 @@ HABITS = {
     "Anthropic Messages": ANTHROPIC,
     "OpenAI Responses": RESPONSES,
     "Google Gemini": GEMINI,
+    "Sources, pictures and sound": BROUGHT,
 }
 
 
@@ -999,9 +1120,9 @@ def page() -> str:
         "",
         "<!-- Written by scripts/generate.py from tests/providers/_habits.py: do not edit. -->",
         "",
-        f"What servers are known to send, and what hookline makes of it. Each of the {count} rows",
-        "is a test: the body goes over a socket to the provider's own SDK. They follow public",
-        "documentation, issues and source of the servers; no service was asked.",
+        "This page lists known deviations of servers, and how hookline handles each. Each of the",
+        f"{count} rows is a test, which sends the body over a socket to the provider's own SDK.",
+        "The rows follow public documentation, issues and source code; no service was called.",
     ]
     for title, rows in HABITS.items():
         lines += ["", f"## {title}", "", "| server | habit | what hookline does |", "|---|---|---|"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ ROOT = Path(__file__).parents[2]
 # ── where the SDK is imported ───────────────────────────────────────────────────────────────
 
 FIRST_CHAT = """
-import asyncio, json, sys, threading
+import asyncio, json, os, sys, threading
 from hookline import Agent
+from hookline.providers.presets import preset
 from hookline.testing import WireServer
 from tests._wires import ADAPTERS, KEY
 
@@ -37,24 +39,52 @@ def audit(event, args):
     if event == "import":
         seen.append((args[0], threading.get_ident() == loop))
 
-async def main(kind):
-    async with WireServer(kind, "One.", "Two.") as server:
-        agent = Agent(ADAPTERS[kind]("m", base_url=server.url, api_key=KEY))
+def client(kind, url):
+    if kind == "anthropic":
+        from anthropic import AsyncAnthropic as Client
+    elif kind == "google":
+        from google import genai
+        return genai.Client(api_key=KEY, http_options={"base_url": url})
+    else:
+        from openai import AsyncOpenAI as Client
+    return Client(api_key=KEY, base_url=url)
+
+async def main(kind, made):
+    format = {"azure": "openai-chat", "bedrock": "anthropic"}.get(kind, kind)
+    async with WireServer(format, "One.", "Two.") as server:
+        if kind in ("azure", "bedrock"):
+            os.environ["AZURE_OPENAI_ENDPOINT"] = server.url.removesuffix("/v1")
+            os.environ["ANTHROPIC_BEDROCK_MANTLE_BASE_URL"] = server.url
+            os.environ["AZURE_OPENAI_API_KEY"] = os.environ["AWS_BEARER_TOKEN_BEDROCK"] = KEY
+            os.environ["AWS_REGION"] = "eu-north-1"
+            model = preset(kind, "m")
+        elif made:
+            model = ADAPTERS[kind]("m", client=lambda: client(kind, server.url))
+        else:
+            model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY)
+        agent = Agent(model)
         sys.addaudithook(audit)
         texts = await asyncio.gather(agent.chat("Hi."), agent.chat("Hi."))
         assert sorted(each.text for each in texts) == ["One.", "Two."]
     print(json.dumps([[name for name, on in seen if on is here] for here in (True, False)]))
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(sys.argv[1], sys.argv[2] == "made"))
 """
 # What starting a thread and reading a socket import themselves, which is no part of an SDK.
 OTHERS = {"_queue", "queue", "concurrent", "anyio", "opentelemetry"}
 
 
-@each_wire
-def test_the_first_chat_imports_its_sdk_in_a_thread_and_not_on_the_event_loop(kind: str) -> None:
+FIRST = [*((kind, how) for kind in WIRES for how in ("ours", "made")), ("azure", "ours")]
+FIRST.append(("bedrock", "ours"))
+
+
+@pytest.mark.parametrize(("kind", "how"), FIRST, ids=[f"{kind} {how}" for kind, how in FIRST])
+def test_the_first_chat_imports_its_sdk_in_a_thread_and_not_on_the_event_loop(
+    kind: str, how: str
+) -> None:
+    """Of a client of ours, of one that the user's function makes, and of the presets' own."""
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_CHAT, kind],
+        [sys.executable, "-c", FIRST_CHAT, kind, how],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -62,9 +92,37 @@ def test_the_first_chat_imports_its_sdk_in_a_thread_and_not_on_the_event_loop(ki
     )
     assert done.returncode == 0, done.stderr
     on_the_loop, in_a_thread = json.loads(done.stdout)
-    sdk = {"openai-chat": "openai"}.get(kind, kind)
+    sdks = {"openai-chat": "openai", "azure": "openai", "bedrock": "anthropic"}
+    sdk = sdks.get(kind, kind)
     assert sdk in {name.split(".")[0] for name in in_a_thread}
     assert {name.split(".")[0] for name in on_the_loop} <= OTHERS
+
+
+@each_wire
+async def test_a_users_function_makes_its_client_in_a_thread_once_for_each_loop(kind: Any) -> None:
+    made: list[int] = []
+
+    async with WireServer(kind, *["Hi."] * 4) as server:
+        plain = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY)
+
+        def make() -> Any:
+            made.append(threading.get_ident())
+            if kind == "google":
+                from google import genai
+
+                options: Any = {"base_url": server.url}
+                return genai.Client(api_key=KEY, http_options=options)
+            import anthropic
+            import openai
+
+            sdk: Any = anthropic.AsyncAnthropic if kind == "anthropic" else openai.AsyncOpenAI
+            return sdk(api_key=KEY, base_url=server.url)
+
+        model = ADAPTERS[kind]("m", client=make)
+        await asyncio.gather(*(Agent(model).chat("Hi.") for _ in range(3)))
+        await Agent(plain).chat("Hi.")
+    assert len(made) == 1
+    assert made[0] != threading.get_ident()
 
 
 @each_wire

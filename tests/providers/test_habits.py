@@ -50,6 +50,8 @@ async def test_a_habit_of_a_server(row: Habit) -> None:
     assert [(each.name, each.arguments) for each in found] == list(row.calls)
     assert len({each.id for each in found}) == len(found)
     assert row.finish is None or answer.finish_reason == row.finish
+    assert tuple(each.url for each in answer.sources) == row.sources
+    assert tuple(each.media_type for each in answer.files) == row.files
     assert row.sent in sent
     assert row.kept in json.dumps(answer.meta)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from itertools import permutations
 from typing import Any
 
@@ -14,14 +15,18 @@ from hookline import (
     Agent,
     AssistantMessage,
     Conversation,
+    Image,
     Reasoning,
+    Source,
     Text,
     ToolCall,
     ToolMessage,
     UserMessage,
     check_history,
+    read_message,
     tool,
 )
+from hookline.errors import UsageError
 from hookline.models import ModelRequest
 from hookline.providers._ids import NINE, USUAL, call_ids
 from hookline.testing import ScriptedModel, Turn, Wire, WireServer, call
@@ -168,3 +173,92 @@ def test_every_adapter_sends_ids_that_pair(kind: str) -> None:
     text = json.dumps(body, default=str)
     for each in ("functions.x:0", "call/1", "a b"):
         assert each not in text
+
+
+# ── with what a provider's own tools did ────────────────────────────────────────────────────
+
+RECORDS: dict[str, dict[str, Any]] = {
+    "openai": {"item": {"type": "web_search_call", "id": "own_1", "status": "completed"}},
+    "anthropic": {
+        "block": {"type": "server_tool_use", "id": "own_1", "name": "web_search", "input": {}}
+    },
+    "google": {"part": {"executableCode": {"language": "PYTHON", "code": "own_1"}}},
+}
+CITES: dict[str, dict[str, Any]] = {
+    "openai": {"annotations": [{"type": "url_citation", "url": "https://own.example.org"}]},
+    "openai-chat": {"annotations": [{"type": "url_citation", "url": "https://own.example.org"}]},
+    "anthropic": {
+        "citations": [{"type": "web_search_result_location", "url": "https://own.example.org"}]
+    },
+}
+PICTURE = Image(media_type="image/png", data=b"\x89PNG own")
+
+
+def searched(kind: str) -> Turn:
+    """An answer with a record, a text that cites, a source, and a picture where one can be made."""
+    record = [Reasoning("", {kind: RECORDS[kind]})] if kind in RECORDS else []
+    text = Text("It is sunny.", {kind: CITES[kind]} if kind in CITES else None)
+    picture = [] if kind == "anthropic" else [PICTURE]
+    page = Source(url="https://own.example.org", title="Weather")
+    return Turn(*record, text, page, *picture, call("weather", city="Oslo"))
+
+
+@pytest.mark.parametrize(("first", "then"), PAIRS, ids=[f"{a} to {b}" for a, b in PAIRS])
+async def test_what_a_providers_tools_did_stays_with_it(first: Any, then: Any) -> None:
+    """There and back: the other provider reads the text and sees the picture, and no more."""
+    talk = Conversation()
+    async with WireServer(first, searched(first), "So it is.", "Welcome back.") as one:
+        home = Agent(ADAPTERS[first]("m", base_url=one.url, api_key=KEY), tools=[weather])
+        await home.chat("Is it sunny?", conversation=talk)
+        answer = talk.messages[1]
+        assert isinstance(answer, AssistantMessage)
+        assert [each.url for each in answer.sources] == ["https://own.example.org"]
+        restored = Conversation([read_message(each.to_json()) for each in talk.messages])
+        async with WireServer(then, "It is.") as two:
+            away = Agent(ADAPTERS[then]("m", base_url=two.url, api_key=KEY), tools=[weather])
+            await away.chat("Really?", conversation=restored)
+        await home.chat("And now?", conversation=restored)
+    sent, back = json.dumps(two.requests[0].json), json.dumps(one.requests[2].json)
+    picture = b64encode(PICTURE.data or b"").decode()
+    assert "own_1" not in sent
+    assert "own.example.org" not in sent
+    assert "It is sunny." in sent
+    assert ("own_1" in back) == (first in RECORDS)
+    assert ("own.example.org" in back) == (first in ("openai", "anthropic"))
+    for request in (sent, back):
+        assert request.count(picture) == (0 if first == "anthropic" else 1)
+    for body in (two.requests[0].json, one.requests[2].json):
+        asked, answered = ids_in(body)
+        assert len(asked) == 1
+        assert asked == answered
+    check_history(restored.messages)
+
+
+@pytest.mark.parametrize("kind", WIRES)
+@pytest.mark.parametrize("name", ["", "get weather!", "ü"], ids=["empty", "words", "ü"])
+async def test_a_call_of_what_is_no_name_is_one_of_an_unknown_tool(kind: Any, name: str) -> None:
+    """And the conversation goes on at every provider, none of which takes such a name."""
+    talk = Conversation()
+    async with WireServer(kind, call(name), "Sorry.") as server:
+        agent = Agent(ADAPTERS[kind]("m", base_url=server.url, api_key=KEY), tools=[weather])
+        response = await agent.chat("Hi.", conversation=talk)
+    assert [each.outcome for each in response.tool_results] == ["error"]
+    assert "UnknownToolError" in response.tool_results[0].text
+    for other in WIRES:
+        async with WireServer(other, "Yes.") as server:
+            model = ADAPTERS[other]("m", base_url=server.url, api_key=KEY)
+            await Agent(model).chat("Still there?", conversation=Conversation(talk.messages))
+        found = re.findall(r'"name": "(.*?)"', json.dumps(server.requests[0].json))
+        assert found
+        assert all(USUAL.fullmatch(each) for each in found)
+
+
+@pytest.mark.parametrize("kind", WIRES)
+@pytest.mark.parametrize("text", ["", " \n"], ids=["empty", "blank"])
+async def test_blank_text_is_refused_and_nothing_is_sent(kind: Any, text: str) -> None:
+    talk = Conversation()
+    async with WireServer(kind) as server:
+        agent = Agent(ADAPTERS[kind]("m", base_url=server.url, api_key=KEY))
+        with pytest.raises(UsageError, match="neither text nor media"):
+            await agent.chat(text, conversation=talk)
+        assert (server.requests, talk.messages) == ([], ())

@@ -267,7 +267,7 @@ async def test_a_fallback_to_another_provider_sends_it_none_of_the_first_ones_fi
 )
 async def test_an_extra_that_names_no_provider_is_refused(kind: Any, extra: Any) -> None:
     async with wire(kind) as (model, server):
-        with pytest.raises(UsageError, match="must name the provider"):
+        with pytest.raises(UsageError, match="must be grouped by provider"):
             await Agent(model, settings=Settings(extra=extra)).chat("Hi.")
         assert server.requests == []
 
@@ -333,6 +333,25 @@ async def test_mistral_has_its_own_words_and_ids() -> None:
 async def test_some_servers_have_the_new_name_of_the_limit(prefix: str) -> None:
     [body] = await body_of(prefix, "Hi.", settings=Settings(max_tokens=5))
     assert body["max_completion_tokens"] == 5
+
+
+@pytest.mark.parametrize("prefix", CHATS)
+async def test_a_preset_asks_for_a_form_as_its_server_takes_it(prefix: str) -> None:
+    async with WireServer("openai-chat", '{"value": 3}') as server:
+        model = preset(prefix, "some-model", base_url=server.url, api_key=KEY)
+        assert (await Agent(model, output=int).chat("How many?")).output == 3
+        body = server.requests[0].json
+    in_words = "JSON schema" in str(body["messages"])
+    assert ("response_format" in body, in_words) == (prefix != "deepseek", prefix == "deepseek")
+
+
+async def test_a_server_without_a_mode_for_schemas_can_be_named() -> None:
+    async with WireServer("openai-chat", '{"value": 3}') as server:
+        model = OpenAIChatModel("m", base_url=server.url, api_key=KEY, takes_schema=False)
+        assert (await Agent(model, output=int).chat("How many?")).output == 3
+        body = server.requests[0].json
+    assert "response_format" not in body
+    assert body["messages"][0]["role"] == "system"
 
 
 @pytest.mark.parametrize("prefix", PRESETS)

@@ -312,7 +312,7 @@ def test_a_request_to_chat_completions() -> None:
             {
                 "role": "user",
                 "content": [
-                    {"type": "text", "text": "What the tools above have returned:"},
+                    {"type": "text", "text": "Files returned by the tools above:"},
                     {"type": "image_url", "image_url": {"url": URL}},
                 ],
             },

@@ -1,4 +1,4 @@
-"""What users of ag2b can do, row by row of its table in docs/coming-from.md."""
+"""What users of ag2b can do, row by row of its table in docs/reference-systems.md."""
 
 import asyncio
 import json
@@ -149,7 +149,7 @@ async def test_021_what_a_point_does_not_take_is_an_error_that_names_what_it_tak
     agent = agent_of()
     agent.add_hook("onResponse", lambda ctx: {"respnse": ctx.response}, name="typo")
     with pytest.raises(
-        HookReturnError, match=r"'typo' at onResponse returned a dict.*ModelResponse"
+        HookReturnError, match=r"'typo' at onResponse returned a value of type dict.*ModelResponse"
     ):
         await agent.chat("hi")
 

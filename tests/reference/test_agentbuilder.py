@@ -1,4 +1,4 @@
-"""What users of AgentBuilder can do, row by row of its table in docs/coming-from.md."""
+"""What users of AgentBuilder can do, row by row of its table in docs/reference-systems.md."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ async def test_010_hooks_are_found_in_a_folder_whatever_their_files_are_called(t
 
 @pytest.mark.parametrize("id", ["Upper", "1st", "with-dash"])
 def test_011_an_id_is_snake_case_and_unique(id):
-    with pytest.raises(HookOptionError, match=r"snake_case.*a letter first"):
+    with pytest.raises(HookOptionError, match=r"lowercase letters.*begin with a letter"):
         start([], "a", id=id)
     with pytest.raises(UsageError, match="two hooks have the id 'log'"):
         agent_of(hooks=[start([], "a", id="log"), start([], "b", id="log")])
@@ -88,7 +88,7 @@ async def test_013_an_unknown_id_is_never_silent():
     agent = agent_of(hooks=[start([], "a", id="redact")])
     with pytest.raises(
         UnknownHookError,
-        match=r"'redcat' \(did you mean 'redact'\?\). Use one that is known \(redact",
+        match=r"'redcat' \(did you mean 'redact'\?\). Use one of the known names \(redact",
     ):
         await agent.chat("hi", hooks=["redcat"])
 

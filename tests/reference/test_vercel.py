@@ -1,4 +1,4 @@
-"""What users of experimental-agent can do, row by row of its table in docs/coming-from.md."""
+"""What users of experimental-agent can do, row by row of its table in docs/reference-systems.md."""
 
 import asyncio
 from dataclasses import dataclass
