@@ -1,7 +1,9 @@
 """Servers that are programs, of several kinds of bad behaviour. `python _mcp_program.py KIND`"""
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -53,12 +55,14 @@ def call(id, name, token):
 
 def main(kind):
     if kind == "exits":
-        print("no licence", file=sys.stderr)
+        licence = os.environ.get("LICENCE")
+        print(f"no licence for {licence}" if licence else "no licence", file=sys.stderr)
         sys.exit(7)
     if kind == "silent":
         time.sleep(600)
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "600"])  # which inherits that
     if kind == "talks":
         print("Welcome to my server!")
     for line in sys.stdin:

@@ -118,15 +118,15 @@ def test_cursors_file_loads_as_it_is(made: Any, tmp_path: Path) -> None:
         pytest.param("[]", 'neither "mcpServers" nor "servers"', id="list"),
         pytest.param('{"mcpServers": []}', "mcpServers must be an object", id="servers"),
         pytest.param('{"servers": {"a": 1}}', "servers.a: must be an object, not 1", id="server"),
-        pytest.param('{"servers": {"a": {}}}', "servers.a.url: must be a text", id="nothing"),
+        pytest.param('{"servers": {"a": {}}}', "servers.a.url: must be a string", id="nothing"),
         pytest.param(
             '{"servers": {"a": {"command": "x", "args": ["y", 3]}}}',
-            "servers.a.args[1]: must be a text, not 3",
+            "servers.a.args[1]: must be a string, not 3",
             id="argument",
         ),
         pytest.param(
             '{"servers": {"a": {"command": "x", "env": {"K": null, "L": 3}}}}',
-            "servers.a.env.L: must be a text, not 3",
+            "servers.a.env.L: must be a string, not 3",
             id="env",
         ),
         pytest.param(
@@ -141,7 +141,7 @@ def test_cursors_file_loads_as_it_is(made: Any, tmp_path: Path) -> None:
         ),
         pytest.param(
             '{"servers": {"a": {"url": "https://x/${input:key}"}}}',
-            "servers.a.url: it asks for the input 'key'",
+            "servers.a.url: it needs the input 'key'",
             id="input",
         ),
         pytest.param(

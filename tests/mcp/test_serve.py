@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests._listening import listening
 
 from hookline import Agent, Ask, MemoryStore, Run, tool
 from hookline.errors import UsageError
@@ -172,7 +173,7 @@ async def test_answers_of_another_client_run_nothing() -> None:
             allow_input_required=True,
         )
     assert again.is_error
-    assert "nothing waits for these answers" in text(again)
+    assert "these answers are no longer expected" in text(again)
     assert bank.paid == []
 
 
@@ -180,11 +181,11 @@ async def test_answers_of_another_client_run_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param({}, "message must be a text", id="nothing"),
-        pytest.param({"message": " "}, "message must be a text", id="blank"),
-        pytest.param({"message": 3}, "message must be a text", id="number"),
-        pytest.param({"message": "x" * 1_048_577}, "message must be a text", id="long"),
-        pytest.param({"message": "x", "conversation": "a"}, "keeps no conv", id="no-store"),
+        pytest.param({}, "message must be a string", id="nothing"),
+        pytest.param({"message": " "}, "message must be a string", id="blank"),
+        pytest.param({"message": 3}, "message must be a string", id="number"),
+        pytest.param({"message": "x" * 1_048_577}, "message must be a string", id="long"),
+        pytest.param({"message": "x", "conversation": "a"}, "does not keep conv", id="no-store"),
         pytest.param({"message": "x", "conversation": "../b"}, "letters, digits", id="bad-id"),
     ],
 )
@@ -211,23 +212,6 @@ def test_something_else_than_an_agent_is_refused() -> None:
 
 
 # ── by HTTP and by stdio, with hookline on both ends ────────────────────────────────────────
-
-
-@asynccontextmanager
-async def listening(app: Any) -> Any:
-    """The address of an app that is served on a free port."""
-    uvicorn = pytest.importorskip("uvicorn")
-    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="on")
-    server = uvicorn.Server(config)
-    task = asyncio.ensure_future(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        server.should_exit = True
-        await task
 
 
 @pytest.mark.parametrize("stateless", [False, True], ids=["sessions", "stateless"])
@@ -269,7 +253,7 @@ async def test_each_tenant_has_a_connection_with_its_own_token() -> None:
 
 async def test_a_server_that_is_not_there_is_told() -> None:
     server = MCPServer.http("http://127.0.0.1:9/mcp", label="bank", connect_timeout=20)
-    with pytest.raises(Exception, match="'bank' cannot be connected"):
+    with pytest.raises(Exception, match="cannot connect to MCP server 'bank'"):
         async with connect(Agent(ScriptedModel("x")), server):
             raise AssertionError("connected")
 

@@ -458,5 +458,53 @@ async def test_a_connection_that_was_idle_for_long_is_closed() -> None:
 
 @pytest.mark.parametrize("headers", [None, "token", {"a": 1}], ids=repr)
 async def test_headers_that_are_none_are_a_clear_error(headers: Any) -> None:
-    with pytest.raises(MCPServerError, match="mapping of names to texts"):
+    with pytest.raises(MCPServerError, match="mapping of str to str"):
         await Pool(lambda given: Fake()).get(headers)
+
+
+# ── schemas of a stranger ───────────────────────────────────────────────────────────────────
+
+EVIL = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+
+
+def answering(output: Any, structured: Any) -> Any:
+    """A server with one tool, which says that of its results and gives this one."""
+
+    async def list_tools(ctx: Any, params: Any) -> Any:
+        tool = types.Tool(name="tell", input_schema=EVIL, output_schema=output)
+        return types.ListToolsResult(tools=[tool])
+
+    async def call_tool(ctx: Any, params: Any) -> Any:
+        text = types.TextContent(type="text", text="fine")
+        return types.CallToolResult(content=[text], structured_content=structured)
+
+    return lowlevel.Server("tells", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def test_a_pattern_that_could_take_for_ever_holds_neither_arguments_nor_results() -> None:
+    evil = "a" * 5_000 + "!"
+    server = MCPServer.local(answering(EVIL, {"a": evil}))
+    [result] = ends(await events_of(server, call("tell", a=evil)))
+    assert result == ToolResult({"a": evil})
+
+
+@pytest.mark.parametrize(
+    ("structured", "words"),
+    [
+        pytest.param({"a": 3}, "a: 3 is not of type 'string'", id="another-type"),
+        pytest.param(None, "sent no structured data", id="none"),
+    ],
+)
+async def test_a_result_that_is_not_as_its_schema_says_is_a_tool_error(
+    structured: Any, words: str
+) -> None:
+    [result] = ends(await events_of(MCPServer.local(answering(EVIL, structured)), call("tell")))
+    assert result.type == "MCPServerError"
+    assert words in result.message
+
+
+async def test_a_tool_whose_output_schema_is_none_is_left_out() -> None:
+    wrong = {"type": "object", "properties": {"a": {"type": "text"}}}
+    server = MCPServer.local(answering(wrong, {}))
+    async with connect(Agent(ScriptedModel("x")), server):
+        assert set(server.left_out) == {"tell"}
