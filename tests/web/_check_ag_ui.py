@@ -33,6 +33,8 @@ EVENTS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
         {"role": S},
     ),
     "MESSAGES_SNAPSHOT": ({"messages": L}, {}),
+    "STATE_SNAPSHOT": ({"snapshot": M}, {}),
+    "STATE_DELTA": ({"delta": L}, {}),
     "CUSTOM": ({"name": S, "value": object}, {}),
 }
 SPANS = {

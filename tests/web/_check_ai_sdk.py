@@ -26,6 +26,9 @@ CHUNKS: dict[str, tuple[set[str], set[str]]] = {
     "reasoning-start": ({"id"}, META),
     "reasoning-delta": ({"id", "delta"}, META),
     "reasoning-end": ({"id"}, META),
+    "source-url": ({"sourceId", "url"}, {"title"} | META),
+    "source-document": ({"sourceId", "mediaType", "title"}, {"filename"} | META),
+    "file": ({"url", "mediaType"}, META),
     "tool-input-start": ({"toolCallId", "toolName"}, {"dynamic", "title"}),
     "tool-input-delta": ({"toolCallId", "inputTextDelta"}, set()),
     "tool-input-available": ({"toolCallId", "toolName", "input"}, {"dynamic", "title"}),
@@ -86,7 +89,10 @@ def _shape(chunk: dict[str, Any], target: int) -> None:
     need(required <= keys, "a field is missing", chunk)
     need(keys <= required | optional, "an unknown field", chunk)
     for key in keys - ANY:
-        _no_null(chunk[key], chunk)
+        value = chunk[key]
+        if key == "messageMetadata" and kind == "start" and value == {"stopReason": None}:
+            continue  # takes back what the turn before has said
+        _no_null(value, chunk)
         if key not in (
             "messageMetadata",
             "dynamic",
@@ -132,6 +138,11 @@ def _order(chunks: list[dict[str, Any]], known: set[str]) -> None:
                 need(id in open_parts, "a part that is not open", chunk)
                 if verb == "end":
                     del open_parts[id]
+        elif kind in ("source-url", "source-document", "file"):
+            need(in_step, "a source or a file outside of a step", chunk)
+            need("reasoning" not in open_parts.values(), "reasoning is open", chunk)
+            address = chunk.get("url", "https://")
+            need(address.startswith(("https://", "http://", "data:")), "an address", chunk)
         elif kind.startswith("tool-"):
             _tool(kind, chunk, calls)
         elif kind == "start-step":
@@ -190,6 +201,8 @@ def message_of(
             parts.append(part)
         elif kind in ("text-delta", "reasoning-delta"):
             active[chunk["id"]]["text"] += chunk["delta"]
+        elif kind in ("source-url", "source-document", "file"):
+            parts.append(chunk)
         elif kind == "start-step":
             parts.append({"type": "step-start"})
         elif kind == "reset-step":

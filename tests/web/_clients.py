@@ -29,7 +29,7 @@ def missing(what: str) -> None:
 def need_node() -> str:
     node = shutil.which("node")
     if node is None:
-        missing("there is no node: install Node.js 20 or newer")
+        missing("there is no node: install Node.js 20.19 or newer")
     if not (JS / "node_modules" / ".installed").exists():
         missing("the JavaScript clients are not installed: run scripts/web-clients")
     assert node is not None

@@ -15,12 +15,15 @@ from hookline import (
     Continue,
     Conversation,
     Deny,
+    File,
+    Image,
     Limits,
     Message,
     ModelRequest,
     ModelResponse,
     Proceed,
     Run,
+    Source,
     Stop,
     ToolCall,
     ToolFailure,
@@ -316,6 +319,30 @@ def retrying(*turns: Any) -> Agent[Any]:
 async def a_retried_answer() -> Played:
     cut = Turn("The wrong", Turn and " text", fail=ConnectionError("reset"), fail_after=2)
     return await play(retrying(cut, "The right text."))
+
+
+PAGE = Source(url="https://example.org/a?b=1&c", title=HOSTILE)
+DRAWING = Image(media_type="image/png", data=b"\x89PNG")
+BROUGHT = [
+    PAGE,
+    Source(url="javascript:alert(1)", title="A trap"),
+    Source(title="Handbook", name="handbook.pdf", media_type="application/pdf"),
+    DRAWING,
+    Image(media_type="image/webp", url="https://example.org/drawing.webp"),
+    File(media_type="text/csv", name="table.csv", meta={"acme": {"file_id": "f1"}}),
+]
+
+
+@scene
+async def sources_and_files() -> Played:
+    turn = Turn("So it is.", BROUGHT[0], " And so.", *BROUGHT[1:], call("weather", city="Oslo"))
+    return await play(agent(turn, Turn("Sunny.", DRAWING)))
+
+
+@scene
+async def a_retried_source() -> Played:
+    cut = Turn(Source(url="https://example.org/wrong"), "No", fail=ConnectionError("reset"))
+    return await play(retrying(cut, Turn("Yes.", PAGE)))
 
 
 @scene

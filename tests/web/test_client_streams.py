@@ -14,7 +14,7 @@ from tests.web.test_encoders import RESETS, SENT, ag_ui_of, ai_sdk_of
 
 from hookline import AssistantMessage
 from hookline.events import MessageAdded
-from hookline.web import AgUiEncoder, AiSdkEncoder
+from hookline.web import AgUiEncoder, AiSdkEncoder, to_ui_messages
 
 # What `ai` and `@ag-ui/client` let pass, so that only the checkers here stand in its way.
 AI_SDK_LETS_PASS = {
@@ -35,7 +35,7 @@ def base(data: bytes) -> str:
 
 
 def shown_text(message: dict[str, Any]) -> str:
-    """The text, as docs/web.md shows it: without what was withdrawn."""
+    """The text, as docs/frontends.md shows it: without what was withdrawn."""
     texts = [part for part in message["parts"] if part["type"] == "text"]
     shown = [
         p for p in texts if not p.get("providerMetadata", {}).get("hookline", {}).get("withdrawn")
@@ -69,6 +69,22 @@ async def test_the_sdk_reads_every_scene(version: str, target: Any) -> None:
         states = [part.get("state") for part in (result.get("message") or {"parts": []})["parts"]]
         assert "input-streaming" not in states, name
         assert "streaming" not in states, name
+
+
+@pytest.mark.parametrize(("version", "target"), [("ai", 7), ("ai", 6), ("ai6", 6), ("ai5", 5)])
+@pytest.mark.parametrize("name", ["sources_and_files", "a_retried_source"])
+async def test_the_sdk_has_the_sources_and_files(name: str, version: str, target: Any) -> None:
+    need_node()
+    played = await SCENES[name]()
+    [result] = run("read.mjs", [base(ai_sdk_of(played, target=target))], version)
+    assert "failed" not in result
+    kinds = ("source-url", "source-document", "file")
+    shown = [part for part in result["message"]["parts"] if part["type"] in kinds]
+    answers = [m for m in to_ui_messages(played.after) if m["role"] == "assistant"]
+    stored = [part for part in answers[0]["parts"] if part["type"] in kinds]
+    for part in (*shown, *stored):
+        assert part.pop("sourceId", "x")  # an attempt more has another number
+    assert shown == stored
 
 
 async def test_ag_ui_verifies_and_reads_every_scene() -> None:

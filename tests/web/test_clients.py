@@ -136,7 +136,7 @@ async def test_a_reload_in_mid_stream_shows_the_answer_once(version: str) -> Non
         first = await ai(url, [{"begin": "hi"}, {"until": "Sunny "}], version)
         assert text(first["messages"][1]) == "I look. Sunny "
         again = asyncio.create_task(ai(url, [{"load": True}, {"resume": True}], version))
-        await eventually(lambda: len(site.runs._live["owner/c1"].readers) == 1, 20)
+        await eventually(lambda: len(site.runs._live["owner/c1"].log.readers) == 1, 20)
         gate.open.set()
         seen = await again
         kept = await conversation_of(site, "c1")

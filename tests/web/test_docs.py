@@ -1,19 +1,23 @@
-"""The servers of docs/web.md, as they stand there, answer."""
+"""The servers of docs/web.md and docs/frontends.md, as they stand there, answer."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 from tests.web import _check_ai_sdk as ai_sdk
+from tests.web._frontends import FILES, PAGES
 from tests.web._server import serve
 from tests.web.test_site import request_of, text_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "web.md").read_text()
+FRONT_ENDS = (DOCS / "frontends.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE + FRONT_ENDS, re.DOTALL | re.MULTILINE)
 
 
 def names_of(words: str) -> dict[str, Any]:
@@ -38,7 +42,7 @@ async def test_the_ten_lines_answer(words: str) -> None:
 
 async def test_the_mounted_application_answers() -> None:
     headers = {"host": "chat.example.com", "origin": "https://www.example.com"}
-    api = names_of("def who(connection)")["api"]
+    api = names_of("hosts=[")["api"]
     async with serve(api) as url, httpx.AsyncClient(base_url=url, headers=headers) as http:
         assert (await http.get("/agent/conversations")).status_code == 401
         http.headers["x-user"] = "ada"
@@ -55,8 +59,77 @@ async def test_the_routes_that_detach_answer() -> None:
         assert (await http.post("/chat/7/stop")).json() == {"stopped": False}
 
 
+async def test_the_server_of_the_front_ends_takes_a_cookie_and_a_header() -> None:
+    secret = "the secret of a session"
+    api = names_of("sessions = {")["api"]
+    async with serve(api) as url, httpx.AsyncClient(base_url=url) as http:
+        for headers, status in (
+            ({}, 401),
+            ({"authorization": "Bearer another"}, 401),
+            ({"authorization": f"Bearer {secret}"}, 200),
+            ({"cookie": f"session={secret}"}, 200),
+        ):
+            answer = await http.get("/agent/native/new/messages", headers=headers)
+            assert answer.status_code == status, headers
+        assert answer.json()["messages"] == []
+
+
+def test_every_file_of_the_front_ends_is_built_by_a_test() -> None:
+    built = {title for files in PAGES.values() for title in files.values()}
+    assert built | {"vite.config.ts", "next.config.ts"} == set(FILES)
+
+
 def test_the_bounds_are_those_of_the_code() -> None:
     from hookline.web import Caps
 
-    told = set(re.findall(r"`(\w+)`", PAGE.partition("## Bounds")[2].partition("## What")[0]))
+    told = set(re.findall(r"`(\w+)`", PAGE.partition("\n## Limits\n")[2].partition("\n## ")[0]))
     assert set(Caps.__struct_fields__) <= told
+
+
+def test_the_native_section_has_every_frame_and_every_key() -> None:
+    from hookline.events import ChatEvent
+    from hookline.web import parse_native
+    from hookline.web._native_messages import ANSWER, KEYS
+
+    section = PAGE.split("## Native\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    frames = {str(each.__struct_config__.tag) for each in get_args(ChatEvent)} | {"hook", "reload"}
+    assert named == frames | {*KEYS, *ANSWER} - {"messageId"} | {"event"}
+    assert "`messageId`" in section
+    bodies = [json.loads(each) for each in re.findall(r"-d '(.*)'", section)]
+    assert [parse_native(body).message is None for body in bodies] == [False, True]
+
+
+async def test_somebody_else_approves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_of("resume_detached, resume_response")
+    way = httpx.ASGITransport(names["api"])
+    ada, bea = (
+        httpx.AsyncClient(transport=way, base_url="http://x", headers={"x-user": name})
+        for name in ("ada", "bea")
+    )
+    async with names["store"], ada, bea:
+        await ada.post("/chat/1", json=request_of("ai-sdk", "Give it back."))
+        assert (await ada.get("/chat/1/stream")).status_code == 204
+        assert (await ada.get("/approvals")).status_code == 403
+        ((conversation, id, arguments),) = (await bea.get("/approvals")).json()
+        assert (conversation, arguments) == ("ada/1", {"euros": 80})
+        said = {"conversation": conversation, "id": id, "approved": True}
+        assert (await ada.post("/approvals", json=said)).status_code == 403
+        assert (await bea.post("/approvals", json=said)).status_code == 202
+        seen = await ada.get("/chat/1/stream")
+        assert seen.status_code == 204 or "You have it back." in seen.text
+        assert (await bea.post("/approvals", json=said)).status_code == 409
+        await names["runs"].shutdown()
+        talk = await names["store"].open("ada/1")
+        assert talk.messages[-1].text == "You have it back."
+
+
+def test_the_table_of_statuses_is_that_of_the_code() -> None:
+    from hookline.web._statuses import STATUSES
+
+    section = PAGE.split("### Map errors to statuses\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.*) \| (\d+) \|$", section, re.MULTILINE)
+    named = {name: int(status) for row, status in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {kind.__name__: status for kind, status in STATUSES.items()}

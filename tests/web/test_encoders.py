@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 from tests.web import _check_ag_ui as ag_ui
 from tests.web import _check_ai_sdk as ai_sdk
-from tests.web._scenes import SCENES, Played
+from tests.web._scenes import PAGE, SCENES, Played
 from tests.web._sse import read, read_wide
 
 from hookline import AssistantMessage, ToolMessage, UserMessage
 from hookline.events import MessageAdded, read_event
 from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, encode, to_ui_messages
+from hookline.web._mask import Mask
 
 EVERY = pytest.mark.parametrize("name", SCENES)
 SECRETS = ("hunter2", "sk-123", "Traceback", "RuntimeError")
 # Version 6 of the SDK has no way to take a text back; it is marked. See docs/web.md.
-RESETS = ("a_rewritten_answer", "a_retried_answer", "a_retried_call")
+RESETS = ("a_rewritten_answer", "a_retried_answer", "a_retried_call", "a_retried_source")
 
 
 def open_calls(played: Played) -> set[str]:
@@ -102,15 +103,53 @@ async def test_the_same_message_is_shown_live_and_from_history(name: str) -> Non
 
 
 def kinds(parts: list[dict[str, Any]]) -> list[Any]:
-    """Texts as they are, calls by their outcome; steps do not matter."""
+    """Texts as they are, calls by their outcome, then the rest; steps do not matter."""
     out: list[Any] = []
+    rest: list[Any] = []  # comes with the end of its message
     for part in parts:
         if part["type"] in ("text", "reasoning"):
             out.append((part["type"], part["text"]))
+        elif part["type"] in ("source-url", "source-document", "file"):
+            rest.append(part)
         elif part["type"].startswith("tool-"):
             state = part["state"].replace("input-error", "output-error")
             out.append((part["type"], part["toolCallId"], state))
-    return out
+    return [*out, *rest]
+
+
+@pytest.mark.parametrize("target", [6, 7])
+async def test_sources_and_files_are_parts_of_the_message(target: Any) -> None:
+    played = await SCENES["sources_and_files"]()
+    chunks = ai_sdk.chunks_of(ai_sdk_of(played, target=target))
+    found = [c for c in chunks if c["type"] in ("source-url", "source-document", "file")]
+    url, document, file = "source-url", "source-document", "file"
+    kinds = [c["type"] for c in found]
+    assert kinds == [url, document, document, file, file, document, file]
+    page, trap, handbook, drawing, far, table, _ = found
+    assert page["url"] == PAGE.url
+    assert "url" not in trap  # what a browser must not open is named, and no link
+    assert (handbook["filename"], handbook["mediaType"]) == ("handbook.pdf", "application/pdf")
+    assert drawing["url"] == "data:image/png;base64,iVBORw=="
+    assert far["url"] == "https://example.org/drawing.webp"
+    assert (table["title"], table["mediaType"]) == ("table.csv", "text/csv")
+    ids = [c["sourceId"] for c in found if "sourceId" in c]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("target", [6, 7])
+async def test_a_source_that_was_taken_back_is_not_shown(target: Any) -> None:
+    chunks = ai_sdk.chunks_of(ai_sdk_of(await SCENES["a_retried_source"](), target=target))
+    parts = ai_sdk.message_of(chunks)
+    assert [part["url"] for part in parts if part["type"] == "source-url"] == [PAGE.url]
+
+
+async def test_ag_ui_tells_of_sources_and_files_in_custom_events() -> None:
+    for name, shown in (("sources_and_files", 7), ("a_retried_source", 1)):
+        events = ag_ui.check(ag_ui_of(await SCENES[name]()), thread_id="t", run_id="r")
+        told = [each for each in events if each["type"] == "CUSTOM"]
+        assert len(told) == shown
+        assert told[0]["name"] == "source"
+        assert told[0]["value"]["url"] == PAGE.url
 
 
 async def test_a_withdrawn_text_is_taken_off_the_screen_by_version_7_only() -> None:
@@ -185,11 +224,9 @@ async def test_the_native_stream_is_the_events(name: str) -> None:
     events, _ = read(data)
     assert [event.id for event in events] == [f"r-{n}" for n in range(len(played.events))]
     assert [type(read_event(e.data)) for e in events] == [type(e) for e in played.events]
+    mask = Mask()
     for event, sent in zip(played.events, events, strict=True):
-        again = read_event(sent.data)
-        assert (again.seq, again.chat_id, again.path) == (event.seq, event.chat_id, event.path)
-        if isinstance(event, MessageAdded) and not isinstance(event.message, ToolMessage):
-            assert again == event
+        assert read_event(sent.data) == mask.event(event)
         assert json.loads(sent.data)["at"] == 500.0
 
 

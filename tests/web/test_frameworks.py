@@ -80,7 +80,10 @@ async def test_a_bad_request_of_a_route_is_a_short_text(framework: Any) -> None:
 
     async with local(framework(chat)) as http:
         answer = await http.post("/chat", json={"id": "c1"})
-        assert (answer.status_code, answer.text) == (400, "There must be a message.")
+        assert (answer.status_code, answer.text) == (
+            400,
+            "A request must have at least one message.",
+        )
         answer = await http.post("/chat", content="{}", headers={"content-type": "text/plain"})
         assert answer.status_code == 415
 
@@ -119,7 +122,7 @@ async def test_a_call_that_asks_is_denied_without_a_conversation() -> None:
 
     async with local(plain(chat)) as http:
         chunks = ai_sdk.check((await http.post("/chat", json=request_of("ai-sdk", "pay"))).content)
-    assert "tool-output-denied" in [c["type"] for c in chunks]
+    assert "tool-output-error" in [c["type"] for c in chunks]
     assert paid == []
 
 
@@ -172,7 +175,7 @@ async def test_a_route_with_a_conversation_detaches_replays_and_asks() -> None:
             await anext(answer.aiter_raw())
             await gate.reached.wait()
         replaying = asyncio.create_task(http.get("/chat/c1/stream"))
-        await eventually(lambda: runs.find("c1") is not None and runs._live["c1"].readers)
+        await eventually(lambda: runs.find("c1") is not None and runs._live["c1"].log.readers)
         busy = await http.post("/chat", json=request_of("ai-sdk", "again"))
         assert busy.status_code == 409
         gate.open.set()

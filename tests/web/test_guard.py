@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pytest
 from tests.web._server import (
     HEADERS,
@@ -22,7 +23,7 @@ from hookline import Agent
 from hookline.errors import UsageError
 from hookline.testing import ScriptedModel
 from hookline.web import Caps, app
-from hookline.web._index import key_of
+from hookline.web._index import conversation_key
 
 ROUTES = [
     ("POST", "/native"),
@@ -189,7 +190,12 @@ async def test_a_conversation_belongs_to_its_principal() -> None:
         posting = asyncio.create_task(http.post("/native", json=request_of("native", "secret")))
         await gate.reached.wait()
         assert (await http.get("/native/c1/stream", headers=bob)).status_code == 204
-        assert (await http.get("/native/c1/messages", headers=bob)).status_code == 404
+        for protocol in PROTOCOLS:
+            unknown = await http.get(f"/{protocol}/nobody/messages", headers=bob)
+            hers = await http.get(f"/{protocol}/c1/messages", headers=bob)
+            assert (hers.status_code, hers.content) == (200, unknown.content)
+            assert hers.headers.multi_items() == unknown.headers.multi_items()
+            assert hers.json()["messages"] == []
         stopped = await http.post("/native/c1/stop", headers=bob)
         assert stopped.json() == {"stopped": False}
         assert (await http.delete("/conversations/c1", headers=bob)).status_code == 404
@@ -207,6 +213,38 @@ async def test_a_conversation_belongs_to_its_principal() -> None:
             "secret",
             "Hello.",
         ]
+
+
+ASKED = [
+    *[("GET", f"/{each}/{{}}/messages", None) for each in PROTOCOLS],
+    *[("GET", f"/{each}/{{}}/stream", None) for each in PROTOCOLS],
+    ("POST", "/native/{}/stop", None),
+    ("PATCH", "/conversations/{}", {"title": "Mine"}),
+    ("POST", "/conversations/{}/fork", {"before": "x"}),
+    ("POST", "/conversations/{}/feedback", {"message": "x", "value": "up"}),
+    ("GET", "/page/{}/timeline", None),
+    ("GET", "/page/{}/steps/run/0", None),
+    ("DELETE", "/conversations/{}", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ASKED)
+async def test_no_route_tells_anothers_conversation_from_one_that_is_not_there(
+    method: str, path: str, body: Any
+) -> None:
+    async with direct(one(), authorize=who, page=True, on_disconnect="detach") as (_, http):
+        answer = await http.post(
+            "/native", json=request_of("native", "hi", "hers"), headers={"x-user": "ada"}
+        )
+        assert answer.status_code == 200
+        seen: list[Any] = []
+        for id in ("hers", "none"):
+            found = await http.request(
+                method, path.format(id), json=body, headers={"x-user": "bob"}
+            )
+            seen.append((found.status_code, found.content, found.headers.multi_items()))
+        assert seen[0] == seen[1]
+        assert seen[0][0] < 500
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -235,14 +273,14 @@ async def test_nobody_else_answers_an_approval(protocol: str) -> None:
         (("é", "c"), ("e\u0301", "c")),
         (("a", "../b/c"), ("b", "c")),
         (("a" * 200, "c"), ("a" * 201, "c")),
-        (("a" * 200, "c"), (key_of("a" * 200, "").rstrip("/"), "c")),
+        (("a" * 200, "c"), (conversation_key("a" * 200, "").rstrip("/"), "c")),
     ],
 )
 def test_names_of_principals_cannot_be_made_to_meet(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
-    assert key_of(*one) != key_of(*other)
-    assert max(len(key_of(*one)), len(key_of(*other))) <= 255
+    assert conversation_key(*one) != conversation_key(*other)
+    assert max(len(conversation_key(*one)), len(conversation_key(*other))) <= 255
 
 
 async def test_somebody_unknown_is_nobody() -> None:
@@ -300,8 +338,24 @@ async def test_a_conversation_is_forgotten() -> None:
     async with direct(one()) as (_, http):
         await http.post("/native", json=request_of("native", "hi"))
         assert (await http.delete("/conversations/c1")).status_code == 204
-        assert (await http.get("/native/c1/messages")).status_code == 404
+        assert (await http.get("/native/c1/messages")).json()["messages"] == []
         assert (await http.get("/conversations")).json() == {"conversations": []}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_an_unknown_conversation_is_an_empty_one_and_reading_makes_none(
+    protocol: str,
+) -> None:
+    async with direct(one(), on_disconnect="detach") as (site, http):
+        answer = await http.get(f"/{protocol}/c1/messages")
+        more = {} if protocol == "ai-sdk" else {"pending": [], "clientCalls": []}
+        assert answer.json() == {"messages": [], "running": False, **more}
+        assert (await http.get(f"/{protocol}/c1/stream")).status_code == 204
+        assert (await http.post(f"/{protocol}/c1/stop")).json() == {"stopped": False}
+        assert (await http.get("/conversations")).json() == {"conversations": []}
+        assert await site._config.store.load("owner/c1") is None
+        await http.post(f"/{protocol}", json=request_of(protocol, "hi"))
+        assert len((await http.get(f"/{protocol}/c1/messages")).json()["messages"]) == 2
 
 
 async def test_the_page_is_sent_with_headers_that_hold_it_to_itself() -> None:
@@ -322,3 +376,31 @@ async def test_the_page_is_sent_with_headers_that_hold_it_to_itself() -> None:
 async def test_a_run_of_another_site_of_the_process_is_not_found() -> None:
     async with site_of(one(), caps=Caps(drain=0.0)) as (first, _), site_of(one()) as (second, _):
         assert first.runs is not second.runs
+
+
+@pytest.mark.parametrize(
+    ("scheme", "origin", "status"),
+    [
+        ("https", "https://127.0.0.1", 200),
+        ("https", "http://127.0.0.1", 403),
+        ("http", "http://127.0.0.1", 200),
+        ("http", "https://127.0.0.1", 200),  # a proxy has taken the TLS off
+    ],
+)
+async def test_the_scheme_of_the_origin_counts(scheme: str, origin: str, status: int) -> None:
+    way = httpx.ASGITransport(app(one(), token=TOKEN))
+    base = f"{scheme}://127.0.0.1"
+    async with httpx.AsyncClient(transport=way, base_url=base, headers=HEADERS) as http:
+        body = request_of("native", "hi")
+        answer = await http.post("/native", json=body, headers={"origin": origin})
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize("protocol", ["ai-sdk", "ag-ui", "native"])
+async def test_a_body_of_very_many_messages_is_refused_before_they_are_read(protocol: str) -> None:
+    many: list[dict[str, str]] = [{}] * 10_001
+    body = request_of(protocol, "hi", **{"history" if protocol == "native" else "messages": many})
+    async with direct(one()) as (_, http):
+        answer = await http.post(f"/{protocol}", json=body)
+        assert answer.status_code == 413
+        assert "must not have more than 10000 items" in answer.text

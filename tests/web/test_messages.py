@@ -9,12 +9,15 @@ import pytest
 from tests.web._scenes import SCENES
 
 from hookline import (
+    Approve,
     AssistantMessage,
+    Deny,
     File,
     Image,
     Reasoning,
     Text,
     ToolMessage,
+    ToolResult,
     UserMessage,
     check_history,
     read_message,
@@ -62,7 +65,19 @@ async def test_ui_messages_go_there_and_back(name: str) -> None:
     outcomes = [m.outcome for m in played.after if isinstance(m, ToolMessage)]
     again = [m.outcome for m in back if isinstance(m, ToolMessage)]
     simple = {"answered": "ok", "stopped": "error", "aborted": "error"}
+    if name == "a_denied_call":  # nobody was asked: it is shown as an error, with its reason
+        simple["denied"] = "error"
     assert sorted(again) == sorted(simple.get(each, each) for each in outcomes)
+
+
+async def test_sources_and_files_of_answers_go_there_and_back() -> None:
+    played = await SCENES["sources_and_files"]()
+    back = from_ui_messages(to_ui_messages(played.after))
+    answers = [m for m in back if isinstance(m, AssistantMessage)]
+    first, last = [m for m in played.after if isinstance(m, AssistantMessage)]
+    assert answers[0].sources[0] == first.sources[0]
+    assert answers[0].files == first.files[:2]  # the third its provider keeps: it is a document
+    assert answers[1].files == last.files
 
 
 @EVERY
@@ -124,7 +139,7 @@ def test_system_prompts_of_clients_are_refused_or_ignored(role: str) -> None:
         if role == "developer" and parse is parse_ai_sdk:
             continue
         body["messages"][0] = {**SYSTEM, "role": role}
-        with pytest.raises(Refused, match="System messages are not taken"):
+        with pytest.raises(Refused, match="System messages are not accepted"):
             parse(body)
         incoming = parse(body, system="ignore")
         assert incoming.history == ()
@@ -199,8 +214,86 @@ BAD_NATIVE = {
     "a message without parts": {"message": {"parts": []}},
     "no answers": {"answers": {}},
     "an answer that is none": {"answers": {"1": True}},
+    "a reason that is none": {"answers": {"1": {"approved": False, "reason": 3}}},
+    "a message and an answer": {"message": "x", "answers": {"1": {"approved": True}}},
+    "a message and regenerate": {"message": "x", "regenerate": True},
+    "regenerate that is no boolean": {"regenerate": "yes"},
+    "a result and an error": {"results": {"1": {"value": 1, "error": "no"}}},
     "a history that is none": {"message": "x", "history": [{"role": "system"}]},
 }
+
+
+def approval(**said: Any) -> dict[str, Any]:
+    """A message of the SDK that answers an approval."""
+    part = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-responded", "input": {}}
+    return ui({"id": "a", "role": "assistant", "parts": [{**part, "approval": said}]})
+
+
+def resuming(**entry: Any) -> dict[str, Any]:
+    return run(HI, resume=[{"interruptId": "1", "status": "resolved", **entry}])
+
+
+UNKNOWN: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "an answer": (
+        parse_native,
+        {"answers": {"1": {"approved": True, "editedArgs": {"euros": 8}}}},
+        "An answer has the unknown key 'editedArgs'; use only 'approved', 'arguments', 'reason'.",
+    ),
+    "a body": (
+        parse_native,
+        {"conversation": "c1", "answer": {"1": {"approved": True}}},
+        "The body has the unknown key 'answer'; use only 'conversation', 'message', "
+        "'answers', 'results', 'regenerate', 'messageId', 'history'.",
+    ),
+    "a result": (
+        parse_native,
+        {"results": {"1": {"value": 1, "Error": "no", "x": 1}}},
+        "A result has the unknown keys 'Error', 'x'; use only 'value', 'error'.",
+    ),
+    "a message": (
+        parse_native,
+        {"message": {"parts": [{"part": "text", "text": "hi"}], "files": []}},
+        "The message has the unknown key 'files'; use only 'role', 'id', 'parts'.",
+    ),
+    "a payload of AG-UI": (
+        parse_ag_ui,
+        resuming(payload={"approved": True, "arguments": {"euros": 8}}),
+        "The payload of an answer has the unknown key 'arguments'; "
+        "use only 'approved', 'editedArgs', 'reason'.",
+    ),
+    "an entry of AG-UI": (
+        parse_ag_ui,
+        resuming(payload={"approved": True}, editedArgs={"euros": 8}),
+        "An entry of resume has the unknown key 'editedArgs'; "
+        "use only 'interruptId', 'status', 'payload', 'metadata'.",
+    ),
+    "an approval of the SDK": (
+        parse_ai_sdk,
+        approval(id="1", approved=True, arguments={"euros": 8}),
+        "An approval has the unknown key 'arguments'; use only 'id', 'approved', 'reason', "
+        "'descriptor', 'requestReason', 'isAutomatic', 'signature', 'inputSchemaInput'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_a_key_that_does_not_exist_is_refused_by_name(what: str) -> None:
+    parse, body, text = UNKNOWN[what]
+    with pytest.raises(Refused) as caught:
+        parse(body)
+    assert (caught.value.status, caught.value.text) == (400, text)
+
+
+def test_the_keys_of_each_protocol_are_taken() -> None:
+    changed = {"approved": True, "arguments": {"euros": 8}, "reason": "less"}
+    read = parse_native({"answers": {"1": changed}, "results": {"2": {"value": None}}})
+    assert read.answers["1"].decision == Approve(arguments={"euros": 8})
+    assert read.results == {"2": ToolResult(None)}
+    edited = {"approved": True, "editedArgs": {"euros": 8}}
+    read = parse_ag_ui(resuming(payload=edited, metadata={"by": "ada"}))
+    assert read.answers["1"].decision == Approve(arguments={"euros": 8})
+    read = parse_ai_sdk(approval(id="1", approved=False, reason="no", signature="s"))
+    assert read.answers["1"].decision == Deny("no")
 
 
 @pytest.mark.parametrize("what", BAD_UI)

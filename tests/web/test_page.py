@@ -2,140 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shutil
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.web._clients import missing
-from tests.web._scenes import HOSTILE, fails, slow, weather
-from tests.web._server import TOKEN, eventually, site_of
+from tests.web._browser import page_of, serving, travel
+from tests.web._scenes import HOSTILE, fails, weather
+from tests.web._server import TOKEN, eventually
 from tests.web.test_clients import _after
 from tests.web.test_site import Gate
 
-from hookline import Agent, Ask, ModelRequest
-from hookline.points import OnDelta, PreRequest, PreToolCall
+from hookline import Agent, Ask
+from hookline.points import PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.asyncio(loop_scope="module")]
-DOCS = Path(__file__).parents[2] / "docs" / "images"
 ATTACKS = (
     "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>",
     "<a href=\"javascript:document.title='owned'\">x</a><style>body{display:none}</style>",
     "</div></details><h1 id=forged>forged</h1>&lt;b&gt;",
     "${document.title='owned'}{{constructor.constructor('1')()}}\u202e\u0000" + HOSTILE,
 )
-
-
-def chromium_path() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return found
-    missing("there is no chromium: install it (Debian: chromium)")
-    raise AssertionError
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def browser() -> AsyncIterator[Any]:
-    path = chromium_path()
-    try:
-        from playwright.async_api import async_playwright
-    except ImportError:
-        missing("playwright is not installed")
-        raise
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        try:
-            yield browser
-        finally:
-            await browser.close()
-
-
-class Page:
-    """A page of the browser, with what it has complained of and asked for."""
-
-    def __init__(self, page: Any, url: str) -> None:
-        self.page = page
-        self.url = url
-        self.problems: list[str] = []
-        self.asked: list[str] = []
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
-        page.on("console", self._console)
-
-    def _console(self, message: Any) -> None:
-        if message.type == "error" and "401" not in message.text:
-            self.problems.append(message.text)
-
-    async def open(self) -> None:
-        await self.page.goto(f"{self.url}/#token={TOKEN}")
-
-    async def say(self, text: str) -> None:
-        await self.page.fill("#say", text)
-        await self.page.keyboard.press("Enter")
-
-    async def sees(self, text: str) -> None:
-        await self.page.get_by_text(text).first.wait_for(timeout=15_000)
-
-    async def text(self, selector: str) -> str:
-        return str(await self.page.inner_text(selector))
-
-    def assert_clean(self) -> None:
-        assert self.problems == []
-        assert all(url.startswith((self.url, "data:")) for url in self.asked), self.asked
-
-
-async def page_of(browser: Any, url: str, **options: Any) -> Page:
-    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-    return Page(await context.new_page(), url)
-
-
-def serving(agent: Agent[Any], **options: Any) -> Any:
-    return site_of(agent, page=True, on_disconnect="detach", **options)
-
-
-def travel() -> tuple[Agent[Any], list[str]]:
-    """An agent with something of everything, and what it has booked."""
-    booked: list[str] = []
-
-    async def book(train: str, seats: int) -> str:
-        """Book seats."""
-        booked.append(train)
-        return f"booked {seats} seats on {train}"
-
-    first = Turn(
-        reasoning="Two cities. I look at the weather in both, then I book.",
-        text="Let me look at the weather first. ",
-        tool_calls=[call("slow", city="Oslo"), call("weather", city="Rome")],
-        chunk=4,
-    )
-    second = Turn(
-        text="Both are sunny.", tool_calls=[call("book", train="EN 40295", seats=2)], chunk=4
-    )
-    third = Turn(text="Done: two seats on EN 40295. Have a good journey!", chunk=4)
-    model = ScriptedModel(first, second, third, "You are welcome.")
-    agent = Agent(model, tools=[weather, slow, book], name="travel")
-
-    @agent.hook("preToolCall", tools=["book"], name="ask before booking")
-    def ask(ctx: PreToolCall) -> Ask:
-        return Ask("Book two seats on EN 40295 for 118 €?")
-
-    @agent.hook("preRequest", name="be brief")
-    def brief(ctx: PreRequest) -> ModelRequest:
-        return ctx.request.replace(system="Be brief.")
-
-    @agent.hook("onDelta", name="no secrets")
-    async def watch(ctx: OnDelta) -> None:
-        await asyncio.sleep(0.002)
-
-    return agent, booked
 
 
 async def test_a_chat_with_tools_an_approval_and_its_hooks(browser: Any) -> None:
@@ -173,6 +59,33 @@ async def test_a_chat_with_tools_an_approval_and_its_hooks(browser: Any) -> None
         page.assert_clean()
 
 
+async def test_calls_of_a_step_are_grouped_by_their_server(browser: Any) -> None:
+    mcp = pytest.importorskip("mcp.server")
+    from hookline.mcp import MCPServer, connect
+
+    def server(name: str) -> MCPServer:
+        made = mcp.MCPServer(name)
+        for tool in ("read", "list"):
+            made.add_tool(lambda: "fine", name=tool)
+        return MCPServer.local(made, prefix=f"{name}_")
+
+    names = ("files_read", "bank_read", "weather", "files_list")
+    calls = [call(name, city="Oslo") if name == "weather" else call(name) for name in names]
+    model = ScriptedModel(calls, [call("files_read")], "Done.")
+    agent = Agent(model, tools=[weather], parallel_tools=False)
+    async with connect(agent, server("files"), server("bank")), serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Go.")
+        await page.sees("Done.")
+        rows = page.page.locator("#waterfall .bar-name, #waterfall .server")
+        assert await rows.all_inner_texts() == [
+            *("step 0", "files", "files_read", "files_list", "bank", "bank_read", "weather"),
+            *("step 1", "files", "files_read", "step 2"),
+        ]
+        page.assert_clean()
+
+
 async def test_text_grows_and_escape_stops_it(browser: Any) -> None:
     gate = Gate()
     words = [f"word{n} " for n in range(6)]
@@ -204,10 +117,10 @@ async def test_a_reload_in_mid_stream_goes_on(browser: Any) -> None:
         await page.open()
         await page.say("How is Oslo?")
         await page.sees("Sunny")
-        before = await page.text("#log")
+        before = (await page.text("#log")).split()
         await page.page.reload()
         await page.sees("Sunny")
-        assert await page.text("#log") == before
+        assert (await page.text("#log")).split() == before
         gate.open.set()
         await page.sees("Sunny in Oslo.")
         assert (await page.text("#log")).count("I look.") == 1
@@ -227,7 +140,7 @@ async def test_a_lost_connection_is_read_on(browser: Any) -> None:
         await page.say("Count.")
         await page.sees("One,")
         await page.page.evaluate("window.stop()")  # cuts the stream, not the page
-        await page.sees("connecting again")
+        await page.sees("reconnecting")
         gate.open.set()
         await page.sees("One, two.")
         assert (await page.text("#log")).count("One, two.") == 1
@@ -267,7 +180,6 @@ async def test_no_text_is_read_as_html(browser: Any, attack: str) -> None:
     async with serving(agent) as (_, url):
         page = await page_of(browser, url)
         await page.open()
-        title = await page.page.title()
         await page.say(attack.replace("\n", " ").replace("\r", " "))
         await page.page.get_by_role("button", name="Approve").click()
         await page.page.locator(".badge.ok").wait_for()
@@ -275,16 +187,17 @@ async def test_no_text_is_read_as_html(browser: Any, attack: str) -> None:
         await page.page.locator(".badge.ok").wait_for()
         for summary in await page.page.locator("summary").all():
             await summary.click()
-        assert await page.page.title() == title
+        assert "owned" not in await page.page.title()
         script = "[...document.querySelectorAll('#log *')].map((e) => e.localName)"
         found = set(await page.page.evaluate(script))
-        assert found <= {"div", "p", "details", "summary", "span", "pre", "button"}
+        assert found <= {
+            *("div", "p", "details", "summary", "span", "pre", "button", "svg", "path", "input"),
+        }
         assert await page.page.locator("#forged").count() == 0
         assert await page.page.locator("body").is_visible()
         shown = await page.page.evaluate("document.querySelector('#log').textContent")
-        assert attack.replace("\0", "") in shown.replace("\0", "").replace("\ufffd", "") or (
-            "\r" in attack
-        )
+        assert "document.title='owned'" in shown or "forged" in shown
+        assert "\u202e" not in shown
         assert "hunter2" not in shown
         page.assert_clean()
 
@@ -293,10 +206,10 @@ async def test_a_wrong_token_is_asked_for_again(browser: Any) -> None:
     async with serving(Agent(ScriptedModel("Hello."))) as (_, url):
         page = await page_of(browser, url)
         await page.page.goto(f"{url}/#token=wrong")
-        await page.sees("This token is not the right one.")
+        await page.sees("This token is wrong.")
         await page.page.fill("#token", TOKEN)
         await page.page.keyboard.press("Enter")
-        await page.page.locator("dialog").wait_for(state="hidden")
+        await page.page.locator("#ask-token").wait_for(state="hidden")
         await page.say("Hi.")
         await page.sees("Hello.")
         assert TOKEN not in page.page.url
@@ -422,27 +335,3 @@ CONTRAST = """(() => {
   }
   return bad;
 })()"""
-
-
-async def test_screenshots(browser: Any, tmp_path: Path) -> None:
-    """Pictures for docs/web.md: written there with HOOKLINE_SCREENSHOTS=1, else only made."""
-    folder = DOCS if os.environ.get("HOOKLINE_SCREENSHOTS") else tmp_path
-    folder.mkdir(exist_ok=True)
-    kinds: dict[str, dict[str, Any]] = {
-        "web-phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 780}}
-    }
-    if folder is DOCS:
-        kinds["web-light"] = {"color_scheme": "light"}
-        kinds["web-dark"] = {"color_scheme": "dark"}
-    for name, options in kinds.items():
-        agent, _ = travel()
-        async with serving(agent) as (_, url):
-            page = await page_of(browser, url, **options)
-            await page.open()
-            await page.say("Take the two of us from Oslo to Rome.")
-            await page.sees("needs your approval")
-            if name == "web-dark":
-                await page.page.get_by_role("button", name="Approve").click()
-                await page.sees("Have a good journey!")
-            await page.page.screenshot(path=folder / f"{name}.png")
-        assert (folder / f"{name}.png").stat().st_size > 10_000

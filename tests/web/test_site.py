@@ -221,7 +221,7 @@ async def test_a_detached_run_goes_on_and_is_replayed_to_several_readers(protoco
         replay = f"/{protocol}/c1/stream"
         readers = [asyncio.create_task(http.get(replay)) for _ in range(3)]
         key = "owner/c1"
-        await eventually(lambda: len(site.runs._live[key].readers) == 3)
+        await eventually(lambda: len(site.runs._live[key].log.readers) == 3)
         gate.open.set()
         answers = await asyncio.gather(*readers)
         for each in answers:
@@ -230,6 +230,17 @@ async def test_a_detached_run_goes_on_and_is_replayed_to_several_readers(protoco
         assert [response.text for response in done] == ["Hello, dear Ada."]
         assert (await http.get(replay)).status_code == 204
         assert (await http.get(f"/{protocol}/nobody/stream")).status_code == 204
+
+
+@EACH
+@pytest.mark.parametrize("id", ["nobody", "a%2Fb", "%C3%A4"])
+async def test_an_unknown_conversation_has_no_messages(protocol: str, id: str) -> None:
+    """It is no 404: a page or a front end may name the conversation that it begins."""
+    async with site_of(Agent(ScriptedModel())) as (_, url), client(url) as http:
+        answer = await http.get(f"/{protocol}/{id}/messages")
+        assert answer.status_code == 200
+        assert (answer.json()["messages"], answer.json()["running"]) == ([], False)
+        assert (await http.get("/conversations")).json()["conversations"] == []
 
 
 async def test_an_event_is_written_once_for_all_readers_of_a_run() -> None:
@@ -254,7 +265,7 @@ async def test_an_event_is_written_once_for_all_readers_of_a_run() -> None:
             await anext(answer.aiter_raw())
             await gate.reached.wait()
         readers = [asyncio.create_task(http.get("/native/c1/stream")) for _ in range(3)]
-        await eventually(lambda: len(site.runs._live["owner/c1"].readers) == 3)
+        await eventually(lambda: len(site.runs._live["owner/c1"].log.readers) == 3)
         gate.open.set()
         answers = [each.content for each in await asyncio.gather(*readers)]
     assert worded == ["secret"]
@@ -296,7 +307,7 @@ async def test_what_is_kept_is_bounded_and_forgotten() -> None:
         data = (await http.post("/native", json=request_of("native", "hi"))).content
         first = read(data)[0][0].id
         live = site.runs._live["owner/c1"]
-        assert live._bytes <= 8_000
+        assert live.log.bytes <= 8_000
         cut = await http.get("/native/c1/stream", headers={"last-event-id": first})
         assert cut.status_code == 204  # what would follow is not kept any more
         await eventually(lambda: not site.runs._live)
@@ -317,7 +328,7 @@ async def test_a_page_that_is_loaded_again_gets_what_was_said_and_replays_the_re
         assert shown["running"] is True
         assert [m["role"] for m in shown["messages"]] == ["user", "assistant", "user"]
         replaying = asyncio.create_task(http.get("/ai-sdk/c1/stream"))
-        await eventually(lambda: site.runs._live["owner/c1"].readers)
+        await eventually(lambda: site.runs._live["owner/c1"].log.readers)
         gate.open.set()
         assert text_of("ai-sdk", (await replaying).content) == "Two."
 
@@ -396,7 +407,7 @@ async def test_an_approval_goes_there_and_back(protocol: str, approved: bool) ->
         assert paid == (["Ada"] if approved else [])
         if protocol == "ai-sdk":
             chunks = ai_sdk.check(data, known={"c1"})
-            assert chunks[0] == {"type": "start", "messageId": known["message"]}
+            assert chunks[0]["messageId"] == known["message"]
             kind = "tool-output-available" if approved else "tool-output-denied"
             assert kind in [c["type"] for c in chunks]
         elif protocol == "ag-ui":
@@ -438,6 +449,19 @@ async def test_an_answer_that_fits_nothing_runs_nothing(
         assert paid == ["Ada"]
 
 
+async def test_an_answer_with_a_key_that_does_not_exist_runs_nothing() -> None:
+    agent, paid = asking()
+    async with direct(agent) as (_, http):
+        known = await asked(http, "native")
+        said = {"approved": True, "editedArgs": {"to": "Bob", "amount": 1}}
+        body = {"conversation": "c1", "answers": {known["id"]: said}}
+        answer = await http.post("/native", json=body)
+        assert answer.status_code == 400
+        assert "'editedArgs'" in answer.text
+        assert "'arguments'" in answer.text
+        assert paid == []
+
+
 async def test_a_replay_of_an_answer_that_went_on_tells_it_whole() -> None:
     gate = Gate()
     agent, paid = asking(
@@ -454,7 +478,7 @@ async def test_a_replay_of_an_answer_that_went_on_tells_it_whole() -> None:
         assert [m["role"] for m in shown] == ["user"]
         gate.open.set()
         chunks = ai_sdk.check((await replaying).content)
-        assert chunks[0] == {"type": "start", "messageId": known["message"]}
+        assert chunks[0]["messageId"] == known["message"]
         parts = [p for p in ai_sdk.message_of(chunks) if p["type"] != "step-start"]
         assert [p.get("text", p.get("output")) for p in parts] == [
             "I ask. ",
@@ -462,6 +486,36 @@ async def test_a_replay_of_an_answer_that_went_on_tells_it_whole() -> None:
             "Done.",
         ]
         assert paid == ["Ada"]
+
+
+TURN = ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "approved", "passed_over"),
+    [
+        ("native", TURN, TURN),  # its stream tells the user's message too
+        ("ai-sdk", ["user"], [*TURN, "user"]),  # its stream tells the turn that is gone on with
+        ("ag-ui", TURN, [*TURN, "tool", "user"]),
+    ],
+    ids=["native", "ai-sdk", "ag-ui"],
+)
+async def test_what_is_loaded_while_an_answer_runs_is_what_its_stream_leaves_out(
+    protocol: str, approved: list[str], passed_over: list[str]
+) -> None:
+    for body, expected in ((answer_of, approved), (None, passed_over)):
+        gate = Gate()
+        asks = Turn("I ask. ", call("pay", to="Ada", amount=10.0, id="c1"))
+        agent, _ = asking(asks, Turn("Done.", delay=gate))
+        async with site_of(agent, on_disconnect="detach") as (_, url), client(url) as http:
+            known = await asked(http, protocol)
+            said = body(protocol, known) if body else request_of(protocol, "Leave it.")
+            async with http.stream("POST", f"/{protocol}", json=said) as answer:
+                await anext(answer.aiter_raw())
+                await gate.reached.wait()
+            shown = (await http.get(f"/{protocol}/c1/messages")).json()["messages"]
+            assert [m["role"] for m in shown] == expected
+            gate.open.set()
 
 
 async def test_a_status_before_the_answer_knows_its_id() -> None:
@@ -574,7 +628,7 @@ async def test_a_body_has_a_bound() -> None:
 @pytest.mark.parametrize(
     ("caps", "why"),
     [
-        (Caps(idle=0.05, drain=0.0), "nothing has happened for too long"),
+        (Caps(idle=0.05, drain=0.0), "the answer was idle for too long"),
         (Caps(total=0.05, drain=0.0), "the answer took too long"),
     ],
     ids=["idle", "total"],

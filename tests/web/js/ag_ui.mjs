@@ -25,6 +25,7 @@ const run = async (parameters) => {
 };
 let number = 0;
 for (const step of script) {
+  if (step.setState !== undefined) agent.setState(step.setState);
   if (step.send !== undefined) {
     agent.addMessage({ id: `u${number}`, role: 'user', content: step.send });
     const parameters = { runId: `run-${number++}`, ...(step.parameters ?? {}) };
@@ -43,12 +44,21 @@ for (const step of script) {
       { interruptId: step.id ?? interrupt.id, status: 'resolved', payload: step.answer }));
     await run({ runId: `run-${number++}`, resume });
   }
+  if (step.results) { // of the tools that run here, by name
+    const known = new Set(agent.messages.filter((m) => m.role === 'tool').map((m) => m.toolCallId));
+    const calls = agent.messages.flatMap((m) => m.toolCalls ?? []).filter((call) => !known.has(call.id));
+    for (const call of calls) {
+      const content = step.results[call.function.name];
+      agent.addMessage({ id: `result-${call.id}`, role: 'tool', toolCallId: call.id, content });
+    }
+    await run({ runId: `run-${number++}`, ...(step.parameters ?? {}) });
+  }
   if (step.cancel) {
     const resume = agent.pendingInterrupts.map(({ id }) => ({ interruptId: id, status: 'cancelled' }));
     await run({ runId: `run-${number++}`, resume });
   }
 }
 const output = JSON.stringify({
-  messages: agent.messages, events, runs, lengths, warnings, pending: agent.pendingInterrupts,
+  messages: agent.messages, state: agent.state, events, runs, lengths, warnings, pending: agent.pendingInterrupts,
 });
 process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once

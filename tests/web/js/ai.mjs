@@ -29,6 +29,7 @@ const lengths = [];
 const data = [];
 const errors = [];
 const finishes = [];
+const ran = []; // the inputs of the tools that run here
 const headers = { Authorization: `Bearer ${token}` };
 const chat = new Chat({
   id,
@@ -37,9 +38,16 @@ const chat = new Chat({
   onError: (error) => errors.push(error.message),
   onFinish: ({ isAbort, isDisconnect, isError, finishReason }) =>
     finishes.push({ isAbort, isDisconnect, isError, finishReason }),
-  sendAutomaticallyWhen: options.automatic
-    ? ai.lastAssistantMessageIsCompleteWithApprovalResponses
-    : undefined,
+  onToolCall: ({ toolCall }) => { // not awaited: the call is answered once its stream has ended
+    const output = options.tools?.[toolCall.toolName];
+    if (output !== undefined) {
+      ran.push(toolCall.input);
+      (chat.addToolOutput ?? chat.addToolResult)({ tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output });
+    }
+  },
+  sendAutomaticallyWhen: options.tools
+    ? ai.lastAssistantMessageIsCompleteWithToolCalls
+    : options.automatic ? ai.lastAssistantMessageIsCompleteWithApprovalResponses : undefined,
 });
 const until = async (holds) => {
   while (!holds()) await new Promise((done) => setTimeout(done, 5));
@@ -76,7 +84,12 @@ for (const step of script) {
     chat.messages = [...chat.messages.slice(0, -1), last];
   }
 }
+if (options.tools) await until(() => text().includes(options.last));
+if (options.tools) await until(() => chat.status === 'ready' || chat.status === 'error');
+const valid = ai.safeValidateUIMessages
+  ? (await ai.safeValidateUIMessages({ messages: chat.messages })).error?.message ?? null
+  : null;
 const output = JSON.stringify({
-  status: chat.status, error: chat.error?.message, messages: chat.messages, lengths, data, errors, finishes,
+  ran, valid, status: chat.status, error: chat.error?.message, messages: chat.messages, lengths, data, errors, finishes,
 });
 process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once

@@ -1,0 +1,329 @@
+// Shows a conversation: its messages, and the events of the active run.
+
+import { $, button, copyButton, make, seen } from './dom.js';
+import { Card } from './card.js';
+import { Prose } from './markdown.js';
+import { actions, ask, wordsOf } from './server.js';
+import { Timeline } from './timeline.js';
+
+const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+
+export function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+}
+
+function sized(count) {
+  return count < 1024 ? `${count} bytes` : count < 1048576 ? `${Math.round(count / 1024)} KiB` : `${(count / 1048576).toFixed(1)} MiB`;
+}
+
+// Shows an image or file of a message from its own bytes: nothing is fetched from other sites.
+function attached(part) {
+  const name = part.name ?? part.media_type;
+  if (!part.data) return make('span', 'file', null, ...seen(`${name} ${part.url ?? ''}`));
+  const bytes = bytesOf(part.data);
+  const address = URL.createObjectURL(new Blob([bytes], { type: PICTURES.has(part.media_type) ? part.media_type : 'application/octet-stream' }));
+  if (PICTURES.has(part.media_type)) {
+    const picture = make('img', 'picture');
+    picture.src = address;
+    picture.alt = part.name ?? 'an image';
+    return picture;
+  }
+  const link = make('a', 'file', null, ...seen(name), make('span', 'quiet', ` ${sized(bytes.length)}`));
+  link.href = address;
+  link.download = name;
+  return link;
+}
+
+export class View {
+  constructor() {
+    this.calls = new Map(); // the card of each call, by call id
+    this.answer = null; // the block of the unfinished answer
+    this.part = null; // the growing text or reasoning
+    this.shown = []; // the elements added since the last committed message
+    this.user = null; // a user message that is not committed yet
+    this.spoke = false;
+    this.whole = false; // whether messages arrive whole, not in pieces
+    this.feedback = {};
+    this.timeline = new Timeline();
+    $('log').replaceChildren();
+  }
+
+  add(element) {
+    $('empty')?.remove();
+    $('log').append(element);
+    return element;
+  }
+
+  note(text, bad = false) {
+    this.add(make('p', bad ? 'note bad' : 'note', null, ...seen(text)));
+  }
+
+  problem(error) {
+    this.note(wordsOf(error), true);
+  }
+
+  block() {
+    if (!this.answer) this.answer = this.add(make('div', 'answer'));
+    return this.answer;
+  }
+
+  // ── messages ──
+
+  message(message) {
+    if (message.role === 'user') return this.userMessage(message);
+    if (message.role === 'tool') return this.result(message);
+    this.answer = null;
+    this.whole = true;
+    for (const part of message.parts) {
+      if (part.part === 'text') this.grow('text', part.text);
+      else if (part.part === 'reasoning') { if (part.text) this.grow('reasoning', part.text); }
+      else if (part.part === 'call') this.card(part.id, part.name).arguments(part.raw ?? part.arguments);
+      else if (part.media_type) this.block().append(attached(part));
+      else if (part.part === 'source') this.block().append(make('p', 'quiet', null, ...seen(`Source: ${part.title ?? ''} ${part.url ?? ''}`)));
+      this.part = null;
+    }
+    this.whole = false;
+    if (message.partial) this.block().lastElementChild?.classList.add('partial');
+    this.tools(message);
+    this.commit();
+  }
+
+  userMessage(message) {
+    if (this.user) this.user.remove();
+    this.user = null;
+    this.answer = null;
+    const said = make('div', 'said');
+    said.dir = 'auto';
+    for (const part of message.parts) {
+      if (part.part === 'text') said.append(...seen(part.text, false));
+      else said.append(attached(part));
+    }
+    const row = make('div', 'user', null, said);
+    row.dataset.id = message.id ?? '';
+    if (message.id) row.append(this.userTools(message, row, said));
+    return this.add(row);
+  }
+
+  userTools(message, row, said) {
+    const text = () => message.parts.filter(({ part }) => part === 'text').map((part) => part.text).join('');
+    const tools = make('div', 'tools', null, copyButton(text, 'Copy this message'),
+      button('plain', 'Edit in a new conversation', () => this.edit(message, row, said, text()), 'edit'));
+    return tools;
+  }
+
+  edit(message, row, said, text) {
+    if (row.querySelector('textarea')) return;
+    const area = make('textarea', 'edited');
+    area.value = text;
+    area.rows = Math.min(12, text.split('\n').length + 1);
+    area.setAttribute('aria-label', 'The edited message');
+    const leave = () => { form.remove(); said.hidden = false; };
+    const go = () => {
+      if (!area.value.trim()) return;
+      const rest = message.parts.filter(({ part }) => part !== 'text');
+      actions.fork(message.id, [{ part: 'text', text: area.value }, ...rest]).then((fine) => { if (!fine) leave(); });
+    };
+    const form = make('div', 'editor', null, area, make('div', 'buttons', null,
+      button('', 'Ask in a new conversation', go), button('plain', 'Cancel', leave)));
+    area.addEventListener('keydown', (event) => {
+      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); go(); }
+      if (event.key === 'Escape') { event.stopPropagation(); leave(); }
+    });
+    said.hidden = true;
+    row.prepend(form);
+    area.focus();
+  }
+
+  // Adds the tools of a complete answer.
+  tools(message) {
+    if (!message.id || message.parts.some(({ part }) => part === 'call')) return;
+    const text = message.parts.filter(({ part }) => part === 'text').map((part) => part.text).join('\n\n');
+    if (!text || !this.answer) return;
+    const judge = (value, name, picture) => {
+      const made = button('plain', name, async () => {
+        const before = this.feedback[message.id];
+        const next = before === value ? null : value;
+        mark(next);
+        try {
+          await ask(`conversations/${encodeURIComponent(actions.conversation())}/feedback`, { method: 'POST', body: { message: message.id, value: next } });
+        } catch (error) {
+          mark(before ?? null);
+          this.problem(error);
+        }
+      }, picture);
+      return made;
+    };
+    const up = judge('up', 'Good answer', 'up');
+    const down = judge('down', 'Bad answer', 'down');
+    const mark = (value) => {
+      this.feedback[message.id] = value;
+      up.setAttribute('aria-pressed', String(value === 'up'));
+      down.setAttribute('aria-pressed', String(value === 'down'));
+    };
+    mark(this.feedback[message.id] ?? null);
+    this.answer.append(make('div', 'tools', null, copyButton(() => text, 'Copy this answer'),
+      button('plain again', 'Regenerate', () => actions.again(message.id), 'again'), up, down));
+  }
+
+  // Removes the last question and everything after it: it is answered again.
+  takeBack() {
+    const questions = $('log').querySelectorAll('.user');
+    let element = questions[questions.length - 1] ?? null;
+    while (element) {
+      const next = element.nextElementSibling;
+      element.remove();
+      element = next;
+    }
+    this.commit();
+  }
+
+  result(message) {
+    const card = this.calls.get(message.call_id);
+    if (!card || card.settled) return;
+    let value = message.text;
+    try { value = JSON.parse(value); } catch { /* plain text */ }
+    if (value?.error?.message !== undefined) value = value.error.message;
+    card.settle(message.outcome ?? 'ok', value);
+  }
+
+  commit() {
+    this.part?.prose?.finish();
+    this.answer = null;
+    this.part = null;
+    this.shown = [];
+  }
+
+  // ── parts ──
+
+  grow(kind, text) {
+    if (this.part?.kind !== kind) {
+      this.part?.prose.finish();
+      const prose = new Prose();
+      let outer = prose.element;
+      outer.dir = 'auto';
+      if (kind === 'reasoning') {
+        outer = make('details', 'reasoning', null, make('summary', '', 'Reasoning'), prose.element);
+      }
+      this.part = { kind, prose };
+      this.block().append(outer);
+      this.shown.push(outer);
+    }
+    if (this.whole) this.part.prose.set(text);
+    else this.part.prose.append(text);
+  }
+
+  card(id, name) {
+    let card = this.calls.get(id);
+    if (!card) {
+      card = new Card(id, name);
+      this.calls.set(id, card);
+      this.block().append(card.element);
+      this.shown.push(card.element);
+    }
+    return card;
+  }
+
+  withdraw() {
+    for (const element of this.shown) element.remove();
+    for (const [id, card] of this.calls) if (!card.element.isConnected) this.calls.delete(id);
+    if (this.answer && !this.answer.childElementCount) this.answer.remove();
+    this.commit();
+  }
+
+  // ── events ──
+
+  event(event, run) {
+    this.timeline.begin(run);
+    if (event.event === 'hook') return this.timeline.hook(event);
+    if (event.path?.length) return this.nested(event);
+    this.timeline.event(event);
+    switch (event.event) {
+      case 'chat_started':
+        this.spoke = false;
+        if (event.message && !this.user) this.user = this.userMessage({ ...event.message, id: '' });
+        break;
+      case 'text_delta': this.spoke = true; this.grow('text', event.text); break;
+      case 'reasoning_delta': this.grow('reasoning', event.text); break;
+      case 'part_end': this.part?.prose.finish(); this.part = null; break;
+      case 'tool_call_delta':
+        this.part = null;
+        this.card(event.call_id, event.name).write(event.arguments);
+        break;
+      case 'tool_call_started': {
+        const card = this.card(event.call.id, event.call.name);
+        card.arguments(event.call.raw ?? event.call.arguments);
+        card.state('running', 'running');
+        break;
+      }
+      case 'tool_call_finished': {
+        const { result } = event;
+        this.calls.get(event.call_id)?.settle(event.outcome, result.message ?? result.value ?? null);
+        break;
+      }
+      case 'status': this.tell(event.call_id, event.type, event.data); break;
+      case 'message_added':
+        if (event.message.role === 'assistant') {
+          this.tools(event.message);
+          this.commit();
+        } else this.message(event.message);
+        break;
+      case 'response_reset': this.withdraw(); break;
+      case 'chat_done': this.done(event.response); break;
+      case 'chat_aborted': this.broken('aborted', event.reason || 'stopped'); break;
+      case 'chat_failed': this.broken('failed', event.error.message); break;
+    }
+  }
+
+  nested(event) {
+    this.timeline.event(event);
+    const card = this.calls.get(event.path[0]);
+    if (!card) return;
+    if (event.event === 'status') card.tell(event.type, event.data);
+    if (event.event === 'tool_call_started') card.tell(`calls ${event.call.name}`);
+  }
+
+  tell(callId, type, data) {
+    const card = this.calls.get(callId);
+    if (card) card.tell(type, data);
+    else actions.state(type);
+  }
+
+  done(response) {
+    if (response.text && !this.spoke && response.steps === 0) this.grow('text', response.text);
+    for (const request of response.pending ?? []) this.question(request);
+    if (response.usage) this.usage(response.usage);
+    this.commit();
+  }
+
+  usage({ input_tokens: input, output_tokens: output }) {
+    if (input || output) this.add(make('p', 'usage', `${input} tokens in, ${output} out`));
+  }
+
+  broken(kind, text) {
+    for (const card of this.calls.values()) if (!card.settled && !card.question) card.settle('aborted', 'not finished');
+    if (kind === 'aborted') this.note(`${text[0].toUpperCase()}${text.slice(1)}.`);
+    else this.note(text, true);
+    this.commit();
+  }
+
+  // Shows a past run, as stored by the server.
+  past(kept) {
+    if (kept.ended === 'done') {
+      if (kept.usage) this.usage(kept.usage);
+    } else if (kept.ended) this.broken(kept.ended, kept.text);
+  }
+
+  draw(kept) {
+    this.timeline.begin(kept.run);
+    for (const frame of kept.frames) {
+      if (frame.event === 'hook') this.timeline.hook(frame);
+      else this.timeline.event(frame);
+    }
+  }
+
+  question(request) {
+    const card = this.card(request.call.id, request.call.name);
+    card.arguments(request.call.arguments);
+    card.ask(request);
+  }
+}
