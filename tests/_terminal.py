@@ -32,7 +32,8 @@ def environment(**more: str) -> dict[str, str]:
     """The variables of a program under test: nothing of ours says how it is to look."""
     ours = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "HOOKLINE_TOKEN", "PYTHONWARNINGS"}
     kept = {name: value for name, value in os.environ.items() if name not in ours}
-    return {**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **more}
+    quiet = {"HOOKLINE_HISTORY": ""}  # nothing is left behind in a home
+    return {**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **quiet, **more}
 
 
 def program(*arguments: str) -> list[str]:
@@ -138,6 +139,24 @@ class Terminal:
                 self.expect(words)
                 return
         raise AssertionError(f"{words!r} was never printed:\n{self.text[-3000:]}")
+
+    def resize(self, columns: int) -> None:
+        """Make the window narrower or wider; as a terminal does, it breaks lines that are longer.
+
+        A line that ends where it was broken is not put together again: the program under test
+        writes none.
+        """
+        shown = self.lines
+        rows = [
+            row[at : at + columns] for row in shown for at in range(0, max(1, len(row)), columns)
+        ]
+        ended = bool(shown) and self._screen.cursor.x == 0
+        self.columns = columns
+        self._screen = pyte.HistoryScreen(columns, self._screen.lines, history=5000, ratio=0.5)
+        self._stream = pyte.ByteStream(self._screen)
+        self._stream.feed("\r\n".join(rows).encode() + (b"\r\n" if ended else b""))
+        size = struct.pack("HHHH", self._screen.lines, columns, 0, 0)
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
 
     def interrupt(self) -> None:
         """A SIGINT for the program itself."""

@@ -124,6 +124,19 @@ def refuses_to_end():
     return agent_of(call("stubborn"))
 
 
+def knows():
+    """An agent that tells the deps of each chat."""
+    tell = lambda request: request.system
+    return Agent(ScriptedModel(tell, tell), system=lambda run: f"deps: {run.deps}")
+
+
+customers = iter(["Ada", "Bob"])
+
+
+def customer():
+    return next(customers)
+
+
 def asks():
     agent = agent_of(call("delete", path="a.txt"), "That is settled.", "Something else.")
     agent.add_hook("preToolCall", lambda ctx: Ask("Delete it?"), tools=["delete"])
@@ -241,6 +254,17 @@ def test_messages_and_answers_alternate_until_ctrl_d(folder: Path) -> None:
         assert terminal.end() == 0
 
 
+def test_deps_are_made_for_each_chat(folder: Path) -> None:
+    with chat(folder, "knows", "--deps", "app:customer") as terminal:
+        for name in ("Ada", "Bob"):
+            terminal.expect("› ")
+            terminal.say("hi")
+            terminal.expect(f"  deps: {name}\n")
+        terminal.expect("› ")
+        terminal.send("\x04")
+        assert terminal.end() == 0
+
+
 def test_a_line_that_ends_with_a_backslash_goes_on(folder: Path) -> None:
     with chat(folder, "remembers") as terminal:
         terminal.expect("› ")
@@ -319,7 +343,7 @@ def test_what_a_hook_takes_back_is_said_to_be_taken_back(folder: Path) -> None:
         assert terminal.end() == 0
         first, mark, second = terminal.lines
         assert (first, second) == ("  the secret is 42", "  the secret is safe")
-        assert mark.startswith("↺ taken back")
+        assert mark.startswith("↺ withdrawn")
 
 
 def test_what_a_hook_says_in_the_users_place_is_shown(folder: Path) -> None:
@@ -342,6 +366,7 @@ def test_calls_of_a_sub_agent_are_indented_and_its_text_is_not_the_answer(folder
             '  → weather(city="Oslo")',
             '  ✓ weather "18 degrees"',
             '✓ inner "inner answer"',
+            "",
             "  The outer answer.",
         ]
 
@@ -380,12 +405,12 @@ def test_ctrl_c_twice_at_the_prompt_leaves(folder: Path) -> None:
     with chat(folder, "plain") as terminal:
         terminal.expect("› ")
         terminal.send("half a line")
-        terminal.press_ctrl_c("Ctrl-C again, or Ctrl-D, leaves.")
+        terminal.press_ctrl_c("Press Ctrl-C again, or Ctrl-D, to leave.")
         terminal.expect("› ")
         terminal.say("hi")  # the first one is forgotten
         terminal.expect("Hello, Ada.")
         terminal.expect("› ")
-        terminal.press_ctrl_c("Ctrl-C again, or Ctrl-D, leaves.")
+        terminal.press_ctrl_c("Press Ctrl-C again, or Ctrl-D, to leave.")
         terminal.expect("› ")
         terminal.press_ctrl_c("\n")
         assert terminal.end() == 130
@@ -470,7 +495,7 @@ def test_edited_arguments_are_shown_again_and_are_what_runs(folder: Path) -> Non
         terminal.say("e")
         terminal.expect('arguments: {"path": "a.txt"}')
         terminal.say("\x01\x0b[1]")  # to the beginning, delete the line, another
-        terminal.expect("This is no object of JSON")
+        terminal.expect("This is not a JSON object")
         terminal.expect("arguments: [1]")
         terminal.say('\x01\x0b{"path": "c.txt"}')
         terminal.expect('│   path = "c.txt"\n')
@@ -501,7 +526,7 @@ def test_ctrl_c_at_a_question_runs_nothing_and_enter_asks_again(folder: Path) ->
         terminal.expect("› ")
         terminal.say("delete it")
         terminal.expect("Run delete? [y/n/e] ")
-        terminal.press_ctrl_c("Not answered, and nothing has run.")
+        terminal.press_ctrl_c("Not answered: nothing has run.")
         terminal.expect("› ")
         terminal.say("")
         terminal.expect("Run delete? [y/n/e] ")
@@ -530,7 +555,7 @@ def test_an_expired_question_is_not_put(folder: Path) -> None:
     with chat(folder, "expires") as terminal:
         terminal.expect("› ")
         terminal.say("delete it")
-        terminal.expect("A question has expired: what it asked about does not run.")
+        terminal.expect("A question has expired: its tool call does not run.")
         terminal.expect("› ")
         terminal.say("well")
         terminal.expect("Never mind.")
@@ -564,7 +589,7 @@ def test_a_question_outlives_its_process_and_is_asked_first(folder: Path, end: s
         terminal.expect("Run delete? [y/n/e] ")
         if end == "left":
             terminal.send("\x04")
-            terminal.expect("nothing has run: the question is kept.")
+            terminal.expect("nothing has run, and the question is kept.")
             assert terminal.end() == 0
         else:
             os.kill(terminal.process.pid, signal.SIGKILL)

@@ -61,7 +61,7 @@ async def agent():
         hooks=[define_hook("onMessage", declared, id="first_one", required=True)],
     )
 
-    @made.hook("preToolCall", tools=["delete"], on_error="deny", timeout=5, priority=20)
+    @made.hook("preToolCall", tools=["del*", "delte"], on_error="deny", timeout=5, priority=20)
     async def guard(ctx):
         return None
 
@@ -117,7 +117,7 @@ def test_hooks_are_listed_by_point_in_firing_order_with_their_rules(folder: Path
         "preToolCall · interceptor",
         f"200 agent.early app:{line_of('inherit=True')} add_hook · sync · inherit",
         f"20 agent.guard app:{line_of('guard(ctx)') - 1}",
-        "add_hook · async · tools delete · on_error deny · timeout 5 s",
+        "add_hook · async · tools del*, delte · no tool delte · on_error deny · timeout 5 s",
         "onStep · interceptor",
         f"0 declared app:{line_of('def declared')} plugin plug · sync",
         "Mine · observer",
@@ -154,7 +154,8 @@ def test_hooks_as_json_are_those_of_the_agent(folder: Path) -> None:
         "withhold": False,
         "on_error": "deny",
         "timeout": 5,
-        "tools": ["delete"],
+        "tools": ["del*", "delte"],
+        "unmatched": ["delte"],
         "inherit": False,
         "kind": "interceptor",
         "is_async": True,
@@ -222,7 +223,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["frob"], 'Unknown command "frob". Available commands: chat, hooks, mcp, models, serve.'),
+        (
+            ["frob"],
+            'Unknown command "frob". Available commands: chat, hooks, conversations, init, mcp, '
+            "models, serve.",
+        ),
         (["hooks"], "requires an argument. See: hookline hooks --help"),
         (["serve", "app:agent", "--port", "x"], "See: hookline serve --help"),
         (["hooks", "app:agent", "--al"], "Did you mean --all?"),

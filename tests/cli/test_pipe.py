@@ -91,6 +91,25 @@ async def make_later():
     return agent_of("Made later.")
 
 
+knows = agent_of(lambda request: request.system, system=lambda run: f"deps: {run.deps}")
+shop = "a shop"
+shops = []
+
+
+async def open_shop():
+    shops.append("shop")
+    return f"shop {len(shops)}"
+
+
+class Shop:
+    def __str__(self):
+        return "a Shop"
+
+
+async def no_shop():
+    raise LookupError("it is closed")
+
+
 def broken():
     raise LookupError("no configuration")
 '''
@@ -212,7 +231,10 @@ def test_with_a_store_the_question_waits_for_a_terminal(folder: Path) -> None:
     for message in ("delete it", "and now?"):  # the second does not refuse it in silence
         done = run(folder, "chat", "app:asks", *store, "-m", message)
         assert (done.returncode, done.stdout) == (3, "")
-        assert "waits for an approval (delete); answer in a terminal: hookline chat" in done.stderr
+        assert (
+            "waiting for an approval (delete); to answer, run in a terminal: hookline chat"
+            in done.stderr
+        )
         assert "--conversation ada --store sqlite:///chats.db" in done.stderr
     assert not (folder / "ran.txt").exists()
     with Terminal(program("chat", "app:settles", *store, "-m", "well?"), folder) as terminal:
@@ -318,11 +340,35 @@ def test_json_is_ascii(folder: Path) -> None:
     assert last.response.text == f"You said: {message}"
 
 
+# ── deps ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        pytest.param([], "deps: None", id="none"),
+        pytest.param(["--deps", "app:shop"], "deps: a shop", id="a value"),
+        pytest.param(["--deps", "app:open_shop"], "deps: shop 1", id="an async function"),
+        pytest.param(["--deps", "app:Shop"], "deps: a Shop", id="a class"),
+    ],
+)
+def test_a_chat_gets_the_deps_that_are_named(folder: Path, options: list[str], answer: str) -> None:
+    done = run(folder, "chat", "app:knows", *options, "-m", "hi")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{answer}\n", "")
+
+
+def test_who_answers_a_waiting_call_is_told_the_deps_too(folder: Path) -> None:
+    store = ("--store", "sqlite:///chats.db", "--conversation", "ada")
+    done = run(folder, "chat", "app:asks", "--deps", "app:shop", *store, "-m", "delete it")
+    assert done.returncode == 3
+    assert "hookline chat app:asks --deps app:shop --conversation ada" in done.stderr
+
+
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
 
 WRONG = [
     pytest.param(["app"], 2, "'app' must be module:attribute", id="no attribute"),
-    pytest.param(["nowhere:agent"], 2, "there is no module 'nowhere' here", id="no module"),
+    pytest.param(["nowhere:agent"], 2, "there is no module 'nowhere' in", id="no module"),
     pytest.param(["app.py:agent"], 2, "a module, not a file: try app:agent", id="a file"),
     pytest.param(
         ["app:other"],
@@ -330,23 +376,46 @@ WRONG = [
         "has no 'other'; name one of its agents: app:agent, app:echo",
         id="no name",
     ),
-    pytest.param(["app:number"], 2, "app:number is a int, and must be an Agent", id="no agent"),
+    pytest.param(["app:number"], 2, "app:number must be an Agent, not a int", id="no agent"),
     pytest.param(["app:broken"], 2, "app:broken() raised LookupError: no conf", id="a factory"),
     pytest.param(["app:delete"], 2, "it is called without arguments", id="needs arguments"),
     pytest.param(["breaks:agent"], 2, "needs nothing_of_this_name, which is not", id="imports"),
-    pytest.param(["typo:agent"], 2, "raised SyntaxError when it was imported", id="syntax"),
-    pytest.param([], 2, "which agent?", id="nothing"),
-    pytest.param(["--model", "gpt"], 2, "must begin with its provider: openai:…", id="no provider"),
+    pytest.param(["typo:agent"], 2, "raised SyntaxError", id="syntax"),
+    pytest.param([], 2, "name an agent, as in", id="nothing"),
+    pytest.param(["app:knows", "--deps", "app"], 2, "(named by --deps app)", id="deps: no name"),
+    pytest.param(
+        ["app:knows", "--deps", "app:shpo"],
+        2,
+        "module 'app' has no 'shpo'; name one of its variables or functions (named by --deps app:",
+        id="deps: another name",
+    ),
+    pytest.param(
+        ["app:knows", "--deps", "breaks:shop"],
+        2,
+        "(named by --deps breaks:shop)",
+        id="deps: imports",
+    ),
+    pytest.param(
+        ["app:knows", "--deps", "app:no_shop"],
+        2,
+        "--deps app:no_shop() raised LookupError: it is closed; it is called without arguments",
+        id="deps: raises",
+    ),
+    pytest.param(
+        ["--model", "gpt"], 2, "begin with a provider; use one of: openai:…", id="no provider"
+    ),
     pytest.param(["--model", "opnai:x"], 2, "there is no provider 'opnai'", id="wrong provider"),
-    pytest.param(["--model", "openai:x"], 2, "no key for openai: set OPENAI_API_KEY", id="no key"),
+    pytest.param(
+        ["--model", "openai:x"], 2, "no API key for openai: set OPENAI_API_KEY", id="no key"
+    ),
     pytest.param(["app:agent", "--conversation", "a"], 2, "add --store sqlite:///", id="no store"),
-    pytest.param(["app:agent", "--store", "x:y"], 2, "there is no store of that name", id="store"),
+    pytest.param(["app:agent", "--store", "x:y"], 2, "there is no store for this URL", id="store"),
     pytest.param(["app:agent", "--hoks"], 2, "Unknown option: --hoks", id="an option"),
     pytest.param(["app:agent", "--output", "xml"], 2, "Choose from", id="a choice"),
     pytest.param(["app:fails"], 1, "failed with RuntimeError: the model broke;", id="a model"),
     pytest.param(["app:key"], 1, "401, no such key; check the key", id="a wrong key"),
     pytest.param(["app:limited"], 1, "429; try again in 7 s", id="a limit"),
-    pytest.param(["app:endless"], 1, "Limits.steps=2); raise it", id="steps"),
+    pytest.param(["app:endless"], 1, "Limits.steps=2); raise the limit", id="steps"),
     pytest.param(["app:hooked"], 1, "ValueError: not today (raised by hook 'guard'", id="a hook"),
 ]
 

@@ -1,0 +1,140 @@
+"""`hookline init`, `hookline conversations`, `--resume`: where a user begins, and begins again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests._terminal import Terminal, environment, program
+
+from hookline.cli import main
+from hookline.cli._reload import changed, files_of
+
+AGENT = """
+from hookline import Agent
+from hookline.testing import ScriptedModel
+
+agent = Agent(ScriptedModel(*["Hello."] * 9))
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = program(*arguments)
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, input=""
+    )
+
+
+def test_init_writes_an_agent_whose_test_runs(tmp_path: Path) -> None:
+    done = run(tmp_path, "init", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "hookline chat app:agent" in done.stdout
+    folder = tmp_path / "mine"
+    ran = subprocess.run(
+        [sys.executable, "test_app.py"], cwd=folder, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr
+    told = run(folder, "hooks", "app:agent")
+    assert "ask_first" in told.stdout
+
+
+def test_what_init_writes_is_talked_to(tmp_path: Path) -> None:
+    assert run(tmp_path, "init").returncode == 0
+    with Terminal(program("chat", "app:agent"), tmp_path) as terminal:
+        terminal.expect("› ")
+        terminal.say("Do I need a hat?")
+        terminal.expect("Run weather? [y/n/e] ")
+        terminal.send("y")  # one key
+        terminal.expect("18 degrees")
+
+
+def test_init_changes_no_file(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("mine")
+    done = run(tmp_path, "init")
+    assert done.returncode == 2
+    assert "app.py already exists" in done.stderr
+    assert (tmp_path / "app.py").read_text() == "mine"
+    assert not (tmp_path / "test_app.py").exists()
+
+
+def test_conversations_are_listed_and_the_last_is_resumed(tmp_path: Path) -> None:
+    (tmp_path / "demo.py").write_text(AGENT)
+    store = ("--store", "sqlite:///chats.db")
+    none = run(tmp_path, "chat", "demo:agent", "-m", "Hi", *store, "--resume")
+    assert none.returncode == 2
+    assert "no conversation" in none.stderr
+    for id in ("first", "second"):
+        done = run(tmp_path, "chat", "demo:agent", "-m", "Hi", "--conversation", id, *store)
+        assert done.returncode == 0, done.stderr
+    listed = run(tmp_path, "conversations", "sqlite:///chats.db").stdout.splitlines()
+    assert [line.split()[2] for line in listed] == ["second", "first"]
+    assert all(line.endswith("2 messages  Hi") for line in listed)
+    again = run(tmp_path, "chat", "demo:agent", "-m", "More", *store, "--resume")
+    assert again.returncode == 0, again.stderr
+    found = run(tmp_path, "conversations", "sqlite:///chats.db", "--output", "json").stdout
+    assert {each["id"]: each["messages"] for each in json.loads(found)} == {"second": 4, "first": 2}
+
+
+def test_a_title_is_what_the_hooks_have_left_of_the_first_words(tmp_path: Path) -> None:
+    agent = 'Agent(ScriptedModel(*["Hello."] * 9), hooks=redact(values=["hunter2"]))'
+    redacting = AGENT.partition("agent =")[0] + "from hookline.hooks import redact\n"
+    redacting += f"agent = {agent}\n"
+    (tmp_path / "demo.py").write_text(redacting)
+    store = ("--store", "sqlite:///chats.db")
+    for text in ("My password is\nhunter2.", "And more."):
+        done = run(tmp_path, "chat", "demo:agent", "-m", text, *store, "--conversation", "a")
+        assert done.returncode == 0, done.stderr
+    (line,) = run(tmp_path, "conversations", "sqlite:///chats.db").stdout.splitlines()
+    assert "4 messages  My password is" in line
+    assert b"hunter2" not in (tmp_path / "chats.db").read_bytes()
+
+
+def test_resume_needs_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "demo.py").write_text(AGENT)
+    done = run(tmp_path, "chat", "demo:agent", "-m", "Hi", "--resume")
+    assert done.returncode == 2
+    assert "--resume needs a store" in done.stderr
+
+
+def test_what_was_typed_is_there_in_the_next_chat(tmp_path: Path) -> None:
+    (tmp_path / "demo.py").write_text(AGENT)
+    path = tmp_path / "state" / "history"
+    for _ in range(2):
+        with Terminal(
+            program("chat", "demo:agent"), tmp_path, HOOKLINE_HISTORY=str(path)
+        ) as terminal:
+            terminal.expect("› ")
+            if path.exists():
+                terminal.send("\x1b[A")  # arrow up
+                terminal.expect("remember me")
+                break
+            terminal.say("remember me")
+            terminal.expect("Hello.")
+            terminal.expect("› ")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == "remember me\n"
+
+
+def test_a_change_is_one_of_a_python_file_that_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("1")
+    for name in ("node_modules", ".venv", "__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.py").write_text("1")
+    (tmp_path / "notes.txt").write_text("1")
+    before = files_of(tmp_path)
+    assert list(before) == [str(tmp_path / "app.py")]
+    os.utime(tmp_path / "app.py", ns=(1, 1))
+    (tmp_path / "new.py").write_text("2")
+    now = files_of(tmp_path)
+    assert changed(before, now) == [str(tmp_path / "app.py"), str(tmp_path / "new.py")]
+    assert changed(now, now) == []
+
+
+def test_reload_and_workers_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["serve", "x:y", "--reload", "--workers", "2", "--relay", "redis://localhost"]
+    assert main(arguments) == 2
+    assert "--reload serves from one process" in capsys.readouterr().err
