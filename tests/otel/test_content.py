@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.sdk._logs import LoggingHandler
 from tests._otlp import Pipeline, Received, attributes_of, pipeline
 
 from hookline import (
@@ -424,10 +426,9 @@ async def test_media_is_named_and_not_sent(http: Pipeline) -> None:
     (message,) = content(received.span("chat scripted"), "input.messages")
     assert message["parts"][1:] == [
         {
-            "type": "blob",
+            "type": "omitted",
             "modality": "image",
             "mime_type": "image/png",
-            "content": "",
             "size": 604,
         },
         {
@@ -520,3 +521,115 @@ async def test_text_that_no_wire_takes_does_not_lose_the_trace(http: Pipeline) -
 def test_what_telemetry_refuses(options: Any) -> None:
     with pytest.raises(UsageError):
         Telemetry(**options)
+
+
+# ── names and ids ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_failure_with_a_free_text_as_its_type_names_none(otlp: Pipeline) -> None:
+    def odd() -> ToolFailure:
+        """A tool."""
+        return ToolFailure("no", type=f"the card {CANARY} was refused")
+
+    def named() -> ToolFailure:
+        """A tool."""
+        return ToolFailure("no", type="card_refused")
+
+    agent = Agent(
+        ScriptedModel([call("odd"), call("named")], "ok"),
+        tools=[odd, named],
+        telemetry=otlp.telemetry(),
+    )
+    await agent.chat("hi")
+    received = otlp.flush()
+    assert received.span("execute_tool odd").attributes["error.type"] == "_OTHER"
+    assert received.span("execute_tool named").attributes["error.type"] == "card_refused"
+    labels = received.metrics["gen_ai.execute_tool.duration"].labels()
+    assert {label["error.type"] for label in labels} == {"_OTHER", "card_refused"}
+    assert CANARY.encode() not in received.raw
+
+
+@pytest.mark.parametrize("capture", ["no_content", "span_and_event"])
+async def test_redaction_reaches_descriptions_ids_stops_and_media_types(
+    http: Pipeline, capture: Any
+) -> None:
+    def named() -> str:
+        return "ok"
+
+    named.__doc__ = f"Use it for {CANARY}."
+    model = ScriptedModel([call("named", id=f"id-{CANARY}")], "ok")
+    agent = Agent(
+        model,
+        tools=[named],
+        settings=Settings(stop=(f"stop {CANARY}",)),
+        telemetry=http.telemetry(
+            capture=capture,
+            redact=lambda text: text.replace(CANARY, "***"),
+            attributes={"user": f"{CANARY}@example.com"},
+        ),
+    )
+    talk = Conversation(id=f"talk-{CANARY}")
+    picture = Image(data=b"x", media_type=f"image/{CANARY}")
+    await agent.chat([Text("Look:"), picture], conversation=talk)
+    received = http.flush()
+    assert CANARY.encode() not in received.raw
+    assert received.span("execute_tool named").attributes["gen_ai.tool.description"] == (
+        "Use it for ***."
+    )
+    root = received.span("invoke_agent agent").attributes
+    assert root["gen_ai.conversation.id"] == "talk-***"
+    assert root["gen_ai.request.stop_sequences"] == ["stop ***"]
+    assert root["user"] == "***@example.com"
+
+
+@pytest.mark.parametrize("history", ["new", "full"])
+async def test_no_attribute_is_larger_than_it_may_be(http: Pipeline, history: str) -> None:
+    def big(rows: list[str]) -> list[str]:
+        """A tool."""
+        return rows
+
+    big.__doc__ = "d" * 20_000
+    rows = ['\u20ac"' * 500] * 40
+    earlier = [UserMessage(parts=(Text(f"{n} " + "\u20ac" * 900),)) for n in range(60)]
+    agent = Agent(
+        ScriptedModel([call("big", rows=rows)], "a" * 30_000),
+        tools=[big],
+        telemetry=http.telemetry(capture="span_only", max_attribute=8_192, history=history),
+    )
+    media = [Image(data=b"x") for _ in range(300)]
+    talk = Conversation(messages=earlier)
+    await agent.chat([Text("q" * 30_000), *media], conversation=talk, system="s" * 30_000)
+    spans = http.flush().ours
+    for span in spans:
+        for name, value in span.attributes.items():
+            if isinstance(value, str):
+                assert len(value.encode()) <= 8_192, name
+                if name in CONTENT:
+                    assert json.loads(value), name
+    dropped = [s.attributes.get("hookline.input.dropped_messages", 0) for s in spans]
+    if history == "full":
+        (first, *_) = [s for s in spans if s.name.startswith("chat")]
+        kept = content(first, "input.messages")
+        assert len(kept) + first.attributes["hookline.input.dropped_messages"] == 61
+        assert kept[-1]["parts"][0]["content"].startswith("qqq")  # the oldest were dropped
+    else:
+        assert max(dropped) == 0
+
+
+async def test_pythons_logs_bridged_to_opentelemetry_hold_no_content(http: Pipeline) -> None:
+    """At INFO, with every kind of logger; the bridge is the SDK's own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        handler = LoggingHandler(level=logging.INFO, logger_provider=http.loggers)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        found = await everywhere(http)
+        logging.getLogger("hookline").info("a line that arrives")
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+    assert found == set()
+    assert b"a line that arrives" in http.flush().raw

@@ -20,6 +20,7 @@ from hookline.errors import (
     StopChat,
     StreamInterruptedError,
 )
+from hookline.hooks import guardrail
 from hookline.models import Chunk, TextChunk
 from hookline.otel._content import Content
 from hookline.testing import ScriptedModel, Turn, call, collect
@@ -517,3 +518,26 @@ async def test_a_failure_of_our_own_ends_every_span_all_the_same(
     check(http.flush(), ["caller", *names])
     assert "secret" not in caplog.text
     caplog.clear()  # it was told
+
+
+# ── a guard that stops the chat ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("on", ["input", "output"])
+async def test_a_guard_that_stops_a_chat_has_decided_and_is_no_error(on: Any) -> None:
+    with pipeline() as otlp:
+        model = ScriptedModel("an answer")
+        guard: Any = guardrail(lambda said, run: "Not here.", on=on)
+        agent = Agent(model, hooks=guard, telemetry=otlp.telemetry())
+        assert (await agent.chat("hi")).stop_reason == "guardrail"
+        received = otlp.flush()
+    assert {span.status for span in received.spans} == {"UNSET"}
+    assert not any("error.type" in span.attributes for span in received.spans)
+    told = [
+        event.attributes["hookline.hook.outcome"]
+        for span in received.spans
+        for event in span.events
+        if "hookline.hook.outcome" in event.attributes
+    ]
+    assert told == ["stopped"]
+    assert "exception" not in str([span.events for span in received.spans])
