@@ -1,4 +1,8 @@
-"""A worker in a process of its own, whose agent says in a file what it does: `jobs trace store`."""
+"""A worker in a process of its own, whose agent says in a file what it does.
+
+Its arguments: the engine, its address, options of the worker as JSON, the trace, a
+store, and the address of a relay's Redis with the prefix of its keys.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,16 @@ import json
 import os
 import random
 import sys
+from importlib import import_module
 from typing import Any
 
+import msgspec
+
 from hookline import Agent, Ask, Run, Usage, tool
-from hookline.durable.sqlite import chats
 from hookline.models import Finish, TextChunk, ToolCallChunk
-from hookline.runtimes import Durable
+from hookline.runtimes import Batch, Durable, Journal, Log
+from hookline.stores import SQLStore
+from hookline.web.relay import RedisRelay
 
 TURNS: list[list[Any]] = [
     ["Let me see, ", *[f"w{i} " for i in range(10)], ("a", "lookup"), ("b", "charge"),
@@ -31,7 +39,44 @@ class Trace:
         self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(self, *what: object) -> None:
-        os.write(self._fd, (" ".join(map(str, what)) + "\n").encode())
+        os.write(self._fd, (" ".join(map(str, (os.getpid(), *what))) + "\n").encode())
+
+
+class Told:
+    """A log that says in the trace which ends its life has read, and which were written."""
+
+    def __init__(self, log: Log, trace: Trace, id: str) -> None:
+        self._log = log
+        self._trace = trace
+        self._id = id
+        self.answer = log.answer
+        self.poke = log.poke
+
+    async def read(self) -> list[bytes]:
+        batches = await self._log.read()
+        self._trace.note(self._id, "life")
+        for data in batches:
+            self._tell("read", data)
+        return batches
+
+    async def append(self, data: bytes) -> None:
+        await self._log.append(data)
+        self._tell("wrote", data)
+
+    def _tell(self, what: str, data: bytes) -> None:
+        for line in msgspec.json.decode(data, type=Batch).lines:
+            if line.kind == "end":
+                self._trace.note(self._id, f"{what}:{line.key}")
+
+
+def telling(trace: Trace) -> None:
+    """Let all journals of this process say what is recorded."""
+    opened = Journal.open
+
+    async def told(chat_id: str, log: Log) -> Journal:
+        return await opened(chat_id, Told(log, trace, chat_id))
+
+    Journal.open = told  # type: ignore[method-assign, assignment]
 
 
 class Model:
@@ -60,7 +105,7 @@ class Model:
         yield Finish(finish_reason="tool_calls" if calls else "stop", usage=usage)
 
 
-def agent_of(trace: Trace, store: str | None = None) -> Agent[Any]:
+def agent_of(trace: Trace, store: SQLStore | None = None) -> Agent[Any]:
     """The agent of the kills: three tools side by side, one of which asks, then one more."""
 
     def work(name: str, idempotent: bool) -> Any:
@@ -85,9 +130,16 @@ def agent_of(trace: Trace, store: str | None = None) -> Agent[Any]:
     return made
 
 
-async def main(jobs: str, trace: str, store: str) -> None:
-    async with agent_of(Trace(trace), store or None) as agent:
-        await chats(agent, jobs, idle=0.2, poll=0.05).run()
+async def main(
+    engine: str, address: str, options: str, trace: str, store: str, url: str, prefix: str
+) -> None:
+    module = import_module(f"hookline.durable.{engine}")
+    relay = RedisRelay(url, prefix=prefix) if url else None
+    telling(Trace(trace))
+    # The other worker may be stopped while it writes to the file.
+    opened = SQLStore(store, busy_timeout=60.0) if store else None
+    async with agent_of(Trace(trace), opened) as agent:
+        await module.chats(agent, address, relay=relay, **json.loads(options)).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,546 @@
+"""Durable chats on each engine: over restarts, kills, waits, and answers from other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sqlite3
+import time
+from argparse import Namespace
+from collections import Counter
+from contextlib import closing
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests._recording import Model
+from tests.durable import kills
+from tests.durable._engines import Engine
+
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    LocalRuntime,
+    Text,
+    Usage,
+    UserMessage,
+    check_history,
+    tool,
+)
+from hookline.durable._client import Client
+from hookline.errors import (
+    ApprovalError,
+    ChatAbortedError,
+    ConversationBusyError,
+    RemoteChatError,
+    UsageError,
+)
+from hookline.models import Finish, TextChunk
+from hookline.runtimes import Durable, Halted, Journal, Log
+from hookline.stores import SQLStore
+from hookline.testing import ScriptedModel, call
+
+ROOT = Path(__file__).parents[2]
+
+
+def asking(ran: list[str], *turns: Any, **ask: Any) -> Agent[Any]:
+    @tool
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return f"{path} is gone"
+
+    made: Agent[Any] = Agent(ScriptedModel(*turns), tools=[delete], runtime=Durable())
+    made.add_hook("preToolCall", lambda ctx: Ask("Really?", **ask))
+    return made
+
+
+async def waits(client: Client, chat_id: str) -> str:
+    """The id of what waits there, once it does."""
+    while True:
+        found = await client.pending(chat_id)
+        if found:
+            return found[0].id
+        await asyncio.sleep(0.01)
+
+
+async def test_a_chat_is_started_and_awaited_by_its_id(engine: Engine, client: Client) -> None:
+    async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable())):
+        id = await client.start("Hi.")
+        response = await client.result(id)
+    assert (response.text, response.chat_id) == ("Hello.", id)
+    assert [message.role for message in response.messages] == ["user", "assistant"]
+
+
+async def test_one_id_is_one_chat(engine: Engine, client: Client) -> None:
+    model = ScriptedModel("Hello.")
+    async with engine.worker(Agent(model, runtime=Durable())):
+        for _ in range(3):
+            assert await client.start("Hi.", chat_id="one") == "one"
+        assert (await client.result("one")).text == "Hello."
+        await client.start("Hi again.", chat_id="one")
+        assert (await client.result("one")).text == "Hello."
+    assert len(model.requests) == 1
+
+
+async def test_many_starts_of_one_id_at_once_are_one_chat(engine: Engine, client: Client) -> None:
+    model = ScriptedModel("Hello.")
+    async with engine.worker(Agent(model, runtime=Durable())), engine.client() as other:
+        starts = [each.start("Hi.", chat_id="one") for each in (client, other) for _ in range(5)]
+        assert set(await asyncio.gather(*starts)) == {"one"}
+        assert (await other.result("one")).text == "Hello."
+    assert len(model.requests) == 1
+
+
+async def test_a_chat_that_waits_holds_no_worker_and_goes_on_when_it_is_answered(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    agent = asking(ran, call("delete", path="a"), "Done.")
+    async with engine.worker(agent) as first:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        await engine.at_rest(first)
+    assert ran == []
+    async with engine.worker(agent):
+        await client.answer(id, {request: Approve()})
+        assert (await client.result(id)).text == "Done."
+    assert ran == ["a"]
+    with pytest.raises(ApprovalError, match="has no pending approval"):
+        await client.answer(id, {request: Approve()})
+
+
+async def test_an_answer_counts_once_and_to_nothing_else(engine: Engine, client: Client) -> None:
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")):
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        for wrong in ("another", f"{request}x"):
+            with pytest.raises(ApprovalError):
+                await client.answer(id, {request: Approve(), wrong: Approve()})  # all or none
+        with pytest.raises(ApprovalError, match="must be Approve"):
+            await client.answer(id, {request: True})  # type: ignore[dict-item]
+        assert [each.id for each in await client.pending(id)] == [request]
+        await client.answer(id, {request: Deny("no")})
+        with pytest.raises(ApprovalError):
+            await client.answer(id, {request: Approve()})
+        await client.result(id)
+    assert ran == []
+
+
+async def test_a_question_that_expires_is_denied_though_nobody_held_it(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.", expires=0.3)):
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        response = await client.result(id)
+        with pytest.raises(ApprovalError):
+            await client.answer(id, {request: Approve()})
+    assert ran == []
+    assert "expired" in response.messages[2].text
+
+
+async def test_a_chat_is_aborted_by_its_id_while_it_runs_or_waits(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")) as running:
+        id = await client.start("Delete a.")
+        await waits(client, id)
+        await engine.at_rest(running)
+        assert await client.abort(id, "the user") is True
+        with pytest.raises(ChatAbortedError) as caught:
+            await client.result(id)
+        assert caught.value.reason == "the user"
+        check_history(caught.value.partial)
+        assert await client.abort(id) is False
+    assert ran == []
+
+
+async def test_a_chat_that_waits_holds_its_conversation(
+    tmp_path: Path, engine: Engine, client: Client
+) -> None:
+    """Nobody renews its lease meanwhile; the question in the store stays its own."""
+    ran: list[str] = []
+
+    @tool
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return f"{path} is gone"
+
+    now = [1000.0]
+    url = f"sqlite:///{tmp_path}/chats.db"
+    async with SQLStore(url, clock=lambda: now[0]) as store:
+        model = ScriptedModel(call("delete", path="a"), "Done.")
+        agent: Agent[Any] = Agent(model, tools=[delete], runtime=Durable(), store=store)
+        agent.add_hook("preToolCall", lambda ctx: Ask("Really?"))
+        other = Agent(ScriptedModel("Hello."), store=store)
+        async with engine.worker(agent) as running:
+            id = await client.start("Delete a.", conversation="talk")
+            request = await waits(client, id)
+            await engine.at_rest(running)
+            now[0] += 1000  # its lease has run out
+            assert [each.id for each in await store.pending()] == [request]
+            for attempt in (
+                other.chat("Hi.", conversation="talk"),
+                other.resume("talk", {request: Approve()}),
+            ):
+                with pytest.raises(ConversationBusyError, match=r"client\.answer") as busy:
+                    await attempt
+                assert busy.value.chat_id == id
+            assert ran == []
+            await client.answer(id, {request: Approve()})
+            assert (await client.result(id)).text == "Done."
+        assert ran == ["a"]
+        assert await store.pending() == ()
+        assert (await other.chat("Hi.", conversation="talk")).text == "Hello."
+
+
+async def test_a_chat_that_fails_is_a_finished_job(engine: Engine, client: Client) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel(LookupError("no")), runtime=Durable())
+    async with engine.worker(agent):
+        id = await client.start("Hi.")
+        with pytest.raises(RemoteChatError, match="LookupError") as caught:
+            await client.result(id)
+    assert (caught.value.chat_id, caught.value.type) == (id, "LookupError")
+
+
+async def test_deps_are_made_of_the_json_that_a_chat_was_started_with(
+    engine: Engine, client: Client
+) -> None:
+    seen: list[object] = []
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    agent.add_hook("onChatStart", lambda ctx: seen.append(ctx.run.deps))
+
+    async def make(data: Any) -> Any:
+        return {"user": data["user"], "connection": object}
+
+    async with engine.worker(agent, deps=make):
+        await client.result(await client.start("Hi.", deps={"user": "ada"}))
+    assert seen == [{"user": "ada", "connection": object}]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"deps": object()}, "must be JSON"),
+        ({"system": lambda run: "x"}, "system="),
+        ({"model": ScriptedModel("x")}, "model="),
+        ({"hooks": [lambda ctx: None]}, "hooks="),
+        ({"conversation": 3}, "conversation="),
+        ({"settings": {"temperature": 1}}, "settings="),
+        ({"limits": {"steps": 1}}, "limits="),
+        ({"chat_id": "a/b"}, "chat_id="),
+        ({"chat_id": ""}, "chat_id="),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_what_a_file_cannot_keep_is_refused_by_name(
+    client: Client, options: Any, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        await client.start("Hi.", **options)
+
+
+async def test_input_that_is_neither_text_nor_a_message_is_refused(client: Client) -> None:
+    with pytest.raises(UsageError, match="input="):
+        await client.start(["Hi."])  # type: ignore[arg-type]
+
+
+async def test_input_may_be_a_message(engine: Engine, client: Client) -> None:
+    model = ScriptedModel("Hello.")
+    async with engine.worker(Agent(model, runtime=Durable())):
+        await client.result(await client.start(UserMessage(parts=(Text("Hi."),))))
+    assert model.requests[0].messages[-1].text == "Hi."
+
+
+async def test_an_agent_without_a_durable_runtime_is_refused(engine: Engine) -> None:
+    for runtime in (LocalRuntime(), None):
+        agent: Agent[Any] = (
+            Agent(ScriptedModel("x"), runtime=runtime) if runtime else Agent(ScriptedModel("x"))
+        )
+        with pytest.raises(UsageError, match="runtime=Durable"):
+            engine.worker(agent)
+
+
+async def test_there_is_no_result_of_what_was_not_started(client: Client) -> None:
+    with pytest.raises(UsageError, match="start it first"):
+        await client.result("nothing")
+    assert await client.pending("nothing") == ()
+    assert await client.abort("nothing") is False
+
+
+async def test_a_worker_that_stops_hands_its_chats_to_the_next_at_once(
+    engine: Engine, client: Client
+) -> None:
+    """The lease is longer than the test: nobody waits for it."""
+    thinks = asyncio.Event()
+    patient = {"idle": 1000.0} if engine.name == "restate" else {"lease": 1000}
+
+    class Thinking:
+        name = "scripted"
+
+        async def stream(self, request: Any) -> Any:
+            thinks.set()
+            await asyncio.Event().wait()
+            yield
+
+    agent: Agent[Any] = Agent(Thinking(), runtime=Durable())
+    async with engine.worker(agent, **patient):
+        id = await client.start("Hi.")
+        await thinks.wait()
+    async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable()), **patient):
+        assert (await client.result(id)).text == "Hello."
+
+
+async def said(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Until the log has it."""
+    while True:
+        if any(text in each for each in caplog.messages):
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_code_that_has_lost_a_recorded_step_leaves_the_chat_to_the_code_that_has_it(
+    engine: Engine,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    module = "_restate_worker" if engine.name == "restate" else "_worker"
+    soon: Any = timedelta(seconds=0.2) if engine.name == "restate" else 0.2
+    monkeypatch.setattr(f"hookline.durable.{module}._REFUSED", soon)
+    ran: list[str] = []
+
+    def agent(*turns: Any, hooked: bool) -> Agent[Any]:
+        made = asking(ran, *turns)
+        if hooked:
+            made.add_hook("onChatStart", lambda ctx: ran.append("started"))
+        return made
+
+    async with engine.worker(agent(call("delete", path="a"), hooked=True)):
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+    async with engine.worker(agent(hooked=False)):
+        await client.answer(id, {request: Approve()})
+        await said(caplog, "cannot continue here: JournalError")
+    assert ran == ["started"]
+    async with engine.worker(agent("Done.", hooked=True)):  # the first answer is recorded
+        response = await client.result(id)
+    assert (response.stop_reason, ran) == (None, ["started", "a"])
+
+
+class LastBatch:
+    """The last batch of a chat's record, where its engine keeps it."""
+
+    def __init__(self, engine: Engine, id: str) -> None:
+        self._engine = engine
+        self._id = id
+
+    async def swap(self, text: str | None = None) -> str:
+        """Put this there, or half of what is there; gives what was there."""
+        if self._engine.name == "sqlite":
+            return self._in_sqlite(text)
+        return await self._in_postgres(text)
+
+    def _in_sqlite(self, text: str | None) -> str:
+        with closing(sqlite3.connect(self._engine.address)) as file, file:
+            n, data = file.execute(
+                "SELECT n, data FROM hookline_job_log WHERE id = ? ORDER BY n DESC", (self._id,)
+            ).fetchone()
+            found = bytes(data).decode()
+            new = half(found) if text is None else text
+            file.execute(
+                "UPDATE hookline_job_log SET data = ? WHERE id = ? AND n = ?",
+                (new.encode(), self._id, n),
+            )
+        return found
+
+    async def _in_postgres(self, text: str | None) -> str:
+        asyncpg: Any = import_module("asyncpg")
+        queue = self._engine.options()["queue"]
+        connection = await asyncpg.connect(self._engine.address)
+        try:
+            row = await connection.fetchrow(
+                f'SELECT c.task_id, checkpoint_name, c.state FROM absurd."c_{queue}" c '
+                f'JOIN absurd."t_{queue}" USING (task_id) WHERE idempotency_key = $1 '
+                "AND starts_with(checkpoint_name, 'log/') ORDER BY checkpoint_name DESC",
+                self._id,
+            )
+            found: str = json.loads(row["state"])
+            await connection.execute(
+                f'UPDATE absurd."c_{queue}" SET state = $3 '
+                "WHERE task_id = $1 AND checkpoint_name = $2",
+                row["task_id"],
+                row["checkpoint_name"],
+                json.dumps(half(found) if text is None else text),
+            )
+        finally:
+            await connection.close()
+        return found
+
+
+def half(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_a_record_whose_last_line_is_cut_in_half_leaves_the_chat_as_it_is(
+    engine: Engine,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("hookline.durable._worker._REFUSED", 0.2)
+    ran: list[str] = []
+    agent = asking(ran, call("delete", path="a"), "Done.")
+    async with engine.worker(agent):
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+    last = LastBatch(engine, id)
+    whole = await last.swap()
+    async with engine.worker(agent):
+        await client.answer(id, {request: Approve()})
+        await said(caplog, f"{id} cannot continue here: JournalError")
+    assert ran == []
+    assert await last.swap(whole) == half(whole)
+    async with engine.worker(agent):
+        assert (await client.result(id)).text == "Done."
+    assert ran == ["a"]
+
+
+async def test_a_clock_that_jumps_takes_no_chat_from_a_worker_that_lives(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = time.time, 0
+
+    def jumping() -> float:
+        return real() + random.choice([-86_400.0, 0.0, 86_400.0])
+
+    class Slow:
+        name = "slow"
+
+        async def stream(self, request: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            for _ in range(20):
+                await asyncio.sleep(0.1)
+                yield TextChunk("a")
+            yield Finish(finish_reason="stop", usage=Usage(input_tokens=1, output_tokens=1))
+
+    agent: Agent[Any] = Agent(Slow(), runtime=Durable())
+    async with engine.worker(agent), engine.worker(agent):
+        id = await client.start("Hi.")
+        monkeypatch.setattr(time, "time", jumping)
+        response = await client.result(id)
+        monkeypatch.undo()
+    assert (response.text, asked) == ("a" * 20, 1)
+
+
+# ── cut ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Cut:
+    """A log that takes so many batches, after which its life is over."""
+
+    def __init__(self, log: Log, batches: int) -> None:
+        self._log = log
+        self._left = batches
+        self.read, self.answer, self.poke = log.read, log.answer, log.poke
+
+    async def append(self, data: bytes) -> None:
+        if not self._left:
+            raise Halted
+        self._left -= 1
+        await self._log.append(data)
+
+
+@pytest.fixture
+def cut(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Cut the first life of `chat-3` after three batches; gives how many lives each chat had."""
+    opened = Journal.open
+    lives: Counter[str] = Counter()
+
+    async def cut(chat_id: str, log: Log) -> Journal:
+        lives[chat_id] += 1
+        first = lives[chat_id] == 1
+        batches = int(chat_id.removeprefix("chat-")) if first else 1000
+        return await opened(chat_id, Cut(log, batches))
+
+    monkeypatch.setattr(Journal, "open", cut)
+    if engine.name == "restate":
+        soon = timedelta(seconds=0.1)
+        monkeypatch.setattr("hookline.durable._restate_worker._REFUSED", soon)
+    return lives
+
+
+async def test_a_message_with_an_id_of_its_own_is_stored_once_wherever_its_worker_dies(
+    engine: Engine, client: Client, cut: Counter[str], tmp_path: Path
+) -> None:
+    """Cut after each batch of the record, once what comes before the next one is stored."""
+
+    @tool(idempotent=True)
+    async def look(place: str) -> str:
+        """Look something up."""
+        return f"{place}: fine"
+
+    before = UserMessage(id="before", parts=(Text("Hello."),))
+    said = UserMessage(id="said", parts=(Text("Hi."),))
+    ids = [f"chat-{count}" for count in range(16)]
+    async with SQLStore(f"sqlite:///{tmp_path}/chats.db") as store:
+        asked = Model(print, [("c1", "look", {"place": "here"})], ["It is fine."])
+        agent: Agent[Any] = Agent(asked, tools=[look], runtime=Durable(), store=store)
+        async with engine.worker(agent):
+            for id in ids:
+                await Conversation((before,), id=f"talk-{id}").save(store)
+                await client.start(said, chat_id=id, conversation=f"talk-{id}")
+            for id in ids:
+                response = await client.result(id)
+                assert response.text == "It is fine.", id
+                stored = await store.load(f"talk-{id}")
+                assert stored is not None
+                assert stored.messages == (before, *response.messages), id
+                assert [m.id for m in stored.messages if m.role == "user"] == ["before", "said"]
+    lives = [cut[id] for id in ids]
+    assert lives == sorted(lives, reverse=True)
+    assert (lives[0], lives[5], lives[-1]) == (2, 2, 1)  # the last ones came to their end uncut
+
+
+# ── killed ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("store", ["", "sqlite"], ids=["alone", "with a store"])
+async def test_killed_workers_lose_and_repeat_nothing(engine: Engine, store: str) -> None:
+    """The short form of scripts/durable-kills."""
+    options = Namespace(every=0.2, chats=6, store=store, stop=0.0, restart=False, relay=False)
+    assert await kills.run(engine, options)
+
+
+async def test_a_worker_that_slept_past_its_lease_writes_nothing(engine: Engine) -> None:
+    options = Namespace(every=0.2, chats=4, store="", stop=5.0, restart=False, relay=False)
+    assert await kills.run(engine, options)
+
+
+async def test_an_engine_that_is_killed_and_started_again_has_all_chats(
+    server: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    kill = server.where.kill
+
+    def noted() -> None:
+        killed.append(server.where.process.pid)
+        kill()
+
+    monkeypatch.setattr(server.where, "kill", noted)
+    options = Namespace(every=0.2, chats=4, store="", stop=0.0, restart=True, relay=False)
+    assert await kills.run(server, options)
+    assert killed

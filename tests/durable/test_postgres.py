@@ -1,0 +1,218 @@
+"""Connections to PostgreSQL that break: under a chat that waits, in a statement, and while idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from typing import Any, TypeVar
+
+import pytest
+from tests.durable._engines import Engine
+from tests.durable.test_engines import asking, waits
+
+from hookline import Agent, Approve
+from hookline.durable._absurd import Jobs
+from hookline.durable.postgres import chats
+from hookline.errors import StoreError
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel, call
+
+TURNS = range(6)  # of the loop, until it knows that a connection is gone
+
+
+class Server:
+    """The server, as its administrator has it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.name = f"test-{engine.own}"
+        self.url = f"{engine.address}?application_name={self.name}"
+
+    def close_connections(self) -> Any:
+        """Close all connections of this name; meanwhile the loop does nothing."""
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(lambda: asyncio.run(self._close())).result()
+
+    async def _close(self) -> Any:
+        asyncpg: Any = import_module("asyncpg")
+        connection = await asyncpg.connect(self.engine.address)
+        try:
+            return await connection.fetchval(
+                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
+                "WHERE application_name = $1",
+                self.name,
+            )
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def jobs(self) -> AsyncIterator[Jobs]:
+        made = Jobs(self.url, self.engine.options()["queue"], 0.01)
+        try:
+            yield made
+        finally:
+            await made.aclose()
+
+    def worker(self, agent: Agent[Any]) -> Any:
+        return chats(agent, self.url, **self.engine.options())
+
+
+@pytest.fixture
+def server(postgres: Engine) -> Server:
+    return Server(postgres)
+
+
+async def turn(times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+# ── one call ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_an_idle_connection_that_the_server_has_closed_costs_one_call_at_most(
+    server: Server, turns: int
+) -> None:
+    """The loop hears of it by and by: asyncpg has another exception for each moment."""
+    async with server.jobs() as jobs:
+        await jobs.add("first", "{}")
+        assert server.close_connections() == 1
+        await turn(turns)
+        with suppress(StoreError):
+            await jobs.add("second", "{}")
+        await jobs.add("third", "{}")
+        assert await jobs.questions("third") == []
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_connection_that_goes_away_in_a_transaction_is_a_store_error(
+    server: Server, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server.jobs() as jobs:
+        await jobs.add("one", "{}")
+        [(id, owner, _)] = await jobs.take("me", 1, set())
+        held = Jobs._held
+
+        async def closed(self: Jobs, it: Any, owners: Any) -> Any:
+            assert server.close_connections() == 1
+            await turn(turns)
+            return await held(self, it, owners)
+
+        monkeypatch.setattr(Jobs, "_held", closed)
+        with pytest.raises(StoreError):
+            await jobs.append(id, owner, b"lost")
+        monkeypatch.undo()
+        assert await jobs.append(id, owner, b"kept")
+        assert await jobs.read(id, owner) == [b"kept"]
+
+
+async def test_a_statement_whose_connection_goes_away_meanwhile_is_a_store_error(
+    server: Server,
+) -> None:
+    async with server.jobs() as jobs:
+        await jobs.add("one", "{}")
+
+        async def slow() -> None:
+            async with jobs._transaction() as it:
+                sleeping.set()
+                await it.execute("SELECT pg_sleep(60)")
+
+        sleeping = asyncio.Event()
+        task = asyncio.create_task(slow())
+        await sleeping.wait()
+        await asyncio.sleep(0.05)
+        assert server.close_connections() == 1
+        with pytest.raises(StoreError):
+            await task
+        assert await jobs.questions("one") == []
+
+
+# ── a chat ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Closing:
+    """Closes the worker's connections before the first calls of a method, one after the other."""
+
+    def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.left = [*reversed(TURNS)]  # with the last two it knows, and takes another
+        real = getattr(Jobs, name)
+
+        async def broken(jobs: Jobs, *args: Any) -> Any:
+            if self.is_due(*args) and self.left:
+                server.close_connections()
+                await turn(self.left.pop())
+            return await real(jobs, *args)
+
+        monkeypatch.setattr(Jobs, name, broken)
+
+    def is_due(self, *args: Any) -> bool:
+        return True
+
+
+T = TypeVar("T")
+
+
+async def patient(call: Callable[[], Awaitable[T]]) -> T:
+    """Call it until no connection of the client's own is closed meanwhile."""
+    while True:
+        try:
+            return await call()
+        except StoreError:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_chat_waits_on_while_the_database_is_away(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its question could not be put at first."""
+    closing = Closing(server, monkeypatch, "ask")
+    ran: list[str] = []
+    async with (
+        server.worker(asking(ran, call("delete", path="a"), "Done.")),
+        server.engine.client() as client,
+    ):
+        id = await client.start("Delete a.")
+        request = await patient(lambda: waits(client, id))
+        await patient(lambda: client.answer(id, {request: Approve()}))
+        assert (await patient(lambda: client.result(id))).text == "Done."
+    assert ran == ["a"]
+    assert len(closing.left) < len(TURNS)
+
+
+async def test_a_question_expires_though_the_database_is_away_then(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = Closing(server, monkeypatch, "ask")
+    closing.is_due = lambda *args: args[-1] is not None  # type: ignore[method-assign]
+    ran: list[str] = []
+    async with (
+        server.worker(asking(ran, call("delete", path="a"), "Done.", expires=0.05)),
+        server.engine.client() as client,
+    ):
+        id = await client.start("Delete a.")
+        response = await patient(lambda: client.result(id))
+    assert ran == []
+    assert "expired" in response.messages[2].text
+    assert len(closing.left) < len(TURNS)
+
+
+@pytest.mark.parametrize("name", ["append", "_held", "_hear", "read", "finish"])
+async def test_a_chat_comes_to_its_end_though_its_connections_break(
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+) -> None:
+    """What could not be recorded is the next life's; the worker goes on."""
+    caplog.set_level(logging.CRITICAL, "hookline.durable")
+    monkeypatch.setattr("hookline.durable._worker._AGAIN", 0.05)
+    closing = Closing(server, monkeypatch, name)
+    agent: Agent[Any] = Agent(ScriptedModel(*["Hello."] * 20), runtime=Durable())
+    async with server.worker(agent), server.engine.client() as client:
+        assert (await client.result(await client.start("Hi."))).text == "Hello."
+    assert len(closing.left) < len(TURNS)
