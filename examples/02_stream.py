@@ -1,4 +1,4 @@
-"""A stream: the events of a chat as they happen, and what leaving it early does."""
+"""A stream: the events of a chat as they happen, and the effect of leaving it early."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tools are functions. A scope is a bundle of tools and context that comes and goes as one."""
+"""Tools are functions. A scope is a group of tools and context, added and removed together."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Approvals: a hook asks, and somebody answers: later, in a chat that goes on, or at once."""
+"""Approvals: a hook asks, and a person answers, at once or later when the chat is resumed."""
 
 import asyncio
 

@@ -1,7 +1,7 @@
-"""A model of your own: anything with a method `stream` that gives chunks, and a `Finish` at last.
+"""Your own model: an object with a method `stream` that yields chunks, with a `Finish` at the end.
 
-This one is a dozen rules and no network; one that asks a service differs only in where its words
-come from. docs/models.md has the frame that hookline's own adapters stand in: clients, errors.
+This model has a dozen rules and needs no network. A model that calls a service differs only in the
+source of its words. docs/models.md shows the helpers of hookline's own adapters: clients, errors.
 """
 
 import asyncio

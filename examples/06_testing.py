@@ -1,6 +1,6 @@
-"""Hooks of your own and their tests: a policy that refuses, a cache that saves a tool's work.
+"""Your own hooks and their tests: a policy that refuses calls, and a cache of a tool's results.
 
-Needs `pip install hookline pytest`. In a project of yours they would be in two files.
+Needs `pip install hookline pytest`. In your project, put them into two files.
 """
 
 import asyncio
@@ -8,14 +8,14 @@ import json
 import subprocess
 import sys
 
-from hookline import Agent, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
+from hookline import Agent, Deny, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
 from hookline.points import AroundToolCall, PreToolCall
 from hookline.testing import ScriptedModel, call, record
 
 
 @define_hook("preToolCall", priority=200, on_error="deny")  # first of all; its errors are a no
-def inside_only(ctx: PreToolCall) -> ToolFailure | None:
-    return None if ctx.call.arguments["url"].startswith("https://in/") else ToolFailure("outside")
+def inside_only(ctx: PreToolCall) -> Deny | None:
+    return None if ctx.call.arguments["url"].startswith("https://in/") else Deny("outside")
 
 
 @define_hook("aroundToolCall")

@@ -1,7 +1,7 @@
-"""A chat in the terminal: the text as it comes, and tool calls; Ctrl-C stops an answer.
+"""A chat in the terminal: it shows text as it arrives, and tool calls; Ctrl-C stops an answer.
 
-`python 07_terminal.py openai:gpt-…` asks a real model (docs/models.md tells what that needs).
-Where nobody can type, it plays a short session.
+`python 07_terminal.py openai:gpt-…` uses a real model (docs/models.md lists what you need).
+Without a terminal, it plays a short session.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A question outlives its process: one process asks and ends, another approves, the tool runs.
+"""An approval across processes: one process asks and ends, another approves and runs the tool.
 
 Needs `pip install 'hookline[sqlite]'`.
 """

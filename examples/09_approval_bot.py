@@ -1,7 +1,7 @@
-"""An approval bot: it asks in a chat room, somebody presses a button there, and silence is a no.
+"""An approval bot: it asks in a chat room, a person presses a button, and no answer means no.
 
-Needs `pip install 'hookline[sqlite]'`. What waits is kept in the store and not in the bot, which
-may be stopped at any time: when it starts again, it asks what nobody has answered yet.
+Needs `pip install 'hookline[sqlite]'`. The store keeps the calls that wait, so you can stop
+the bot at any time. When it starts again, it asks about the calls without an answer.
 """
 
 import asyncio

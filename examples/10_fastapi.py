@@ -1,7 +1,7 @@
 """An agent behind FastAPI: an answer streamed over SSE, a way to stop it, and an approval.
 
 Needs `pip install 'hookline[web]' fastapi httpx`. `uvicorn 10_fastapi:api` serves it; as a script
-it asks itself. docs/web.md has the protocols that React front ends speak.
+it calls itself. docs/web.md has the protocols that React front ends speak.
 """
 
 import asyncio

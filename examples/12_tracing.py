@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry, sent to a collector, and what it was sent, drawn as a tree.
+"""OpenTelemetry traces, sent to a collector, which draws the received spans as a tree.
 
-Needs `pip install 'hookline[otel]'`. The collector is a small one in this file; with
-OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 the traces go to one of yours.
+Needs `pip install 'hookline[otel]'`. This file has a small collector; with
+OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 the traces go to your own collector.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""MCP: a server's tools in an agent, one of them asked about; the server may be any program or URL.
+"""MCP: a server's tools in an agent, one with an approval; the server may be any program or URL.
 
 Needs `pip install 'hookline[mcp]'`. `MCPServer.stdio("npx", "-y", "some-server")` and
-`MCPServer.http("https://example.com/mcp")` stand in place of the server that is made here.
+`MCPServer.http("https://example.com/mcp")` replace the server in this file.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A research bot: it triages, hands over, asks two sub-agents side by side, and remembers.
+"""A research bot with triage, a handoff, two concurrent sub-agents, and memory.
 
-A guardrail checks the question beside the model. The researchers' tool streams its progress. The
-conversation remembers who speaks, so the second question goes to the editor at once. Put real
-models in place of the scripted ones, such as "openai:gpt-5".
+A guardrail checks the question while the model answers. The researchers' tool streams its
+progress. The conversation remembers the current agent, so the second question goes straight to the
+editor. To use real models, replace the scripted models with names such as "openai:gpt-5".
 """
 
 import asyncio

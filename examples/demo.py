@@ -1,4 +1,4 @@
-"""A release assistant: on the left its hooks as they fire, on the right what the user sees.
+"""A release assistant: its hooks on the left as they fire, and the user's view on the right.
 
 `scripts/demo` runs it. The model is scripted: no network is needed.
 """

@@ -30,11 +30,12 @@ HEAD = """\
 
 Generated from `examples/` by `scripts/examples.py`.
 
-In the order in which one learns. Each fits on a page and runs as it is, without a network: a model
-that plays a script answers. Put `Agent("openai:gpt-…")` in its place to ask a real one.
+The examples are in recommended reading order. Each fits on a page and runs unchanged, without a
+network, because a scripted model answers. To use a real model, write `Agent("openai:gpt-…")`
+instead.
 
 ```sh
-pip install hookline         # or what the head of the example names; in a checkout: pip install .
+pip install hookline         # or what the example lists at its top; in a checkout: pip install .
 python examples/01_hooks.py
 ```
 """

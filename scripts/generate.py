@@ -13,9 +13,12 @@ from pathlib import Path
 
 import error_texts
 import life
+import msgspec
 import phases
+import sketches
 
 from hookline._hooks.points import END, TABLE, PointSpec
+from hookline._hooks.registration import HookOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
@@ -24,6 +27,7 @@ ERRORS = ROOT / "docs" / "errors.md"
 COMPATIBILITY = ROOT / "docs" / "compatibility.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
 PHASES = ROOT / "docs" / "images" / "phases.svg"
+REGISTRATION = ROOT / "src" / "hookline" / "_hooks/registration.py"
 POINTS = ast.parse((ROOT / "src" / "hookline" / "_hooks/points.py").read_text(encoding="utf-8"))
 
 HEAD = '''"""The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
@@ -41,10 +45,12 @@ from hookline._hooks.wrappers import Proceed
 from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from hookline._model.model import (
     ChatRequest,
+    FileChunk,
     ModelRequest,
     ModelResponse,
     PartEndChunk,
     ReasoningChunk,
+    SourceChunk,
     TextChunk,
     ToolCallChunk,
 )
@@ -243,16 +249,28 @@ def ends(spec: PointSpec) -> str:
     return ", ".join(found) if found and spec.kind == "interceptor" else "–"
 
 
-def field_docs(context: str) -> dict[str, str]:
-    """What stands below each field of a context."""
+def docs_below(tree: ast.Module, name: str) -> dict[str, str]:
+    """What stands below each field of a class."""
     found: dict[str, str] = {}
-    for node in POINTS.body:
-        if isinstance(node, ast.ClassDef) and node.name == context:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
             for field, below in zip(node.body, node.body[1:], strict=False):
                 text = getattr(getattr(below, "value", None), "value", None)
                 if isinstance(field, ast.AnnAssign) and isinstance(text, str):
                     found[ast.unparse(field.target)] = text
     return found
+
+
+def option_rows() -> list[str]:
+    """The options of a hook, as the docstrings of `HookOptions` explain them."""
+    rows = []
+    told = docs_below(ast.parse(REGISTRATION.read_text()), "HookOptions")
+    for field in msgspec.structs.fields(HookOptions):
+        default = None if field.required else field.default
+        shown = f'"{default}"' if isinstance(default, str) else repr(default)
+        effect = " ".join(told[field.name].split())
+        rows.append(f"| `{field.name}` | `{shown}` | {effect} |")
+    return rows
 
 
 def docs() -> str:
@@ -263,14 +281,49 @@ def docs() -> str:
         "",
         "![The life of a chat, and its hook points](images/life.svg)",
         "",
-        "An **observer** sees; what it returns is ignored. An **interceptor** is a chain: each",
-        "sees what the previous one returned, `None` means unchanged. A **wrapper** is",
-        "`async def w(ctx, proceed)` around what it names. Higher `priority` first, ties in order",
-        'of registration. What is said of a throw is the rule of `on_error="raise"`, the default;',
-        '`on_error="log"` logs it and goes on with the last good value.',
+        "This page is the reference. [Hooks by task](tasks.md) says which point to use for each",
+        "task.",
         "",
-        "Priorities come in bands: 200 and above for safety guards, 100 to 199 for infrastructure,",
-        "0 to 99 for the application, below 0 for post-processing.",
+        "An **observer** watches; its return value is ignored. An **interceptor** returns a",
+        "changed value, or `None` to change nothing; the next interceptor sees the changed value.",
+        "A **wrapper** is `async def w(ctx, proceed)`: it runs before and after the operation that",
+        "it wraps. Hooks with a higher `priority` run first. Hooks of equal priority run in the",
+        "order of their registration.",
+        "",
+        "![The three kinds of hook: observers, interceptors, wrappers](images/kinds.svg)",
+        "",
+        "## Options",
+        "",
+        "`add_hook(point, hook, …)`, the decorator `hook(point, …)` and `define_hook` take:",
+        "",
+        "| option | default | effect |",
+        "|---|---|---|",
+        *option_rows(),
+        "",
+        "The last three options are only for `define_hook`. An unknown option, or an option that",
+        "does not fit the point, raises `HookOptionError`.",
+        "",
+        "## Rules",
+        "",
+        "In the sections below, “If a hook raises” says what an exception does with",
+        '`on_error="raise"`, the default. With `on_error="log"`, the exception is logged and the',
+        "chat continues with the last good value. “On replay” says whether the hooks run again",
+        "when another process continues a [durable chat](durable.md) and replays its recorded",
+        "steps.",
+        "",
+        "`tools=` limits a hook at a point of a tool call to some tools, by name or pattern:",
+        '`tools=["pay", "fs_*"]`. In a pattern, `*` matches any text. Names are case-sensitive.',
+        "The ready-made hooks and MCP servers use the same patterns. In your own hooks, call",
+        "`hookline.points.matches`. `tools=[]` and empty names are refused, because such a hook",
+        "would never run.",
+        "",
+        'A guard at `preToolCall` is a hook that is `required` or has `on_error="deny"`. If a',
+        "guard names a tool that its agent does not have, a warning is logged once, before the",
+        "next chat of an agent with tools. `agent.hooks()` lists such names as `unmatched`, and",
+        "`hookline hooks` shows them.",
+        "",
+        "Use priorities of 200 and above for safety guards, 100 to 199 for infrastructure, 0 to 99",
+        "for the application, and below 0 for post-processing.",
         "",
         "| point | kind | may return | ends the chain |",
         "|---|---|---|---|",
@@ -287,13 +340,13 @@ def docs() -> str:
     for spec in TABLE.values():
         fields = [name for name in spec.context.__struct_fields__ if name != "run"]
         summary = (spec.context.__doc__ or "").strip().splitlines()[0]
-        about = field_docs(spec.context.__name__)
+        about = docs_below(POINTS, spec.context.__name__)
         names = [f"- `ctx.{name}`{': ' * (name in about)}{about.get(name, '')}" for name in fields]
         lines += [f"## {spec.name}", "", summary, ""]
         lines += [f"Context: `{spec.context.__name__}`", "", *names, ""]
         if spec.note:
-            lines += [f"Note: {spec.note}.", ""]
-        lines += [f"A throw: {spec.throws}. On replay: {spec.replay}.", ""]
+            lines += [f"{spec.note}.", ""]
+        lines += [f"If a hook raises: {spec.throws}. On replay: {spec.replay}.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -305,6 +358,10 @@ def main() -> int:
         (ERRORS, error_texts.page()),
         (PICTURE, life.svg()),
         (PHASES, phases.svg()),
+        *(
+            (PICTURE.with_name(f"{name}.svg"), sketches.svg(each))
+            for name, each in sketches.SKETCHES.items()
+        ),
         (COMPATIBILITY, compatibility()),
     )
     for path, text in made:

@@ -168,7 +168,7 @@ LIFE = column(frame(TABLE["aroundChat"].kind, "aroundChat", CHAT), BESIDE, SCOPE
 KINDS = {
     "observer": "an observer sees",
     "interceptor": "an interceptor changes, answers or refuses",
-    "wrapper": "a wrapper stands around",
+    "wrapper": "a wrapper goes around",
 }
 
 STYLE = """

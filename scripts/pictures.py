@@ -38,14 +38,15 @@ i { font-style: normal; display: inline-block; width: 1ch; height: 20px; vertica
 
 
 def _grey(match: re.Match[bytes]) -> bytes:
-    return b"\x1b[38;5;246%bm" % (b";" + match[1] if match[1] else b"")
+    return b"\x1b[38;5;%bm" % (b"140" if match[1] == b"35" else b"246")
 
 
 def cell(char: Any) -> str:
     colour = COLOURS.get(char.fg, f"#{char.fg}")
     weight = ";font-weight:bold" if char.bold else ""
     slant = ";font-style:italic" if char.italics else ""
-    return f'<i style="color:{colour}{weight}{slant}">{escape(char.data)}</i>'
+    line = ";text-decoration:underline" if char.underscore else ""
+    return f'<i style="color:{colour}{weight}{slant}{line}">{escape(char.data)}</i>'
 
 
 def page(terminal: Terminal) -> str:

@@ -7,8 +7,10 @@ from typing import assert_never
 
 from hookline import (
     AssistantMessage,
+    File,
+    Image,
     Message,
-    Reasoning,
+    Source,
     Text,
     ToolCall,
     ToolMessage,
@@ -22,10 +24,12 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
+    FileAdded,
     MessageAdded,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
+    SourceAdded,
     Status,
     StepFinished,
     StepStarted,
@@ -48,11 +52,16 @@ def need(fine: object, problem: str) -> None:
 
 @dataclass
 class _Part:
-    """A text or reasoning as it is shown."""
+    """A text or reasoning as it is shown, or a source or file, which comes whole."""
 
     kind: str
     text: str
     open: bool = True
+    whole: Source | Image | File | None = None
+
+    @property
+    def seen(self) -> bool:
+        return self.whole is not None or bool(self.text.strip())
 
 
 @dataclass
@@ -73,6 +82,8 @@ class ChatGrammar:
     ids: set[str] = field(default_factory=set[str])  # of all calls
     started: set[str] = field(default_factory=set[str])
     asked: set[str] = field(default_factory=set[str])
+    passed: set[str] = field(default_factory=set[str])  # a client runs them: later results came
+    client: set[str] = field(default_factory=set[str])  # the same, says the response
     finished: dict[str, ToolCallFinished] = field(default_factory=dict[str, ToolCallFinished])
     results: set[str] = field(default_factory=set[str])  # calls that have their message
     cut: bool = False  # something was left open that only an abort or error may leave
@@ -89,6 +100,10 @@ class ChatGrammar:
                 self._delta(event)
             case PartEnd():
                 self._part_end(event)
+            case SourceAdded():
+                self._brought(event.iteration, event.source)
+            case FileAdded():
+                self._brought(event.iteration, event.file)
             case ToolCallDelta():
                 self._call_delta(event)
             case ResponseReset():
@@ -142,7 +157,7 @@ class ChatGrammar:
 
     def _nothing_shown(self) -> None:
         """All text that was shown is in a message; blank text need not be."""
-        held = not any(part.text.strip() for part in self.parts)
+        held = not any(part.seen for part in self.parts)
         need(held, "text was shown that no message holds")
         self.parts.clear()
 
@@ -150,7 +165,7 @@ class ChatGrammar:
         """Text is in a message; each call has started, finished and its message."""
         self._nothing_shown()
         for id in self.calls:
-            if pending and (id in self.asked or id not in self.started):
+            if pending and (id in self.asked | self.client or id not in self.started):
                 continue
             for where, what in (
                 (self.started, "not started"),
@@ -185,6 +200,11 @@ class ChatGrammar:
         need(fits, f"no {event.part} is open")
         self.parts[-1].open = False
 
+    def _brought(self, iteration: int, part: Source | Image | File) -> None:
+        self._in_answer(iteration)
+        need(not self.parts or not self.parts[-1].open, "the part before has no PartEnd")
+        self.parts.append(_Part(type(part).__name__, "", open=False, whole=part))
+
     def _call_delta(self, event: ToolCallDelta) -> None:
         need(self.step is not None, "a delta outside a step")
         self._in_answer(event.iteration)
@@ -209,12 +229,13 @@ class ChatGrammar:
         self.messages.append(message)
 
     def _answer(self, message: AssistantMessage) -> None:
-        shown = [(part.kind, part.text) for part in self.parts if part.text.strip()]
-        kept = [
-            ("text" if isinstance(part, Text) else "reasoning", part.text)
-            for part in message.parts
-            if isinstance(part, (Text, Reasoning)) and part.text.strip()
-        ]
+        shown = [(part.kind, part.whole or part.text) for part in self.parts if part.seen]
+        kept: list[tuple[str, object]] = []
+        for part in message.parts:
+            if isinstance(part, (Source, Image, File)):
+                kept.append((type(part).__name__, part))
+            elif not isinstance(part, ToolCall) and part.text.strip():
+                kept.append(("text" if isinstance(part, Text) else "reasoning", part.text))
         need(shown == kept, f"shown was {show(shown)}, the message holds {show(kept)}")
         closed = message.partial or not any(part.open for part in self.parts)
         need(closed, "a part has no PartEnd")
@@ -243,7 +264,9 @@ class ChatGrammar:
         for before in self.calls:
             if before == id:
                 break
-            need(before in self.results or before in self.asked, f"call {before!r} comes first")
+            if before not in self.results and before not in self.asked:
+                need(before in self.started, f"call {before!r} comes first")
+                self.passed.add(before)
         self.results.add(id)
 
     # ── calls ───────────────────────────────────────────────────────────────────────────────
@@ -278,11 +301,17 @@ class ChatGrammar:
 
     def _done(self, event: ChatDone) -> None:
         response = event.response
-        waits = response.stop_reason == "approval"
+        waits = response.stop_reason in ("approval", "client_tool")
+        self.client = {call.id for call in response.client_calls}
+        first = self.passed - self.client
+        need(not first, f"calls {first} come first")
         need(self.step is None or waits, f"step {self.step} is still open")
         self._nothing_open(pending=waits)
         pending = {request.call.id for request in response.pending}
-        need(pending == self.asked or self.resumed, f"asked was for {self.asked or 'nothing'}")
+        need(
+            pending == self.asked - self.client or self.resumed,
+            f"asked was for {self.asked or 'nothing'}",
+        )
         held = tuple(self.messages)
         if response.messages != held:
             lines = "\n  ".join(map(message_line, response.messages))

@@ -17,10 +17,14 @@ import httpx2
 from hookline import (
     Agent,
     Conversation,
+    File,
+    Image,
     Limits,
     Model,
     ModelRequest,
     Reasoning,
+    Source,
+    Text,
     Usage,
     check_history,
     read_message,
@@ -29,6 +33,7 @@ from hookline import (
 from hookline.errors import HooklineError
 from hookline.models import Chunk
 from hookline.testing import Turn, Wire, WireFormat, call, validate_request
+from hookline.testing._wire_habits import habits_of
 
 from ._wires import ADAPTERS, KEY
 
@@ -37,6 +42,10 @@ META = {
     "openai": {"id": "rs_1", "encrypted_content": "c2VhbGVk"},
     "anthropic": {"signature": "c2lnbmVk"},
     "google": {"signature": "c2lnbmVk"},
+}
+CITED = {
+    "annotations": [{"type": "url_citation", "url": "https://example.org", "title": "Example"}],
+    "citations": [{"type": "page_location", "document_index": 0, "document_title": "Mine"}],
 }
 TURNS = [
     Turn("Hello, ", "Ada", ". 世界 👩‍👩‍👧", usage=USAGE),
@@ -47,6 +56,35 @@ TURNS = [
     Turn("Once upon", finish_reason="length"),
     Turn("I would rather not.", finish_reason="refusal"),
 ]
+PAGE = Source(url="https://example.org", title="Example")
+DRAWING = Image(data=b"\x89PNG\r\n\x1a\n")
+KEPT = File(media_type="text/csv", meta={"anthropic": {"file_id": "file_1"}})
+RECORD = Reasoning(
+    "",
+    {
+        "openai": {"item": {"type": "web_search_call", "id": "ws_1", "action": {"type": "search"}}},
+        "anthropic": {"block": {"type": "server_tool_use", "id": "s1", "name": "x", "input": {}}},
+        "google": {"part": {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}},
+    },
+)
+MEDIA: dict[str, Image | File] = {
+    "openai": DRAWING,
+    "openai-chat": File(media_type="audio/wav", data=b"RIFF"),
+    "anthropic": KEPT,
+    "google": DRAWING,
+}
+BROUGHT: dict[str, list[Turn]] = {
+    kind: [
+        Turn(RECORD, PAGE, "So it ", "is.", PAGE, Source(title="Handbook"), media),
+        Turn(Text("Cited.", {kind: CITED}), call("weather", city="Oslo"), media, PAGE),
+    ]
+    for kind, media in MEDIA.items()
+}
+"""Turns with what a provider's own tools bring."""
+HABITS: dict[str, list[str]] = {
+    kind: [name for name in habits_of(kind) if name not in ("function_call", "blocked")]
+    for kind in ADAPTERS
+}
 VALUES: list[Any] = [
     None, True, -1, 0, 7, 10**30, 1.5, "", "x", "stop", "\ud83d", "tool_use", [], [1], {}, {"a": 1},
     "error", {"error": {"message": "m", "code": 500}}, [None], [[]], "response.completed",
@@ -154,7 +192,7 @@ MUTATIONS = [_cut, _drop, _double, _reorder, _unknown, _garbage, _flip, _value, 
 
 def mutant(kind: WireFormat, dice: random.Random) -> tuple[list[bytes], bool]:
     """The pieces of a mutated stream, and whether its connection breaks at the end."""
-    events = list(WHOLE[kind][dice.randrange(len(TURNS))])
+    events = list(WHOLE[kind][dice.randrange(len(WHOLE[kind]))])
     for _ in range(dice.choice((1, 1, 1, 2, 3))):
         events = dice.choice(MUTATIONS)(events, dice)
     whole = b"".join(events)
@@ -169,7 +207,11 @@ def mutant(kind: WireFormat, dice: random.Random) -> tuple[list[bytes], bool]:
 
 
 WHOLE: dict[str, list[list[bytes]]] = {
-    kind: [Wire(turn).pieces(kind, 1) for turn in TURNS] for kind in ADAPTERS
+    kind: [
+        *(Wire(turn).pieces(kind, 1) for turn in (*TURNS, *BROUGHT[kind])),
+        *(Wire(TURNS[n % 5], habits=[h]).pieces(kind, 1) for n, h in enumerate(HABITS[kind])),
+    ]
+    for kind in ADAPTERS
 }
 PLAIN: dict[str, list[bytes]] = {kind: Wire("Well.").pieces(kind, 2) for kind in ADAPTERS}
 

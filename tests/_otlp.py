@@ -29,6 +29,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from tests._conventions import check
 
 from hookline.otel import Telemetry
 
@@ -73,6 +74,8 @@ class Span:
     status_text: str
     attributes: dict[str, Any]
     events: list[Event]
+    links: list[tuple[bytes, dict[str, Any]]]
+    scope: str
 
 
 @dataclass
@@ -103,6 +106,7 @@ class Received:
 
     requests: list[tuple[str, bytes]] = field(default_factory=lambda: list[tuple[str, bytes]]())
     headers: list[str] = field(default_factory=lambda: list[str]())
+    paths: list[str] = field(default_factory=lambda: list[str]())  # over HTTP
 
     @property
     def raw(self) -> bytes:
@@ -129,6 +133,8 @@ class Received:
                 status_text=span.status.message,
                 attributes=attributes_of(span.attributes),
                 events=[Event(e.name, attributes_of(e.attributes)) for e in span.events],
+                links=[(link.span_id, attributes_of(link.attributes)) for link in span.links],
+                scope=scope.scope.name,
             )
             for request in self.of("traces", traces.ExportTraceServiceRequest)
             for resource in request.resource_spans
@@ -136,6 +142,11 @@ class Received:
             for span in scope.spans
         ]
         return sorted(found, key=lambda span: span.start)
+
+    @property
+    def ours(self) -> list[Span]:
+        """Those that hookline made."""
+        return [span for span in self.spans if span.scope == "hookline"]
 
     def span(self, name: str) -> Span:
         (found,) = [span for span in self.spans if span.name == name]
@@ -165,7 +176,8 @@ class Received:
                     if scope.scope.name != "hookline":
                         continue  # the SDK measures itself, too
                     for metric in scope.metrics:
-                        points = list(metric.histogram.data_points)
+                        kind = metric.WhichOneof("data")
+                        points = list(getattr(metric, kind).data_points)
                         found[metric.name] = Metric(metric.name, metric.unit, points)
         return found
 
@@ -202,6 +214,7 @@ def http_receiver() -> Iterator[tuple[str, Received]]:
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             received.headers.append(str(self.headers))
+            received.paths.append(self.path)
             received.requests.append((self.path.rpartition("/")[2], body))
             self.send_response(200)
             self.send_header("content-type", "application/x-protobuf")
@@ -269,6 +282,7 @@ class Pipeline:
     def __init__(self, protocol: str, endpoint: str, received: Received) -> None:
         exporters = _exporters(protocol, endpoint)
         self.received = received
+        self.semconv = "v1.41"
         self.tracers = TracerProvider(shutdown_on_exit=False)
         self.tracers.add_span_processor(BatchSpanProcessor(exporters[0]))
         reader = PeriodicExportingMetricReader(exporters[1], export_interval_millis=3_600_000)
@@ -277,6 +291,7 @@ class Pipeline:
         self.loggers.add_log_record_processor(BatchLogRecordProcessor(exporters[2]))
 
     def telemetry(self, **options: Any) -> Telemetry:
+        self.semconv = options.get("semconv", self.semconv)
         return Telemetry(
             tracer_provider=self.tracers,
             meter_provider=self.meters,
@@ -325,6 +340,7 @@ def pipeline(protocol: str = "http/protobuf") -> Iterator[Pipeline]:
             yield made
         finally:
             made.close()
+        check(received.ours, made.semconv)
 
 
 def only_traces(provider: TracerProvider) -> Telemetry:

@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from hookline import Approve, Conversation, Deny, LocalRuntime, Usage
+from hookline import Approve, Conversation, Deny, LocalRuntime, Usage, UserMessage
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.runtimes import Effects, Halted, key_name
 
@@ -290,7 +290,7 @@ def _crashed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-def ask(text: str = "Go.", **options: Any) -> Any:
+def ask(text: str | UserMessage = "Go.", **options: Any) -> Any:
     """Begins a chat with this input."""
 
     async def begin(agent: Any, conversation: Conversation) -> Any:
@@ -309,6 +309,7 @@ class Model:
     """
 
     name = "scripted"
+    takes_schema = True
 
     def __init__(self, note: Any, *turns: Any) -> None:
         self.turns = turns

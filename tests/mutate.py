@@ -6,8 +6,10 @@
 
 The first run records which test covers which line (some minutes) and keeps it in .mutate/; it is
 recorded anew when the sources or tests have changed. Each change is made in a copy of the sources,
-never in the checkout. It exits 1 when a change survived. A survivor is a place to look at: it may
-be a change that no promise forbids, such as a way round some work.
+never in the checkout, and looked at twice: by a few of the tests that run the line, and where these
+pass, by many more of them. Progress goes to stderr, survivors and the figures to stdout. It exits 1
+when a change survived. A survivor is a place to look at: it may be a change that no promise
+forbids, such as a way round some work.
 """
 
 from __future__ import annotations
@@ -23,16 +25,21 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "hookline"
 KEPT = ROOT / ".mutate"
 CORE_TESTS = ["tests/base", "tests/model", "tests/hooks", "tests/talk", "tests/chat"]
-MOST_TESTS = 80  # asked about one change; more of them seldom notice what these did not
+FIRST_LOOK, SECOND_LOOK = 80, 600  # how many tests each asks about a change at most
+NOTICED = ("noticed by the first look", "noticed by the second look")
+SURVIVED, UNTESTED = "survived", "not run by any test of the core"
 PYTEST = [sys.executable, "-P", "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
 
 
@@ -43,6 +50,9 @@ class Place(NamedTuple):
     line: int
     change: str
     number: int  # of the change, in the order of `changes`
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line}: {self.change}"
 
 
 # ── the changes ─────────────────────────────────────────────────────────────────────────────
@@ -168,30 +178,29 @@ def coverage() -> Path:
     return record
 
 
-def tests_of(record: Path) -> dict[tuple[str, int], list[str]]:
-    """The tests that run each line: (module, line) → node ids."""
-    from coverage.numbits import numbits_to_nums
-
-    found: dict[tuple[str, int], list[str]] = {}
+def tests_of(record: Path, module: str) -> dict[int, list[str]]:
+    """The tests that run each line of a module: line → node ids."""
+    found: dict[int, set[str]] = {}
+    path = SOURCES / f"{module.replace('.', '/')}.py"
     with sqlite3.connect(record) as base:
         rows = base.execute(
-            "SELECT file.path, context.context, line_bits.numbits FROM line_bits"
-            " JOIN file ON file.id = line_bits.file_id"
-            " JOIN context ON context.id = line_bits.context_id"
-        ).fetchall()
-        arcs = base.execute(
-            "SELECT DISTINCT file.path, context.context, arc.tono FROM arc"
+            "SELECT DISTINCT arc.tono, context.context FROM arc"
             " JOIN file ON file.id = arc.file_id JOIN context ON context.id = arc.context_id"
-        ).fetchall()
-    lines = [(path, test, line) for path, test, bits in rows for line in numbits_to_nums(bits)]
-    for path, test, line in [*lines, *arcs]:
-        if test.startswith("tests/") and line > 0:
-            name = ".".join(Path(path).relative_to(SOURCES).with_suffix("").parts)
-            found.setdefault((name, line), []).append(test.split("|")[0])
-    return {line: sorted(set(tests)) for line, tests in found.items()}
+            " WHERE file.path = ? AND arc.tono > 0 AND context.context LIKE 'tests/%'",
+            [str(path)],
+        )
+        for line, test in rows:
+            found.setdefault(line, set()).add(test.rsplit("|", 1)[0])
+    return {line: sorted(tests) for line, tests in found.items()}
 
 
 # ── one change ──────────────────────────────────────────────────────────────────────────────
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A hook of pytest: the first failure ends the process, and nothing that it left hanging."""
+    if report.failed:
+        os._exit(1)
 
 
 def survives(place: Place, tests: list[str]) -> bool:
@@ -201,18 +210,28 @@ def survives(place: Place, tests: list[str]) -> bool:
         shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__"))
         path = package / f"{place.module.replace('.', '/')}.py"
         path.write_text(changed(path, place.number))
-        env = {**os.environ, "PYTHONPATH": folder, "CI": "true", "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            done = subprocess.run(
-                [*PYTEST, "-x", "--timeout=30", *tests],
-                cwd=ROOT,
-                env=env,
-                capture_output=True,
-                timeout=240,
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
+        paths = os.pathsep.join([folder, str(ROOT)])
+        env = {**os.environ, "PYTHONPATH": paths, "CI": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [*PYTEST, "-p", "tests.mutate", "--timeout=60", "--timeout-method=thread"]
+        return not subprocess.run(
+            [*command, *tests], cwd=ROOT, env=env, capture_output=True
+        ).returncode
+
+
+def drawn(place: Place, tests: list[str]) -> list[list[str]]:
+    """The tests that each look at the change asks, none of them twice."""
+    order = random.Random(place.number).sample(tests, len(tests))
+    return [sorted(order[:FIRST_LOOK]), sorted(order[FIRST_LOOK:][:SECOND_LOOK])]
+
+
+def judged(place: Place, looks: list[list[str]]) -> str:
+    """What became of the change: NOTICED, SURVIVED or UNTESTED."""
+    if not any(looks):
+        return UNTESTED
+    for end, tests in zip(NOTICED, looks, strict=True):
+        if tests and not survives(place, tests):
+            return end
+    return SURVIVED
 
 
 def main() -> int:
@@ -226,31 +245,19 @@ def main() -> int:
     every = places(args.module or ["_chat"])
     if not every:
         parser.error(f"there is no such module in {SOURCES}: {args.module}")
-    covered = tests_of(coverage())
-    luck = random.Random(args.seed)
-    sample = luck.sample(every, min(args.sample, len(every)))
-    untested = [place for place in sample if not covered.get(place[:2])]
-    asked = [place for place in sample if covered.get(place[:2])]
-
-    def judge(place: Place) -> bool:
-        tests = covered[place[:2]]
-        chosen = random.Random(place.number).sample(tests, min(MOST_TESTS, len(tests)))
-        return survives(place, sorted(chosen))
-
-    survivors: list[Place] = []
+    sample = random.Random(args.seed).sample(every, min(args.sample, len(every)))
+    record = coverage()
+    covered = {module: tests_of(record, module) for module in {place.module for place in sample}}
+    looks = [drawn(place, covered[place.module].get(place.line, [])) for place in sample]
+    ends: Counter[str] = Counter()
     with ThreadPoolExecutor(args.jobs) as pool:
-        for place, survived in zip(asked, pool.map(judge, asked), strict=True):
-            if survived:
-                survivors.append(place)
-                print(f"survived: {place.module}:{place.line}: {place.change}", flush=True)
-    for place in untested:
-        print(f"not run by any test of the core: {place.module}:{place.line}: {place.change}")
-    print(
-        f"{len(asked) - len(survivors)} of {len(sample)} changes were noticed, {len(survivors)}"
-        f" survived, {len(untested)} are in lines that no test of the core runs"
-        f" (of {len(every)} possible changes, seed {args.seed})"
-    )
-    return 1 if survivors or untested else 0
+        for place, end in zip(sample, pool.map(judged, sample, looks), strict=True):
+            ends[end] += 1
+            report = sys.stderr if end in NOTICED else sys.stdout
+            print(f"{end}: {place}", file=report, flush=True)
+    print(f"{len(sample)} of {len(every)} possible changes, seed {args.seed}:")
+    print(*(f"{ends[end]:5} {end}" for end in (*NOTICED, SURVIVED, UNTESTED)), sep="\n")
+    return 1 if ends[SURVIVED] or ends[UNTESTED] else 0
 
 
 if __name__ == "__main__":

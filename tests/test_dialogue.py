@@ -138,7 +138,7 @@ async def test_what_cannot_be_a_dialogue_is_refused():
         Dialogue(a, a)
     with pytest.raises(UsageError, match="nothing to answer"):
         await read(Dialogue(a, b))
-    with pytest.raises(UsageError, match="say something"):
+    with pytest.raises(UsageError, match="pass some text"):
         Dialogue(a, b).send(" ")
     with pytest.raises(UsageError, match="'c'"):
         Dialogue(a, b).say("c")

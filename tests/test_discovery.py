@@ -107,6 +107,106 @@ def test_definitions_in_lists_and_imported_ones_are_taken_once(folder):
     assert "preRequest" in [hook.point for hook in found.hooks]
 
 
+SETS = """
+    from hookline import HookSet, define_hook
+
+    ran = []
+
+    class Tenant(HookSet):
+        def __init__(self, name{default}):
+            self.name = name
+
+        @define_hook("onChatStart")
+        def start(self, ctx):
+            ran.append(self.name)
+
+    @define_hook("onChatStart")
+    def plain(ctx):
+        ran.append("plain")
+
+    {offer}
+"""
+
+
+ANY = """
+    class Any:
+        @define_hook("onChatStart")
+        def start(self, ctx):
+            ran.append("any")
+
+    any = Any()
+"""
+
+
+def sets(offer, default=""):
+    return textwrap.dedent(SETS).format(offer=textwrap.dedent(offer), default=default)
+
+
+async def starts(found):
+    """The names of the hooks that a chat ran."""
+    await Agent(ScriptedModel("ok"), hooks=found.hooks).chat("hello")
+    return found.hooks[0].fn.__globals__["ran"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ran"),
+    [
+        (sets("ann = Tenant('ann')"), ["plain", "ann"]),
+        (sets("ann = Tenant('ann'); also = [ann, plain]"), ["plain", "ann"]),
+        (sets("both = [Tenant('ann'), (Tenant('bob'), plain)]"), ["plain", "ann", "bob"]),
+        (sets("start = Tenant('ann').start"), ["plain", "ann"]),
+        (sets("", default="='own'"), ["plain", "own"]),
+        (sets("these = [Tenant, plain]", default="='own'"), ["plain", "own"]),
+        (sets("class Other(Tenant): pass", default="='own'"), ["plain", "own"]),
+        (sets(ANY, default="='own'"), ["plain", "any", "own"]),
+        (sets("ann = Tenant('ann'); ann.hooks = [Tenant('bob')]"), ["plain", "bob", "ann"]),
+    ],
+    ids=[
+        *("object", "twice", "list", "bound", "class", "listed-class", "subclass", "any-class"),
+        "hooks",
+    ],
+)
+async def test_objects_and_classes_of_hooks_in_a_file_are_taken_once(folder, text, ran):
+    write(folder, "a.py", "# A file.\n").write_text(text)
+    found = from_folder(folder)
+    assert found.problems == ()
+    assert await starts(found) == ran
+    assert {hook.origin for hook in found.hooks} == {f"file {folder / 'a.py'}"}
+
+
+@pytest.mark.parametrize(
+    ("offer", "why"),
+    [
+        (
+            "",
+            "the class Tenant needs arguments (missing a required argument: 'name'); offer",
+        ),
+        (
+            "these = [plain, Tenant]",
+            "the class Tenant needs arguments (missing a required argument: 'name')",
+        ),
+        (
+            "these = [plain, 3]",
+            "3 is not a hook; offer a hook made with define_hook, an object or a class",
+        ),
+        ("class Empty(HookSet): pass\nx = [plain, Empty()]", "Empty object at"),
+    ],
+    ids=["class", "listed-class", "number", "no-hooks"],
+)
+def test_a_file_that_offers_something_else_is_a_problem(folder, offer, why):
+    write(folder, "a.py", "").write_text(sets(offer))
+    found = from_folder(folder)
+    assert found.hooks == ()
+    assert why in found.problems[0].why
+
+
+def test_modules_and_lists_without_hooks_in_a_file_are_left_alone(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder.parent))
+    write(folder.parent, "all_hooks.py", GOOD, id="elsewhere")
+    write(folder, "a.py", "import all_hooks\nNAMES = ['a', 1]\n" + textwrap.dedent(GOOD), id="a")
+    assert ids(from_folder(folder)) == ["a"]
+
+
 def test_files_load_in_the_order_of_their_names(folder):
     for name in ("c", "a", "b"):
         write(folder, f"{name}.py", GOOD, id=name)
@@ -153,12 +253,12 @@ def test_a_file_may_say_itself_that_it_is_required(folder, text):
 
 
 def test_a_required_file_that_is_gone_is_missed(folder):
-    with pytest.raises(DiscoveryError, match=r"not there: .*guards\.py"):
+    with pytest.raises(DiscoveryError, match=r"guards\.py. is missing"):
         from_folder(folder, required=["guards.py"])
 
 
 @posix
-@pytest.mark.parametrize(("mode", "who"), [(0o646, "everybody"), (0o664, "group")])
+@pytest.mark.parametrize(("mode", "who"), [(0o646, "everyone"), (0o664, "group")])
 def test_a_required_file_that_others_may_write_is_not_passed_over(folder, mode, who):
     write(folder, "guards.py", "# hookline: required\n" + textwrap.dedent(GOOD), id="g")
     (folder / "guards.py").chmod(mode)
@@ -223,17 +323,17 @@ def test_the_folder_must_be_named(folder, monkeypatch):
     with pytest.raises(TypeError):
         from_folder()
     for relative in (".", "", "hooks", "../hooks"):
-        with pytest.raises(DiscoveryError, match="whole path"):
+        with pytest.raises(DiscoveryError, match="absolute path"):
             from_folder(relative)
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(DiscoveryError, match="must be a folder"):
+    with pytest.raises(DiscoveryError, match="is not a folder"):
         from_folder(tmp_path / "nowhere")
 
 
 @posix
-@pytest.mark.parametrize(("mode", "who"), [(0o777, "everybody"), (0o775, "group")])
+@pytest.mark.parametrize(("mode", "who"), [(0o777, "everyone"), (0o775, "group")])
 def test_a_folder_that_others_may_write_is_refused(folder, mode, who):
     folder.chmod(mode)
     with pytest.raises(DiscoveryError, match=who):
@@ -246,12 +346,12 @@ def test_every_folder_up_to_the_root_is_looked_at(folder):
     assert from_folder(folder, root=root) == Found((), ())
     root.chmod(0o777)
     assert from_folder(folder) == Found((), ())
-    with pytest.raises(DiscoveryError, match="everybody"):
+    with pytest.raises(DiscoveryError, match="everyone"):
         from_folder(folder, root=root)
 
 
 @posix
-@pytest.mark.parametrize(("mode", "who"), [(0o666, "everybody"), (0o664, "group")])
+@pytest.mark.parametrize(("mode", "who"), [(0o666, "everyone"), (0o664, "group")])
 def test_a_file_that_others_may_write_is_not_run(folder, mode, who):
     write(folder, "a.py", GOOD, id="a")
     (folder / "a.py").chmod(mode)
@@ -299,6 +399,50 @@ def test_a_file_of_another_user_is_not_run(folder):
     assert "another user" in from_folder(folder).problems[0].why
 
 
+STATIC = """
+    from hookline import define_hook
+    made = []
+    ran = []
+
+    class Guard:
+        def __init__(self):
+            made.append(type(self).__name__)
+
+        {decorators[0]}
+        {decorators[1]}
+        def check(*given):
+            ran.append(given[-1].message.text)
+
+    {offer}
+"""
+
+
+@pytest.mark.parametrize(
+    "decorators",
+    [
+        pytest.param(("@staticmethod", "@define_hook('onChatStart')"), id="static outside"),
+        pytest.param(("@define_hook('onChatStart')", "@staticmethod"), id="static inside"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("offer", "made"),
+    [
+        pytest.param("pass", ["Guard"], id="the class alone"),
+        pytest.param("guard = Guard()", ["Guard"], id="an object"),
+        pytest.param("guards = [Guard]", ["Guard"], id="the class in a list"),
+        pytest.param("guards = ([Guard()],)", ["Guard"], id="an object in a list"),
+        pytest.param("own = type('Own', (Guard,), {})()", ["Own"], id="of a subclass"),
+    ],
+)
+async def test_a_class_of_static_hooks_has_one_object(folder, decorators, offer, made):
+    write(folder, "a.py", STATIC, decorators=decorators, offer=offer)
+    found = from_folder(folder, required=["a.py"])
+    module = found.hooks[0].fn.__globals__
+    assert module["made"] == made
+    await Agent(ScriptedModel("ok"), hooks=found.hooks).chat("hello")
+    assert module["ran"] == ["hello"]
+
+
 # ── entry points ────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,6 +463,22 @@ def installed(tmp_path, monkeypatch):
             "several = (alone, [HookDef('onStep', print, id='inner')])\n"
             "def made(): return [HookDef('onStep', print, id='made')]\n"
             "nothing = 3\n"
+            + sets("""
+                ann = Tenant('ann')
+                mixed = [plain, ann, Tenant('bob')]
+                def one(): return Tenant('one')
+                class Ready(Tenant):
+                    def __init__(self): super().__init__('ready')
+                class Static:
+                    made = []
+                    def __init__(self):
+                        self.made.append(self)
+                    @define_hook('onChatStart')
+                    @staticmethod
+                    def check(ctx): ran.append('static')
+                wrong = [plain, 'no hook']
+                empty = []
+            """)
         )
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.delitem(sys.modules, "fake_hooks", raising=False)
@@ -345,6 +505,51 @@ def test_hooks_of_installed_packages(installed):
     assert {hook.origin for hook in found.hooks} == {"entry point a", "entry point b"}
 
 
+@pytest.mark.parametrize(
+    ("offer", "ran"),
+    [
+        ("ann", ["ann"]),
+        ("mixed", ["plain", "ann", "bob"]),
+        ("Ready", ["ready"]),
+        ("one", ["one"]),
+        ("Static", ["static"]),
+    ],
+)
+async def test_an_entry_point_gives_objects_classes_and_lists_of_hooks(installed, offer, ran):
+    installed(a=f"fake_hooks:{offer}")
+    found = from_entry_points(required=["a"])
+    assert await starts(found) == ran
+    assert len(sys.modules["fake_hooks"].Static.made) == (offer == "Static")
+    assert {hook.origin for hook in found.hooks} == {"entry point a"}
+
+
+async def test_two_entry_points_that_give_the_same_object_give_its_hooks_once(installed):
+    installed(a="fake_hooks:ann", b="fake_hooks:mixed")
+    assert await starts(from_entry_points()) == ["ann", "plain", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("offer", "why"),
+    [
+        (
+            "Tenant",
+            "the class Tenant needs arguments (missing a required argument: 'name'); offer",
+        ),
+        ("HookSet", "HookSet'> is not a hook"),
+        ("wrong", "'no hook' is not a hook; offer a hook made with define_hook"),
+        ("nothing", "3 is not a hook"),
+        ("empty", "fake_hooks:empty returned an empty list"),
+    ],
+)
+def test_an_entry_point_that_gives_something_else_is_a_problem(installed, offer, why):
+    installed(a=f"fake_hooks:{offer}")
+    found = from_entry_points()
+    assert found.hooks == ()
+    assert why in found.problems[0].why
+    with pytest.raises(DiscoveryError, match="entry point a"):
+        from_entry_points(required=["a"])
+
+
 def test_only_those_that_are_named(installed):
     installed(a="fake_hooks:alone", b="fake_hooks:made")
     assert ids(from_entry_points(["b"])) == ["made"]
@@ -354,7 +559,7 @@ def test_a_required_entry_point_that_fails_or_is_not_there(installed):
     installed(a="no_such_module:x")
     with pytest.raises(DiscoveryError, match=r"entry point a.*ModuleNotFoundError"):
         from_entry_points(required=["a"])
-    with pytest.raises(DiscoveryError, match="not installed: 'b'"):
+    with pytest.raises(DiscoveryError, match="the required entry point 'b'"):
         from_entry_points(required=["b"])
 
 

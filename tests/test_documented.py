@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -21,6 +22,8 @@ import pytest
 
 import hookline
 import hookline.errors
+from hookline import Agent, HookInfo, ModelResponse, Response, Run
+from hookline._chat.config import Given
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(hookline.__file__).parent
@@ -33,6 +36,9 @@ MODULES = [
             *(
                 "dialogue",
                 "discovery",
+                "durable",
+                "durable.postgres",
+                "durable.restate",
                 "durable.sqlite",
                 "errors",
                 "events",
@@ -44,6 +50,7 @@ MODULES = [
                 "points",
             ),
             *("providers", "runtimes", "storage", "stores", "streams", "testing", "web"),
+            "web.relay",
         )
     ),
     *(
@@ -274,8 +281,8 @@ def test_no_public_module_is_forgotten() -> None:
         for path in PACKAGE.rglob("*.py")
     }
     public = {name for name in doors if not any(part[0] == "_" for part in name.split("."))}
-    # The first has its one name in hookline.stores; then a program, and a package of modules.
-    no_page = {"hookline.stores.sql", "hookline.cli", "hookline.durable"}
+    # The first has its one name in hookline.stores; then a program.
+    no_page = {"hookline.stores.sql", "hookline.cli"}
     assert public - no_page == set(MODULES)
 
 
@@ -319,3 +326,57 @@ def test_each_field_has_a_docstring_of_its_own(module: str, name: str) -> None:
         and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
     ]
     assert bare == []
+
+
+# ── in the guides ───────────────────────────────────────────────────────────────────────────
+
+LOOKED_FOR = [
+    (kind, name)
+    for kind in (Response, ModelResponse, Run, HookInfo)
+    for name in (*kind.__struct_fields__, *vars(kind))
+    if not name.startswith("_") and name != "chat_of"  # which is hookline's own
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), sorted({(kind.__name__, name) for kind, name in LOOKED_FOR})
+)
+def test_the_guide_to_chats_has_each_field(kind: str, name: str) -> None:
+    page = (ROOT / "docs" / "chats.md").read_text()
+    start, end = GUIDES[kind]
+    part = page[page.index(start) : page.index(end) if end else None]
+    assert re.search(rf"`(?:await |ModelResponse\.)?{name}[`(]", part), part
+
+
+GUIDES = {
+    "Response": ("Every way to run a chat returns", "Hooks at `onResponse`"),
+    "ModelResponse": ("Hooks at `onResponse`", "## What hooks and tools can use"),
+    "Run": ("## What hooks and tools can use", "`agent.hooks()` lists"),
+    "HookInfo": ("`agent.hooks()` lists", ""),
+}
+
+
+@pytest.mark.parametrize("name", ["chat", "chat_stream", "resume", "resume_stream"])
+def test_help_shows_each_keyword_of_a_chat(name: str) -> None:
+    text = pydoc.render_doc(getattr(Agent, name), renderer=pydoc.plaintext)
+    for keyword in Given.__struct_fields__:
+        assert re.search(rf"\b{keyword}: '", text), text
+
+
+def test_help_explains_each_keyword_of_a_chat() -> None:
+    text = pydoc.render_doc(Agent.chat, renderer=pydoc.plaintext)
+    for keyword in ("input", *Given.__struct_fields__):
+        assert re.search(rf"^ +{keyword}: [A-Z\"`]", text, re.MULTILINE), keyword
+
+
+def test_the_table_of_extras_has_them_all() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    section = (
+        (ROOT / "docs" / "quickstart.md").read_text().split("### Extras\n")[1].split("\n## ")[0]
+    )
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(project["optional-dependencies"])
+    assert "docs/quickstart.md#extras" in (ROOT / "README.md").read_text()

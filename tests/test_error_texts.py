@@ -36,10 +36,11 @@ EACH = pytest.mark.parametrize("text", TEXTS, ids=[f"{each.where}-{each.error}" 
 
 VERBS = (
     "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "chmod", "choose",
-    "chown", "declare", "define", "do", "end", "export", "fix", "give", "go", "install", "keep",
-    "leave", "let", "list", "look", "make", "mend", "name", "open", "pass", "pip", "put", "raise",
-    "read", "register", "remove", "rename", "report", "return", "run", "save", "see", "send", "set",
-    "start", "stop", "subscribe", "take", "tell", "try", "use", "wait", "wrap", "write",
+    "chown", "continue", "create", "declare", "define", "do", "end", "export", "fix", "give", "go",
+    "install", "keep", "leave", "let", "list", "load", "look", "make", "name", "offer", "open",
+    "pass", "percent-encode", "pip", "put", "raise", "read", "register", "remove", "rename",
+    "replace", "report", "restore", "return", "run", "save", "see", "send", "set", "start", "stop",
+    "subscribe", "take", "tell", "try", "use", "wait", "wrap", "write",
 )  # fmt: skip
 CLAUSE = re.compile(
     r"(?:^|[;:.–(,] (?:or |and |then |please )?|[a-z] or |\n\s*)(?:" + "|".join(VERBS) + r")\b",
@@ -51,32 +52,42 @@ REQUIRED = re.compile(r"\bmust\b|\bneeds?\b")
 NOTHING_TO_SHOW = {
     "called with nothing, or an option left out": (
         "deny_commands() needs", "fallback() needs", "redact() needs", "window() needs",
-        "of_type() was given no type", "coalesce() was given no limit", "resume() needs",
-        "cost= needs price=", "hooks= adds to", "the point needs a field",
+        "of_type() needs at least", "coalesce() needs a limit", "resume() needs",
+        "cost= needs price=", "hooks= adds to", "the point needs a field", "relay= needs",
+        "record_evaluation() needs",
         "redact(): an empty value", "budget() needs a limit", "count= needs steps=",
     ),
     "the moment is wrong, and not a value": (
         "a stream must be", "a stream has one reader", "a subscription has one reader",
         "the stream has no response", "proceed was called", "a hook at aroundChat returned",
         "the sequence is broken", "this model's client= was used",
-        "this process has a tracer provider", "the run behind this stream", "There is no answer",
+        "this process has a tracer provider", "a RedisRelay serves one app",
+        "the run behind this stream", "There is no answer",
     ),
     "what was raised is the cause of this error": (
-        "the approver raised", "the model raised CancelledError", "the system= function raised",
+        "the model raised CancelledError",
         "a hook or the model raised", "the model's stream ended", "the chat ended without",
     ),
-    "it may be a secret": ("token= must have", "pass token= or authorize="),
-    "a name that is fixed": ("hookline.streams needs",),
+    "it may be a secret": (
+        "token= must have", "pass token= or authorize=", "the relay's address must",
+    ),
+    "a name that is fixed": (
+        "hookline.streams needs", "a relay needs redis", "genai_prices() needs", "spans() needs",
+    ),
+    "options that do not go together, named in the text": (
+        "--reload serves from", "--resume needs a store", "--resume chooses the",
+        "--resume: the store has no",
+    ),
     "the function is named before it": (
         "a tool is made from", "a function with `yield`", "a wrapper must", "on_error='deny'",
     ),
     "data that is changed in place": ("data of a message, call or result is read-only",),
     "whole turns": ("raw_chunks= is the whole turn",),
     "there is no call": ("run.ask() is for a tool",),
-    "a truth value": ("enabled() gave an awaitable",),
+    "a truth value": ("enabled() returned an awaitable",),
     "it is empty": ("label='' of an MCP server",),
     "nothing was typed": (
-        "which agent? `hookline chat", "--output json needs a message", "the message is empty",
+        "name an agent, as in", "--output json needs a message", "the message is empty",
     ),
 }  # fmt: skip
 SILENT = tuple(start for starts in NOTHING_TO_SHOW.values() for start in starts)

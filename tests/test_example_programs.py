@@ -196,7 +196,7 @@ def test_without_the_plugin_the_application_does_not_start(tmp_path: Path) -> No
     program = [sys.executable, PLUGIN / "app.py"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "required hooks are not installed: 'petty_cash'" in done.stderr
+    assert "the required entry point 'petty_cash'" in done.stderr
 
 
 def test_the_tests_of_the_plugin_pass(tmp_path: Path) -> None:

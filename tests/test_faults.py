@@ -260,7 +260,7 @@ def broken(places: throw.Places) -> dict[str, int]:
 
 
 async def test_another_exception_at_the_caller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    last = _stream.ChatStream._last
+    last = _stream.ChatStream._end
 
     def wrapped(stream: Any) -> Any:
         try:
@@ -268,7 +268,7 @@ async def test_another_exception_at_the_caller_is_found(monkeypatch: pytest.Monk
         except throw.Fault as exc:
             raise RuntimeError("wrapped") from exc
 
-    monkeypatch.setattr(_stream.ChatStream, "_last", wrapped)
+    monkeypatch.setattr(_stream.ChatStream, "_end", wrapped)
     places = throw.Places()
     await throw.in_models(places)
     assert broken(places)[throw.CALLER] == places.tried["model"]

@@ -275,7 +275,10 @@ def said(*parts: Any) -> list[dict[str, Any]]:
         ([{"role": "user", "content": "x"}, {"role": "system", "content": "x"}], "before all"),
         ([{"role": "user", "content": 7}], "content must be a string or a list"),
         (said("x"), "part 0: 'type' must be"),
-        (said({"type": "input_audio"}), "part 0: a part of type 'input_audio'"),
+        (
+            said({"type": "input_audio"}),
+            "no parts of type 'input_audio'",
+        ),
         (said({"type": "image_url", "image_url": {"url": "data:x"}}), "base64"),
         (said({"type": "image_url", "image_url": {"url": "data:a/b;base64,!"}}), "must be base64"),
         ([{"role": "tool", "content": "x"}], "'tool_call_id'"),
@@ -293,7 +296,10 @@ def test_what_cannot_be_read_of_openai_is_named(messages: Any, says: str) -> Non
     [
         (None, "'messages' must be a list"),
         ([{"role": "system", "content": "x"}], "no role 'system'"),
-        (said({"type": "search_result"}), "part 0: a part of type 'search_result'"),
+        (
+            said({"type": "search_result"}),
+            "no parts of type 'search_result'",
+        ),
         (said({"type": "image", "source": {"type": "file", "file_id": "f"}}), "type 'file'"),
         (said({"type": "tool_result"}), "'tool_use_id'"),
         ([{"role": "assistant", "content": [{"type": "server_tool_use"}]}], "server_tool_use"),
@@ -314,5 +320,5 @@ def test_what_cannot_be_written_is_named() -> None:
     with pytest.raises(UsageError, match="neither data nor url"):
         to_anthropic([UserMessage(parts=(Image(),))])
     result = ToolMessage(call_id="c", name="n", text="t", media=(Image(url="u"),))
-    with pytest.raises(UsageError, match="no images"):
+    with pytest.raises(UsageError, match="not have images"):
         to_openai([result])

@@ -7,7 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from .mutate import SOURCES, Place, changed, changes, places, survives
+from .mutate import (
+    FIRST_LOOK,
+    NOTICED,
+    SECOND_LOOK,
+    SOURCES,
+    SURVIVED,
+    UNTESTED,
+    Place,
+    changed,
+    changes,
+    drawn,
+    judged,
+    places,
+)
 
 CODE = """
 def f(a: int = 1) -> int:
@@ -47,9 +60,34 @@ def test_a_change_that_a_test_sees_is_noticed_and_another_survives() -> None:
     tests = ["tests/model/test_callables.py"]
     module = "_model.callables"
     noticed = next(place for place in places([module]) if place.change == "return None")
-    assert not survives(noticed, tests)
+    assert judged(noticed, [tests, []]) == NOTICED[0]
     elsewhere = next(place for place in places(["_chat"]) if place.change == "return None")
-    assert survives(elsewhere, tests)
+    assert judged(elsewhere, [tests, []]) == SURVIVED
+
+
+@pytest.mark.slow
+def test_what_the_first_look_misses_the_second_may_notice() -> None:
+    noticed = next(place for place in places(["_model.callables"]) if place.change == "return None")
+    looks = [
+        ["tests/base/test_limits.py::test_the_defaults_are_finite_and_those_that_are_promised"],
+        ["tests/model/test_callables.py"],
+    ]
+    assert judged(noticed, looks) == NOTICED[1]
+
+
+def test_a_change_that_no_test_runs_is_said_to_be_untested() -> None:
+    assert judged(places(["_chat"])[0], drawn(places(["_chat"])[0], [])) == UNTESTED
+
+
+@pytest.mark.parametrize("count", [1, FIRST_LOOK, FIRST_LOOK + 1, FIRST_LOOK + SECOND_LOOK + 1])
+def test_the_second_look_asks_tests_that_the_first_did_not(count: int) -> None:
+    tests = [f"tests/test_{i:03}.py" for i in range(count)]
+    first, second = drawn(Place("_chat.loop", 1, "return None", 7), tests)
+    assert len(first) == min(count, FIRST_LOOK)
+    assert len(second) == min(count - len(first), SECOND_LOOK)
+    asked = {*first, *second}
+    assert len(asked) == len(first) + len(second)
+    assert asked <= set(tests)
 
 
 def test_a_place_is_named_by_its_module_and_line() -> None:

@@ -341,7 +341,7 @@ async def test_clean_up_raises_while_a_stream_is_left() -> None:
         pytest.param({"fail_after": 1}, "needs fail=", id="fail_after alone"),
         pytest.param({"fail": Boom(), "fail_after": -1}, "at least 0", id="fail_after"),
         pytest.param({"chunk": -1}, "at least 0", id="chunk"),
-        pytest.param({"tool_calls": [3]}, "3 is no part of a turn", id="part"),
+        pytest.param({"tool_calls": [3]}, "3 is not part of a turn", id="part"),
     ],
 )
 def test_a_turn_that_contradicts_itself_is_refused(options: dict[str, Any], problem: str) -> None:
@@ -363,7 +363,7 @@ async def test_a_surplus_call_says_how_many_turns_there_were_and_what_was_asked(
         await Agent(model, tools=[weather]).chat("hi")
     assert str(caught.value).splitlines() == [
         "call 2 of a script with 1 turn; add a turn, or find out why the model was "
-        "asked again: the last request was:",
+        "called again: the last request was:",
         "  user 'hi'",
         "  assistant weather {'city': 'Paris'}",
         "  tool weather 'sunny'",
@@ -423,10 +423,10 @@ async def test_what_did_not_fit_is_raised_again_where_a_hook_has_hidden_it() -> 
 @pytest.mark.parametrize(
     ("turn", "problem"),
     [
-        pytest.param(3, "turn 1 must be a turn: 3 is no part", id="number"),
-        pytest.param(nothing, "the callable of turn 1 returned must be a turn", id="None"),
+        pytest.param(3, "turn 1 must be a turn: 3 is not part of a turn", id="number"),
+        pytest.param(nothing, "the callable of turn 1 must be a turn", id="None"),
         pytest.param(
-            Turn("a", fail=Boom(), fail_after=3), "fail_after=3, and the turn has 2", id="too late"
+            Turn("a", fail=Boom(), fail_after=3), "but the turn has only 2", id="too late"
         ),
     ],
 )
@@ -468,7 +468,7 @@ async def test_a_request_that_breaks_pairing_fails_the_test() -> None:
         pytest.param(
             [user(), AssistantMessage(parts=())],
             [],
-            ["message 1: an assistant message without content"],
+            ["message 1: this assistant message has no content"],
             id="empty",
         ),
         pytest.param(
@@ -478,14 +478,14 @@ async def test_a_request_that_breaks_pairing_fails_the_test() -> None:
                 ToolMessage(call_id="a", name="weather", text=""),
             ],
             [],
-            ["message 1: call 'a' carries its raw arguments"],
+            ["message 1: call 'a' contains its raw arguments"],
             id="raw arguments",
         ),
         pytest.param(
             [ToolMessage(call_id="a", name="weather", text="")],
             [weather, clock, weather],
             [
-                "message 0: a result for call 'a', which nobody made",
+                "message 0: a result for call 'a', but there is no such call before it",
                 "tool 'weather' is offered twice",
             ],
             id="all problems at once",
@@ -629,8 +629,8 @@ async def test_only_the_points_that_were_asked_for_are_recorded() -> None:
         "onDelta 0 end of text",
         "onDelta 0 call 0 weather '{\"city\":'",
         "onDelta 0 call 0 weather ' \"x\"}'",
-        "onToolCallError weather UnknownToolError: there is no tool 'weather'; go on without "
-        "tools: none is offered",
+        "onToolCallError weather UnknownToolError: there is no tool 'weather'; continue "
+        "without tools: none is offered",
         "onDelta 1 text 'ok'",
         "onDelta 1 end of text",
     ]
@@ -1223,7 +1223,7 @@ async def test_a_sequencer_orders_tasks_however_they_start() -> None:
 
     await asyncio.gather(at(2, 3), at(1, 4), at(0, 5))
     assert trace == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(UsageError, match="position 3 of the sequence was taken"):
+    with pytest.raises(UsageError, match="position 3 of the sequence was already used"):
         await at(3)
 
 
@@ -1264,7 +1264,7 @@ async def test_the_test_runtime_has_its_own_time_and_ids() -> None:
     assert [(await agent.chat("hi")).chat_id for _ in range(2)] == ["chat-1", "chat-2"]
     assert durations == [5.0, 2.5]
     assert runtime.now() == runtime.time == 1007.5
-    with pytest.raises(ValueError, match="time goes forward"):
+    with pytest.raises(ValueError, match="time only goes forward"):
         runtime.advance(-1)
     runtime.time = 0.0
     assert runtime.now() == 0.0

@@ -4,7 +4,8 @@
 - A file outside docs/ that a page links to (an example, a test, the licence) becomes a page of its
   own under source/. So a link such as `../tests/test_house.py` works on a code host, where it is
   the file, and on the site, which needs no code host. One that leads to no file fails the build.
-- reference/<module>.md is made for each public module, from its docstrings.
+- reference/<module>.md is made for each public module, from its docstrings. A type alias that a
+  signature names gets a heading on the first page that needs it, so that the signature can link it.
 
 After the build, the site must hold each public name and must load nothing from elsewhere.
 """
@@ -15,6 +16,8 @@ import ast
 import logging
 import re
 import zlib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Any
@@ -33,6 +36,15 @@ FETCHED = re.compile(
     r"|<link\b(?![^>]*rel=[\"']?canonical)[^>]*\bhref=[\"']?(?:https?:)?//[^\"'\s>]+"
     r"|url\([\"']?(?:https?:)?//[^)]+"
     r"|@import\s+[\"'](?:https?:)?//[^\"']+"
+)
+
+
+ALIASES = "Type aliases"
+AS_ALIAS = (
+    "heading_level: 3",
+    "show_root_full_path: false",
+    "show_root_heading: true",
+    "show_root_toc_entry: true",
 )
 
 
@@ -95,20 +107,134 @@ def _source_page(path: str) -> str:
 
 def _names(module: str) -> list[str]:
     """The public names of a module, read and not imported: the site needs none of the extras."""
-    path = ROOT / "src" / module.replace(".", "/")
-    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8")
-    for node in ast.parse(text).body:
+    for node in _body(module):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return [name for name in ast.literal_eval(node.value) if name != "__version__"]
     return []
 
 
-def _reference(module: str) -> str:
+# ── the type aliases in signatures ──────────────────────────────────────────────────────────
+
+
+@cache
+def _body(module: str) -> list[ast.stmt]:
+    path = ROOT / "src" / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text("utf-8")).body if file.is_file() else []
+
+
+def _assigned(node: ast.stmt) -> str | None:
+    """The name that a statement assigns."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
+    """The module and the statement that define a name, past all imports."""
+    for node in _body(module):
+        if isinstance(node, ast.If):  # `if TYPE_CHECKING:`
+            imports = [each for each in node.body if isinstance(each, ast.ImportFrom)]
+        else:
+            imports = [node] if isinstance(node, ast.ImportFrom) else []
+        for each in imports:
+            if each.module and each.module.split(".")[0] == "hookline":
+                for alias in each.names:
+                    if (alias.asname or alias.name) == name:
+                        return _definition(each.module, alias.name)
+        if name in (getattr(node, "name", None), _assigned(node)):
+            return module, node
+    return None
+
+
+def _is_alias(node: ast.stmt) -> bool:
+    """Whether an assignment gives a name to a type; a call makes something else."""
+    name = _assigned(node) or ""
+    value = getattr(node, "value", None)
+    types = (ast.Subscript, ast.BinOp, ast.Constant, ast.Name)
+    return name[:1].isupper() and not name.isupper() and isinstance(value, types)
+
+
+def _annotations(module: str, node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The types in what a page shows of a definition, each with the module that it is read in."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        for part in ast.walk(node.args):
+            if isinstance(part, ast.arg) and part.annotation is not None:
+                yield module, part.annotation
+        if node.returns is not None:
+            yield module, node.returns
+    elif isinstance(node, ast.ClassDef):
+        for base in node.bases:
+            found = _definition(module, ast.unparse(base).split("[")[0])
+            if found is not None:
+                yield from _annotations(*found)
+        for part in node.body:
+            name = getattr(part, "name", None) or _assigned(part) or "_"
+            if isinstance(part, ast.AnnAssign) and not name.startswith("_"):
+                yield module, part.annotation
+            elif not name.startswith("_") or name == "__init__":
+                yield from _annotations(module, part)
+    elif _is_alias(node):
+        yield module, node.value  # type: ignore[attr-defined]
+
+
+def _named(annotation: ast.AST) -> Iterator[str]:
+    """The names in a type, also in one that is written as a string."""
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                yield from _named(ast.parse(node.value, mode="eval"))
+            except SyntaxError:
+                continue  # the text of a Literal
+
+
+def _aliases(module: str, seen: set[str]) -> Iterator[str]:
+    """The paths of the aliases that the page of a module shows, but for those in `seen`."""
+    left = [each for name in _names(module) for each in _overloads(module, name)]
+    while left:
+        for where, annotation in _annotations(*left.pop(0)):
+            for name in _named(annotation):
+                found = _definition(where, name)
+                if found is None or not _is_alias(found[1]) or f"{found[0]}.{name}" in seen:
+                    continue
+                seen.add(f"{found[0]}.{name}")
+                left.append(found)
+                yield f"{found[0]}.{name}"
+
+
+def _overloads(module: str, name: str) -> Iterator[tuple[str, ast.stmt]]:
+    """The definition of a name, and all its overloads."""
+    found = _definition(module, name)
+    if found is not None:
+        for node in _body(found[0]):
+            if node is found[1] or getattr(node, "name", None) == getattr(found[1], "name", ""):
+                yield found[0], node
+
+
+def _references(modules: list[str]) -> dict[str, list[str]]:
+    """{module: the aliases on its page}."""
+    public = ((module, name) for module in modules for name in _names(module))
+    defined = ((name, _definition(module, name)) for module, name in public)
+    seen = {f"{found[0]}.{name}" for name, found in defined if found}
+    return {module: sorted(_aliases(module, seen), key=_last) for module in modules}
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _reference(module: str, aliases: list[str]) -> str:
     names = _names(module)
     if not names:
         log.warning(f"{module} has no public names")
     members = "".join(f"        - {name}\n" for name in names)
-    return f"# {module}\n\n::: {module}\n    options:\n      members:\n{members}"
+    page = f"# {module}\n\n::: {module}\n    options:\n      members:\n{members}"
+    if aliases:
+        page += f"\n## {ALIASES}\n\nThese names stand for types in the signatures above.\n"
+    for path in aliases:
+        page += f"\n::: {path}\n    options:\n" + "".join(f"      {each}\n" for each in AS_ALIAS)
+    return page
 
 
 def _modules(nav: Any) -> list[str]:
@@ -126,8 +252,8 @@ def on_files(files: Files, config: Any) -> Files:
 
     for uri, source in FROM_ROOT.items():
         add(uri, (ROOT / source).read_text(encoding="utf-8"))
-    for module in _modules(config.nav):
-        add(f"reference/{module}.md", _reference(module))
+    for module, aliases in _references(_modules(config.nav)).items():
+        add(f"reference/{module}.md", _reference(module, aliases))
     wanted: set[str] = set()
     for file in files.documentation_pages():
         for path in _targets(file.content_string, file.src_uri):
@@ -163,7 +289,8 @@ def on_page_context(context: Any, page: Any, **_: Any) -> Any:
     if page.file.src_uri.startswith("reference/"):
         for entry in page.toc:
             for name in entry.children:
-                name.children.clear()
+                if name.title != ALIASES:
+                    name.children.clear()
     return context
 
 
@@ -171,10 +298,10 @@ def on_post_build(config: Any) -> None:
     site = Path(config.site_dir)
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     there = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
-    for module in _modules(config.nav):
-        for name in _names(module):
-            if f"{module}.{name}" not in there:
-                log.warning(f"{module}.{name} has no place in the API reference")
+    for module, aliases in _references(_modules(config.nav)).items():
+        for path in (*(f"{module}.{name}" for name in _names(module)), *aliases):
+            if path not in there:
+                log.warning(f"{path} has no place in the API reference")
     for path in sorted(site.rglob("*")):
         if path.suffix in (".html", ".css"):
             for found in FETCHED.findall(path.read_text(encoding="utf-8")):

@@ -1,6 +1,6 @@
-"""A plugin: a package of hooks, found by its entry point where it is installed.
+"""A plugin: a package of hooks, found by its entry point after installation.
 
-Needs `pip install ./13_petty_cash_plugin`. Beside this file are the package and its tests.
+Needs `pip install ./13_petty_cash_plugin`. The package and its tests are next to this file.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The limit: what these chats cost when they are written by hand, with no library at all.
 
-An async generator is the model, a list the history, a tool is awaited directly, and the text is
-read in the loop itself: the least loop that does the work. A chunk is a plain string, a call a
-tuple of id, name and arguments as JSON.
+An async generator is the model, another one the chat, whose reader gets each text; a list is the
+history, a tool is awaited directly: the least loop that does the work. A chunk is a plain string,
+a call a tuple of id, name and arguments as JSON.
 """
 
 from __future__ import annotations
@@ -92,34 +92,37 @@ def script(count: int) -> list[list[Chunk]]:
 
 async def chat(
     model: Callable[[list[Entry]], AsyncIterator[Chunk]], history: list[Entry], tools: Tools
-) -> int:
-    """Ask the model until it calls no more tool; gives the number of pieces that it has sent."""
-    pieces = 0
+) -> AsyncIterator[str]:
+    """Ask the model until it calls no more tool; yields its text to a reader, piece by piece."""
     while True:
         said: list[str] = []
         wanted: list[CallChunk] = []
         async for chunk in model(history):
             if isinstance(chunk, str):
                 said.append(chunk)
+                yield chunk
             else:
                 wanted.append(chunk)
-        pieces += len(said)
         history.append(("assistant", said, wanted))
         if not wanted:
-            return pieces
+            return
         for id, name, arguments in wanted:
             value = await tools[name](**json.loads(arguments))
             history.append(("tool", id, str(value)))
 
 
 async def read_text(model: Callable[[list[Entry]], AsyncIterator[Chunk]]) -> int:
-    """One streamed chat, its text collected; gives the number of texts."""
-    return await chat(model, [user()], {})
+    """One streamed chat, read to its end; gives the number of texts."""
+    texts = 0
+    async for _ in chat(model, [user()], {}):
+        texts += 1
+    return texts
 
 
 async def read_calls(answers: Sequence[Sequence[Chunk]], history: list[Entry], tools: Tools) -> int:
     """One streamed chat on this history; gives the number of finished calls."""
     history.append(user())
     before = len(history)
-    await chat(lambda known: scripted(answers, before, known), history, tools)
+    async for _ in chat(lambda known: scripted(answers, before, known), history, tools):
+        pass
     return sum(entry[0] == "tool" for entry in history[before:])

@@ -18,6 +18,7 @@ from typing import Any
 
 from . import (
     chats,
+    served,
     store,
     subscribers,
     w1_stream,
@@ -45,6 +46,7 @@ WORKLOADS: Sequence[Workload] = (
     subscribers,
     store,
     wire,
+    served,
 )
 
 Old = dict[tuple[str, str], dict[str, Any]]

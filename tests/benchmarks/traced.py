@@ -146,7 +146,7 @@ async def traced_by_hand(
     return done
 
 
-# ── the same two spans in a chat ──────────────────────────────────────────────────────────────
+# ── the same spans in a chat ──────────────────────────────────────────────────────────────────
 
 
 class TracedModel(ours.Scripted):
@@ -200,9 +200,19 @@ class TracedCounter(byhand.Counter):
 
 
 def inside(tracer: Tracer, calls: int) -> Work:
-    """A chat of hookline's that is not traced, with this model and this tool."""
+    """A chat of hookline's that is not traced, below a span by hand, with this model and tool."""
     tool = TracedCounter(tracer)
     agent: Agent[Any] = Agent(
         TracedModel(tracer, calls), tools=[tool.add], limits=Limits(steps=calls + 1), telemetry=None
     )
-    return lambda: ours.read_calls(agent)
+
+    async def chat() -> int:
+        root = tracer.start_span("invoke_agent agent", attributes=AGENT)
+        token = attach(set_span_in_context(root))
+        try:
+            return await ours.read_calls(agent)
+        finally:
+            detach(token)
+            root.end()
+
+    return chat

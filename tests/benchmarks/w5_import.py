@@ -1,5 +1,8 @@
 """W5: `import hookline` against the import of asyncio and its dependencies alone, and its size.
 
+And the first chat of each adapter, in which its SDK is imported in a thread: how long it takes, and
+how long the event loop, where a task beside it wakes every millisecond, was held at most.
+
 Each import is timed inside a fresh interpreter, so starting one is not part of the figure, and
 from byte code that an unmeasured import has written to a folder of our own.
 """
@@ -13,10 +16,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import requires
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from packaging.requirements import Requirement
+from tests._wires import WIRES
 
 from .measure import Options, Row, ours_row, ratio_row
 
@@ -34,6 +39,47 @@ import json
 new = [name for name in sys.modules if name not in before]
 print(json.dumps(dict(wall=wall * 1e3, cpu=cpu * 1e3, new=new)))
 """
+
+
+FIRST = """
+import asyncio, json, sys, time
+from hookline import Agent
+from hookline.testing import WireServer
+from tests._wires import ADAPTERS
+
+async def main(kind):
+    held = 0.0
+
+    async def beside():
+        nonlocal held
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            held = max(held, time.perf_counter() - before)
+
+    async with WireServer(kind, "Hi.", "Hi.") as server:
+        agent = Agent(ADAPTERS[kind]("m", base_url=server.url, api_key="any"))
+        ticking = asyncio.create_task(beside())
+        took = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            await agent.chat("Hi.")
+            took.append(time.perf_counter() - begun)
+        ticking.cancel()
+    print(json.dumps(dict(first=took[0] * 1e3, second=took[1] * 1e3, held=held * 1e3)))
+
+asyncio.run(main({kind!r}))
+"""
+
+
+def first_chat(kind: str, cache: str) -> dict[str, float]:
+    """The first chat of an adapter in a fresh interpreter: milliseconds."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    code = FIRST.replace("{kind!r}", repr(kind))
+    command = [sys.executable, "-X", f"pycache_prefix={cache}", "-c", code]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def imported(names: str, cache: str) -> dict[str, Any]:
@@ -89,6 +135,20 @@ def rows(options: Options) -> Iterator[Row]:
             note=note,
         )
         note = ""
+    with TemporaryDirectory() as cache:
+        for kind in WIRES:
+            first_chat(kind, cache)
+            chats = [first_chat(kind, cache) for _ in range(options.times(5))]
+            second = median(each["second"] for each in chats)
+            for name, what in (("first", "takes"), ("held", "holds the event loop at most")):
+                yield ours_row(
+                    NAME,
+                    f"{kind}: the first chat {what}",
+                    None,
+                    [each[name] for each in chats],
+                    unit="ms",
+                    note=f"the second takes {second:.0f} ms" if name == "first" else "",
+                )
     names = sorted(distributions("hookline"))
     yield ours_row(
         NAME,

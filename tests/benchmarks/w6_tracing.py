@@ -1,18 +1,18 @@
 """W6: what tracing adds to an iteration of W2, with OpenTelemetry's SDK and without one.
 
-The SDK has a simple processor and an exporter that keeps nothing. The limit is the loop written by
+The SDK has a simple processor and an exporter that keeps nothing. One limit is a loop written by
 hand that does the same with the bare SDK (`traced.py`); before anything is measured, what both have
 written is compared.
 
 A chat is more code than that loop, and the same SDK is slower in it: caches and branch predictor of
-the CPU hold less of each. So the SDK's own price is measured in the chat, too: there a model and a
-tool make the two spans by hand. The bytecodes tell whose code it is that runs.
+the CPU hold less of each. So the limit that has a target is in the chat, where the same spans are
+made by hand, by a model and a tool. The bytecodes tell whose code it is that runs; they do not
+depend on the load of the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +22,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 
 from hookline import Agent, Limits
 from hookline.otel import Telemetry
@@ -36,7 +37,7 @@ CALLS = 50
 CHATS = 4
 SPANS = 2 * CALLS + 2  # an agent, its model calls and its tool calls
 TARGET = 60.0  # µs
-RATIO = 1.5  # of what is added, to what the same spans add to the loop by hand
+RATIO = 1.5  # of what is added, to what the same spans by hand add to the same chat
 
 
 class Counting(SpanExporter):
@@ -50,8 +51,8 @@ class Counting(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def provider(exporter: SpanExporter) -> TracerProvider:
-    made = TracerProvider(shutdown_on_exit=False)
+def provider(exporter: SpanExporter, sampler: Sampler | None = None) -> TracerProvider:
+    made = TracerProvider(sampler=sampler, shutdown_on_exit=False)
     made.add_span_processor(SimpleSpanProcessor(exporter))
     return made
 
@@ -123,6 +124,9 @@ def rows(options: Options) -> Iterator[Row]:
     meters = SdkMeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     tracer, to = tracers.get_tracer("by hand"), Histograms(meters.get_meter("by hand"))
 
+    dropping = provider(exporter, ParentBased(ALWAYS_OFF))
+    unread = NoOpMeterProvider()
+
     def mine(telemetry: Telemetry | None) -> Work:
         agent = agent_of(counter, telemetry)
         return lambda: ours.read_calls(agent)
@@ -133,24 +137,29 @@ def rows(options: Options) -> Iterator[Row]:
         lambda: traced_by_hand(tracer, script, tools, to),
         mine(None),
         inside(tracer, CALLS),
-        mine(Telemetry(tracer_provider=tracers, meter_provider=NoOpMeterProvider())),
+        mine(Telemetry(tracer_provider=tracers, meter_provider=unread)),
         mine(Telemetry(tracer_provider=tracers, meter_provider=meters)),
+        mine(Telemetry(tracer_provider=dropping, meter_provider=unread)),
         mine(Telemetry()),
     ]
     jobs: list[Job] = [job(work, CHATS, CALLS) for work in works]
     samples = asyncio.run(interleaved(jobs, times))
-    assert exporter.spans == (5 * SPANS - 1) * CHATS * (times + 1), exporter.spans
-    hand, *by_hand, off, sdk, on, metered, silent = [
+    assert exporter.spans == 5 * SPANS * CHATS * (times + 1), exporter.spans
+    hand, *by_hand, off, in_chat, on, metered, dropped, silent = [
         micros(each, CHATS * CALLS) for each in samples
     ]
     traced, measured = [added(each, hand) for each in by_hand]
+    spans, ours_on = added(in_chat, off), added(on, off)
     what = "added to a tool iteration by"
-    yield ours_row(NAME, f"{what} traces", traced, added(on, off), target=TARGET)
-    yield ratio_row(NAME, "the same against raw spans", traced, added(on, off), target=RATIO)
+    yield ours_row(NAME, f"{what} traces", spans, ours_on, target=TARGET)
+    yield ratio_row(
+        NAME, "the same against spans by hand in the chat", spans, ours_on, target=RATIO
+    )
+    yield ours_row(NAME, f"{what} traces, beside the loop by hand", traced, ours_on)
     yield ours_row(NAME, f"{what} traces and metrics", measured, added(metered, off))
-    yield ours_row(NAME, f"{what} the same spans by hand", traced, added(sdk, off))
+    yield ours_row(NAME, f"{what} traces that a sampler drops", None, added(dropped, off))
     yield ours_row(NAME, f"{what} telemetry without an SDK", None, added(silent, off), target=2.0)
-    yield from asyncio.run(bytecodes(works[:2], [works[3], works[5]]))
+    yield from asyncio.run(bytecodes(off=works[3], in_chat=works[4], on=works[5], dropped=works[7]))
 
 
 WHERE = {
@@ -163,18 +172,23 @@ WHERE = {
 }
 
 
-async def bytecodes(by_hand: Sequence[Work], mine: Sequence[Work]) -> Iterator[Row]:
+async def bytecodes(*, off: Work, in_chat: Work, on: Work, dropped: Work) -> Iterator[Row]:
     """The bytecodes that traces add to an iteration, in all and by whose they are."""
-    found: list[Counter[str]] = []
-    for off, on in (by_hand, mine):
-        less = await count(off, WHERE)
-        found.append(await count(on, WHERE))
-        found[-1].subtract(less)
-    limit, ours = found
+    without = await count(off, WHERE)
+    limit, ours, unsampled = [await count(each, WHERE) for each in (in_chat, on, dropped)]
+    for found in (limit, ours, unsampled):
+        found.subtract(without)
     what = "bytecodes added by traces"
-    both = [each.total() / CALLS for each in found]
-    rows = [ours_row(NAME, what, both[:1], both[1:], unit="")]
+    both = [[each.total() / CALLS] for each in (limit, ours)]
+    rows = [ours_row(NAME, what, *both, unit="")]
     for name in WHERE.values():
         theirs = [limit[name] / CALLS] if limit[name] else None
         rows.append(ours_row(NAME, f"{what}, in {name}", theirs, [ours[name] / CALLS], unit=""))
+    for name, each in (
+        ("in all", unsampled.total()),
+        ("in hookline.otel", unsampled["hookline.otel"]),
+    ):
+        rows.append(
+            ours_row(NAME, f"{what} that a sampler drops, {name}", None, [each / CALLS], unit="")
+        )
     return iter(rows)

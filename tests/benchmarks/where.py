@@ -32,6 +32,8 @@ PARTS = {
     ),
     "messages and history": (
         "_chat/state",
+        "_chat/commit",
+        "_chat/shown",
         "_talk/conversation",
         "_base/messages",
         "_talk/history",

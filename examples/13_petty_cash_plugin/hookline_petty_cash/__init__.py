@@ -4,7 +4,7 @@ An application that wants another limit calls `hooks(limit=…)` itself; one tha
 entry point gets the defaults.
 """
 
-from hookline import HookDef, ToolFailure, define_hook
+from hookline import Deny, HookDef, define_hook
 from hookline.points import OnToolCallResult, PreToolCall
 
 
@@ -18,10 +18,10 @@ def hooks(limit: int = 50) -> list[HookDef]:
         on_error="deny",  # what is no number is not paid either
         tools=["pay"],
     )
-    def small_sums(ctx: PreToolCall) -> ToolFailure | None:
+    def small_sums(ctx: PreToolCall) -> Deny | None:
         if ctx.call.arguments["euros"] <= limit:
             return None
-        return ToolFailure(f"the petty cash pays {limit} euros at most")
+        return Deny(f"the petty cash pays {limit} euros at most")
 
     @define_hook("onToolCallResult", id="receipt", priority=-10, tools=["pay"])
     def receipt(ctx: OnToolCallResult) -> None:
