@@ -212,7 +212,15 @@ async def test_a_chat_comes_to_its_end_though_its_connections_break(
     caplog.set_level(logging.CRITICAL, "hookline.durable")
     monkeypatch.setattr("hookline.durable._worker._AGAIN", 0.05)
     closing = Closing(server, monkeypatch, name)
-    agent: Agent[Any] = Agent(ScriptedModel(*["Hello."] * 20), runtime=Durable())
+
+    async def wait() -> str:
+        """Wait until the worker has asked for new messages, which it does by a clock."""
+        while name == "_hear" and len(closing.left) == len(TURNS):
+            await asyncio.sleep(0.01)
+        return ""
+
+    script = [[call("wait")], "Hello."]
+    agent: Agent[Any] = Agent(ScriptedModel(*script * 20), tools=[wait], runtime=Durable())
     async with server.worker(agent), server.engine.client() as client:
         assert (await client.result(await client.start("Hi."))).text == "Hello."
     assert len(closing.left) < len(TURNS)

@@ -353,7 +353,7 @@ async def test_a_switch_that_gives_an_awaitable_is_off(which, caplog):
     with caplog.at_level(logging.WARNING):
         assert await offered([scope]) == []
     assert asked
-    assert any("counts as off" in record.getMessage() for record in caplog.records)
+    assert any("treated as off" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_switch_of_one_scope_leaves_the_others_alone():

@@ -25,6 +25,7 @@ from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, Site, app
 from hookline.web.relay import RedisRelay
 from hookline.web.relay._followed import Followed
+from hookline.web.relay._link import Link
 from hookline.web.relay._redis import Names, connect
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
@@ -240,6 +241,36 @@ async def test_a_conversation_that_is_busy_elsewhere_is_refused(prefix: str) -> 
         await first
         again = await b.http.post("/native", json=request_of("native", "again"))
         assert text_of("native", again.content) == "Two."
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_response_ends_once_another_process_may_begin_the_next(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """A client may send its next message anywhere; a Redis that is silent delays it only a little."""
+    gate, ending = asyncio.Event(), asyncio.Event()
+    real = Link.over
+
+    async def over(*args: Any) -> None:
+        ending.set()
+        await gate.wait()
+        await real(*args)
+
+    monkeypatch.setattr(Link, "over", over)
+    monkeypatch.setattr("hookline.web.relay._writer.FREED", 60.0 if answers else 0.0)
+    agent = Agent(ScriptedModel("One.", "Two."))
+    async with workers(agent, prefix) as (a, b):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        if answers:
+            await ending.wait()
+            await asyncio.wait([first], timeout=0.2)
+            assert not first.done()
+            gate.set()
+        assert text_of("native", (await first).content) == "One."
+        gate.set()
+        if answers:
+            again = await b.http.post("/native", json=request_of("native", "again"))
+            assert text_of("native", again.content) == "Two."
 
 
 async def test_an_answer_counts_once_wherever_it_is_given(prefix: str) -> None:

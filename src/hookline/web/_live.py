@@ -74,6 +74,14 @@ class Sink(Protocol):
         ...
 
 
+class Remote(Sink, Protocol):
+    """The receiver that shows a run to other processes."""
+
+    async def freed(self) -> None:
+        """Wait until another process may begin the conversation's next run."""
+        ...
+
+
 class Live:
     """A run of this process. `before`: the conversation's messages when the run began."""
 
@@ -94,7 +102,7 @@ class Live:
         self.before = before
         self.log = Backlog(kept=kept, limit=caps.replay_bytes, left=self._nobody_reads, grew=grew)
         self.over = False  # the last event has arrived
-        self.sink: Sink | None = None
+        self.sink: Remote | None = None
         self.record: Sink | None = None
         """Records the run for the page's timeline."""
         self._stream = stream
@@ -147,10 +155,15 @@ class Live:
             self.over = True
             for timer in self._timers:
                 timer.cancel()
-            log.end(error)
             for sink in (self.sink, self.record):
                 if sink is not None:
                     sink.end(error)
+            try:
+                # A client may send its next message to any process once its response has ended.
+                if self.sink is not None:
+                    await self.sink.freed()
+            finally:
+                log.end(error)
 
     def put(self, item: Item) -> None:
         """Add an item to the backlog and its receivers."""

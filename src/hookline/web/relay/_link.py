@@ -46,11 +46,12 @@ class Link:
         self._close = self.commands.register_script(CLOSE)
         self._sending: set[asyncio.Task[None]] = set()
 
-    def later(self, what: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in a background task that nothing waits for."""
+    def later(self, what: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Run a coroutine in a background task."""
         task = asyncio.create_task(self._quietly(what))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+        return task
 
     async def _quietly(self, what: Coroutine[Any, Any, Any]) -> None:
         try:

@@ -223,11 +223,13 @@ class RedisRelay:
         except self._link.away as exc:
             self._link.complain(exc)
 
-    def _ended(self, told: Told) -> None:
+    def _ended(self, told: Told) -> asyncio.Task[None] | None:
         if self._told.get(told.key) is told:
             del self._told[told.key]
-        if self._open:  # at once: the writer marks it in its turn, and surely
-            self._link.later(self._link.over(told.key, told.header.run, told.life))
+        if not self._open:
+            return None
+        # Mark it at once; the writer does so as well, after the run's last entry.
+        return self._link.later(self._link.over(told.key, told.header.run, told.life))
 
     # ── durable chats ───────────────────────────────────────────────────────────────────────
 

@@ -34,6 +34,7 @@ logger = logging.getLogger("hookline.web")
 
 BATCH: Final = 500  # most entries in a pipeline
 PAUSE: Final = 0.2  # seconds before the next attempt to reach Redis
+FREED: Final = 1.0  # most seconds that a response waits for its run to be marked as over
 PARTITIONS: Final = 16  # the number of partitions for remote observers
 OBSERVED: Final = (
     *(ChatStarted, ChatDone, ChatAborted, ChatFailed),
@@ -56,7 +57,7 @@ class Told:
         header: Header,
         *,
         life: int = 1,
-        ended: Callable[[Told], None] = lambda told: None,
+        ended: Callable[[Told], asyncio.Task[None] | None] = lambda told: None,
     ) -> None:
         self.key = key
         self.header = header
@@ -68,6 +69,7 @@ class Told:
         """Whether the run was given up: only a mark of the loss is written."""
         self._writer = writer
         self._ended = ended
+        self._freeing: asyncio.Task[None] | None = None
 
     def put(self, number: int, at: float, item: Item, *, observed: bool = True) -> None:
         """Queue one item of the run."""
@@ -80,7 +82,12 @@ class Told:
     def end(self, error: BaseException | None) -> None:
         """Queue the end of the run."""
         self._writer.end(self, end_of(error))
-        self._ended(self)
+        self._freeing = self._ended(self)
+
+    async def freed(self) -> None:
+        """Wait until Redis knows that the run is over, but not long."""
+        if self._freeing is not None:
+            await asyncio.wait([self._freeing], timeout=FREED)
 
 
 class _Entry:
