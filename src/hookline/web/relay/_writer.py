@@ -116,7 +116,7 @@ class Writer:
         entries: int,
         held: int,
         keep: float,
-        back: Callable[[], None],
+        back: Callable[[], object],
     ) -> None:
         self.names = names
         self.given_up = 0
