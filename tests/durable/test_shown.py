@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import redis.asyncio
 from tests.base.test_journal import MemoryLog, World
@@ -20,13 +21,14 @@ from tests.web._server import TOKEN, client, eventually, serve
 from tests.web.test_site import answer_of, asked, native, request_of
 from tests.web.test_site import text_of as text_in
 
-from hookline import Agent, Ask, MemoryStore
+from hookline import Agent, Ask, MemoryStore, Text, UserMessage
 from hookline.durable._job import Job, encode_job, run_job
 from hookline.errors import UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted
 from hookline.runtimes import Durable, Halted, Journal
 from hookline.testing import ScriptedModel, call
 from hookline.web import app
+from hookline.web._header import Header
 from hookline.web.relay import RedisRelay
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
@@ -192,6 +194,33 @@ async def test_a_durable_chat_is_stopped_from_a_browser_while_it_runs_and_while_
         assert (await b.post("/native/c1/stop")).json() == {"stopped": False}
 
 
+@pytest.mark.parametrize("started", [True, False], ids=["ran", "never started"])
+async def test_a_run_whose_end_nobody_reported_is_ended_by_a_stop(
+    engine: Engine, prefix: str, started: bool
+) -> None:
+    """Its worker ended while Redis was away, or whoever announced it died before it started."""
+    agent, _ = agent_of("One.", "Two.")
+    header = Header(run="r", chat_id="chat", principal="owner")
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+        engine.client() as jobs,
+    ):
+        if started:
+            await jobs.start("hi", conversation="owner/c1", chat_id="chat")
+            assert (await jobs.result("chat")).text == "One."
+        relay = relay_of(prefix)
+        await relay.open()
+        await relay.forget("owner/c1")
+        await relay.announce("owner/c1", header)
+        await relay.aclose()
+        busy = await http.post("/native", json=request_of("native", "again"))
+        assert busy.status_code == 409
+        assert (await http.post("/native/c1/stop")).json() == {"stopped": False}
+        again = await http.post("/native", json=request_of("native", "again"))
+        assert text_in("native", again.content) == ("Two." if started else "One.")
+
+
 @pytest.mark.parametrize("keeps", [False, True], ids=["empty", "with its data"])
 @pytest.mark.parametrize("late", [False, True], ids=["while it runs", "after its end"])
 async def test_a_redis_that_is_killed_leaves_the_chat_and_its_readers_whole(
@@ -249,6 +278,35 @@ async def test_what_contradicts_a_durable_application_is_refused(prefix: str) ->
             durable=jobs,
             client_tools=True,
         )
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["an id of its own", "an id of the chat"])
+async def test_a_reader_of_a_durable_chat_has_the_message_of_its_user_once(
+    engine: Engine, prefix: str, own: bool
+) -> None:
+    steps = asyncio.Semaphore(8)
+
+    async def delay() -> None:
+        await steps.acquire()
+
+    agent, _ = agent_of("One.", TEXT, delay=delay)
+    said = UserMessage(id="mine" if own else "", parts=(Text("hi"),))
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+        engine.client() as jobs,
+    ):
+        await jobs.result(await jobs.start("before", conversation="owner/c1"))
+        id = await jobs.start(said, conversation="owner/c1")
+        await eventually(steps.locked)
+        async with redis.asyncio.Redis.from_url(need_redis()) as raw:
+            header = msgspec.json.decode(
+                await raw.hget(f"{prefix}run:owner/c1", "header"), type=Header
+            )
+        assert (header.chat_id, header.before) == (id, 2)
+        for _ in range(1000):
+            steps.release()
+        await jobs.result(id)
 
 
 # ── cut after each line of the record ───────────────────────────────────────────────────────

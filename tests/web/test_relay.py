@@ -478,6 +478,39 @@ async def test_a_redis_that_comes_back_with_its_data_has_the_whole_answer(tmp_pa
         assert text_of("native", again.content) == "Two."
 
 
+async def test_a_redis_that_hangs_delays_nobody_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers no command, and carries all of them out once it goes on."""
+    monkeypatch.setattr("hookline.web.relay._redis.SILENCE", 0.5)
+    monkeypatch.setattr("hookline.web.relay._feed.BLOCK", 100)
+    steps = Steps(10)
+    agent = Agent(ScriptedModel(TEXT, "Two.", "Three.", chunk=5, delay=steps))
+    async with (
+        own_redis(tmp_path) as server,
+        workers(agent, "h:", url=server.url) as (a, b),
+    ):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await begun(a, entries=10)
+        reading = asyncio.create_task(b.http.get("/native/c1/stream"))
+        await followed_by(b)
+        server.freeze()
+        steps.let()
+        whole = (await first).content
+        assert text_of("native", whole) == TEXT
+        refused = await b.http.post("/native", json=request_of("native", "x", "c2"))
+        assert refused.status_code == 503
+        server.thaw()
+        assert (await reading).content == whole
+        for conversation in ("c1", "c2"):  # what was refused runs nowhere, and blocks nobody
+            status = 409
+            while status == 409:
+                body = request_of("native", "again", conversation)
+                status = (await a.http.post("/native", json=body)).status_code
+            assert status == 200
+        assert len(agent.model.requests) == 3
+
+
 async def test_what_waits_for_redis_is_bounded(tmp_path: Path) -> None:
     steps = Steps(4)
     agent = Agent(ScriptedModel(TEXT, chunk=5, delay=steps))

@@ -133,7 +133,12 @@ class Abroad:
         """Stop the chat that runs or waits in a conversation; False if there is none."""
         header = await self._relay.running(conversation.id, principal)
         chat_id = waiting_on(conversation) if header is None else header.chat_id
-        return chat_id is not None and await self._engine.abort(chat_id, "stopped by the user")
+        if chat_id is None:
+            return False
+        stopped = await self._engine.abort(chat_id, "stopped by the user")
+        if not stopped and header is not None:  # its worker ended before it could say so
+            await self._relay.close(conversation.id, chat_id)
+        return stopped
 
     async def aclose(self) -> None:
         """Close the connection to the engine."""

@@ -106,9 +106,9 @@ class Link:
         """Mark a run as over, unless a later life has it."""
         await self._over(keys=[self.names.run(key)], args=[run, life])
 
-    async def close(self, key: str, chat_id: str, life: int) -> None:
-        """End the run of a durable chat that could not be written to."""
-        args = [self.names.log(key, ""), chat_id, life, self.ttl]
+    async def close(self, key: str, chat_id: str, life: int | None = None) -> None:
+        """End the run of a durable chat that is over; `life`: not if a later life writes to it."""
+        args = [self.names.log(key, ""), chat_id, "" if life is None else life, self.ttl]
         await self._close(keys=[self.names.run(key)], args=args)
 
     async def aclose(self) -> None:

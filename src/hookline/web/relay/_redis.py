@@ -22,9 +22,13 @@ from hookline.errors import StoreError, UsageError
 
 DURABLE: Final = "-"
 """The worker of a durable chat, which any process can run."""
-# Claim a conversation, if it has no run or the process of its run is gone.
+SILENCE: Final = 5.0
+"""Seconds after which a Redis that does not answer counts as not reachable."""
+# Claim a conversation, if it has no run or the process of its run is gone. The command may arrive
+# twice, or after the process has given up: a claim whose run does not begin expires soon.
 CLAIM: Final = """
-local had = redis.call('HMGET', KEYS[1], 'worker', 'over')
+local had = redis.call('HMGET', KEYS[1], 'worker', 'over', 'run')
+if had[3] == ARGV[2] then return 1 end
 if had[1] and had[2] ~= '1'
   and (had[1] == '-' or redis.call('EXISTS', ARGV[1] .. had[1]) == 1) then return 0 end
 redis.call('DEL', KEYS[1])
@@ -77,12 +81,14 @@ if had[1] ~= ARGV[1] or tonumber(had[2] or '0') > tonumber(ARGV[2]) then return 
 redis.call('HSET', KEYS[1], 'over', '1')
 return 1
 """
-# End the run of a durable chat that has ended while Redis could not be reached: its readers reload.
+# End the run of a durable chat that is over, but whose end was not written: its readers reload.
+# A life of the chat passes its number: it must not end the run of a later one.
 CLOSE: Final = """
 local had = redis.call('HMGET', KEYS[1], 'run', 'header', 'over', 'life', 'worker')
-if not had[2] or had[3] == '1' or had[5] ~= '-' or tonumber(had[4] or '0') > tonumber(ARGV[3])
+local life = ARGV[3] ~= '' and ARGV[3] or had[4] or '1'
+if not had[2] or had[3] == '1' or had[5] ~= '-' or tonumber(had[4] or '0') > tonumber(life)
   or cjson.decode(had[2]).chat_id ~= ARGV[2] then return 0 end
-redis.pcall('XADD', ARGV[1] .. had[1], ARGV[3] .. '-*', 'x', 'lost')
+redis.pcall('XADD', ARGV[1] .. had[1], life .. '-*', 'x', 'lost')
 redis.call('PEXPIRE', ARGV[1] .. had[1], ARGV[4])
 redis.call('HSET', KEYS[1], 'over', '1')
 return 1
@@ -138,11 +144,14 @@ def connect(url: str) -> Any:
             "a relay needs redis, which is not installed: pip install 'hookline[redis]'"
         ) from exc
     try:
+        errors = import_module("redis.exceptions")
         retry = import_module("redis.asyncio.retry").Retry(
-            import_module("redis.backoff").ExponentialBackoff(cap=0.4, base=0.05), 2
+            import_module("redis.backoff").ExponentialBackoff(cap=0.4, base=0.05),
+            2,
+            supported_errors=(errors.ConnectionError,),  # not of a server that is silent
         )
         pool = made.BlockingConnectionPool.from_url(
-            url, max_connections=1, timeout=None, retry=retry
+            url, max_connections=1, timeout=None, retry=retry, socket_timeout=SILENCE
         )
         pool.connection_class = _packing(pool.connection_class)
         return made.Redis.from_pool(pool)

@@ -199,7 +199,7 @@ class RedisRelay:
         await self._claim_for(key, run, self._link.worker)
 
     async def _claim_for(self, key: str, run: str, worker: str) -> None:
-        args = [self._names.worker_prefix, run, worker, self._link.ttl]
+        args = [self._names.worker_prefix, run, worker, int(self._lease * 1000)]
         try:
             free = await self._claim(keys=[self._names.run(key)], args=args)
         except self._link.away:
@@ -239,6 +239,13 @@ class RedisRelay:
         args = [header.run, DURABLE, msgspec.json.encode(header), self._link.ttl]
         try:
             await self._say(keys=[self._names.run(key)], args=args)
+        except self._link.away:
+            raise self._link.refused() from None
+
+    async def close(self, key: str, chat_id: str) -> None:
+        """End the run of a durable chat that is over, if its worker could not do so."""
+        try:
+            await self._link.close(key, chat_id)
         except self._link.away:
             raise self._link.refused() from None
 

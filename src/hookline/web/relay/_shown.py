@@ -165,7 +165,7 @@ class Shown:
 
     async def _tell(self, event: ChatEvent) -> None:
         if self._run is None and not self._lost:
-            await self._patiently(self._open())
+            await self._patiently(self._open(event))
         if self._number == 0 and not isinstance(event, ChatStarted) and self._started is not None:
             self._write(self._started.replace(resumes=self._journal.chat_id, message=None))
             if self._step is not None and isinstance(event, OF_ANSWER):
@@ -181,7 +181,7 @@ class Shown:
         self._number += 1
         self._lost = run.lost
 
-    async def _open(self) -> None:
+    async def _open(self, first: ChatEvent | None) -> None:
         """Begin a run: the requested one, or a new one."""
         state = await self._link.state(self._key)
         chat = self._journal.chat_id
@@ -192,8 +192,14 @@ class Shown:
         messages = await self._messages()
         before = len(messages)
         if self._started is None:
-            mine = (n for n, each in enumerate(messages) if each.id.startswith(f"{chat}."))
-            before = next(mine, before)
+            asked = first.message if isinstance(first, ChatStarted) else None
+            own = None if asked is None else asked.id  # a user's message may bring its own id
+            of_chat = (
+                number
+                for number, each in enumerate(messages)
+                if each.id == own or each.id.startswith(f"{chat}.")
+            )
+            before = next(of_chat, before)
         header = Header(
             run=token_hex(6),
             chat_id=chat,
@@ -283,7 +289,7 @@ class Shown:
         if not goes_on:
             async with self._order:
                 if self._run is None and not self._told:  # the chat failed before it began
-                    await self._patiently(self._open())
+                    await self._patiently(self._open(None))
                 self.unsaid = self._run is None and self._lost
                 await self._end(end_of(error))
 
