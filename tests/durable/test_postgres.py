@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.durable._engines import Engine
+from tests.web._server import eventually
 from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve
@@ -215,8 +216,7 @@ async def test_a_chat_comes_to_its_end_though_its_connections_break(
 
     async def wait() -> str:
         """Wait until the worker has asked for new messages, which it does by a clock."""
-        while name == "_hear" and len(closing.left) == len(TURNS):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: name != "_hear" or len(closing.left) < len(TURNS))
         return ""
 
     script = [[call("wait")], "Hello."]

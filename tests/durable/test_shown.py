@@ -293,7 +293,7 @@ async def test_a_reader_of_a_durable_chat_has_the_message_of_its_user_once(
     said = UserMessage(id="mine" if own else "", parts=(Text("hi"),))
     async with (
         engine.worker(agent, relay=relay_of(prefix)),
-        browser(engine, agent, prefix) as http,
+        browser(engine, agent, prefix),
         engine.client() as jobs,
     ):
         await jobs.result(await jobs.start("before", conversation="owner/c1"))

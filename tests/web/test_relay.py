@@ -247,7 +247,7 @@ async def test_a_conversation_that_is_busy_elsewhere_is_refused(prefix: str) -> 
 async def test_a_response_ends_once_another_process_may_begin_the_next(
     prefix: str, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
-    """A client may send its next message anywhere; a Redis that is silent delays it only a little."""
+    """A client may send its next message anywhere; a silent Redis delays it only a little."""
     gate, ending = asyncio.Event(), asyncio.Event()
     real = Link.over
 
