@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.durable._engines import Engine
-from tests.web._server import eventually
 from tests.durable.test_engines import asking, waits
+from tests.web._server import eventually
 
 from hookline import Agent, Approve
 from hookline.durable._absurd import Jobs
