@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from hookline._chat.channel import SIZE, Channel
+from hookline._base.cancel import Deadlines
+from hookline._chat.channel import SIZE, Channel, Outlet
+from hookline._hooks.bus import View
 from hookline.events import StepStarted
 
 
-def event(number: int) -> Any:
-    return StepStarted(chat_id="c", iteration=number)
+def put(channel: Channel, number: int) -> None:
+    """Put an event as a chat without subscribers does."""
+    outlet = Outlet(View(), Deadlines(None, 5.0), channel)
+    outlet.put(StepStarted(chat_id="c", iteration=number))
 
 
 async def _turns(times: int = 5) -> None:
@@ -23,13 +27,13 @@ async def _turns(times: int = 5) -> None:
 def filled() -> Channel:
     channel = Channel()
     for number in range(SIZE):
-        channel.put(event(number))
+        put(channel, number)
     return channel
 
 
 async def write(channel: Channel, number: int) -> None:
     await channel.room()
-    channel.put(event(number))
+    put(channel, number)
 
 
 def last(channel: Channel) -> Any:
@@ -45,7 +49,7 @@ async def take(channel: Channel) -> int | None:
 async def test_events_come_in_the_order_in_which_they_were_put() -> None:
     channel = Channel()
     for number in range(3):
-        channel.put(event(number))
+        put(channel, number)
     channel.end()
     assert [await take(channel) for _ in range(4)] == [0, 1, 2, None]
 
@@ -71,7 +75,7 @@ async def test_a_reader_is_woken_by_the_next_event_and_by_the_end() -> None:
     reader = asyncio.create_task(take(channel))
     await _turns()
     assert not reader.done()
-    channel.put(event(7))
+    put(channel, 7)
     assert await reader == 7
     reader = asyncio.create_task(take(channel))
     await _turns()
@@ -106,7 +110,7 @@ async def test_a_reader_that_is_woken_and_cancelled_at_once_loses_no_event() -> 
     channel = Channel()
     reader = asyncio.create_task(take(channel))
     await _turns()
-    channel.put(event(1))
+    put(channel, 1)
     reader.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reader
@@ -119,7 +123,7 @@ async def test_closing_frees_the_writers_and_drops_what_is_put() -> None:
     await _turns()
     channel.drop()
     await asyncio.gather(*writers)
-    assert channel.items == []
+    assert not channel.items
     assert await take(channel) is None
 
 
@@ -127,5 +131,5 @@ async def test_a_channel_that_nobody_reads_is_never_full() -> None:
     channel = Channel(closed=True)
     for number in range(3 * SIZE):
         await write(channel, number)
-    assert channel.items == []
+    assert not channel.items
     assert channel.closed

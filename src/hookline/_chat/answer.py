@@ -23,6 +23,7 @@ from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Source, Text, ToolCall
 from hookline._base.returns import Stop
 from hookline._base.runtime import Json, Key
+from hookline._chat.channel import SIZE
 from hookline._chat.request import named
 from hookline._chat.shown import DELTAS, show_part, take_back
 from hookline._chat.state import Chat
@@ -153,6 +154,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     request = fitted(_sendable(chat, request))
     life, view, outlet, clock = chat.life, chat.view, chat.outlet, chat.deadlines.clock
     chat_id, iteration = chat.chat_id, chat.iteration
+    items, live = outlet.channel.items, chat.live
     limit = left = chat.config.limits.answer_bytes
     asm.began, asm.waited = clock(), outlet.waited
     finish: Finish | None = None
@@ -176,10 +178,10 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 if not text or left < 0:
                     _check_length(left, limit)
                     continue
-                if not chat.live:
+                if not live:
                     asm.text.append(text)
                     continue
-                if outlet.full:
+                if len(items) >= SIZE:
                     await outlet.room()
                 asm.text.append(text)
                 outlet.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))

@@ -19,6 +19,7 @@ reader leaves, so that no writer waits for a reader that is gone.
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
+from collections import deque
 from typing import Final
 
 from msgspec.structs import force_setattr
@@ -37,7 +38,7 @@ class Channel:
     __slots__ = ("closed", "items", "readers", "seq", "writers")
 
     def __init__(self, *, closed: bool = False) -> None:
-        self.items: list[ChatEvent] = []  # so short that taking the first costs nothing
+        self.items: deque[ChatEvent] = deque()
         self.seq = 0
         """The number of the last event of the root chat and all its sub-agents."""
         self.readers: list[Future[None]] = []
@@ -50,22 +51,13 @@ class Channel:
         while len(self.items) >= SIZE and not self.closed:
             await _turn(self.writers)
 
-    def put(self, event: ChatEvent) -> None:
-        """Give an event the next number and put it. The event is frozen, but nobody else has it."""
-        self.seq += 1
-        force_setattr(event, "seq", self.seq)
-        if not self.closed:
-            self.items.append(event)
-            if self.readers:
-                _wake(self.readers)
-
     async def get(self) -> ChatEvent | None:
         """Take the next event, waiting for it; None after the last."""
         while not self.items:
             if self.closed:
                 return None
             await _turn(self.readers)
-        event = self.items.pop(0)
+        event = self.items.popleft()
         _wake(self.writers)
         return event
 
@@ -171,9 +163,18 @@ class Outlet:
         self.put(event)
 
     def put(self, event: ChatEvent) -> None:
-        """Put an event without waiting for room."""
+        """Give an event the next number and put it, without waiting for room.
+
+        The event is frozen, but nobody else has it yet.
+        """
+        channel = self.channel
+        channel.seq = seq = channel.seq + 1
+        force_setattr(event, "seq", seq)
         if self.path:
             force_setattr(event, "path", self.path)
-        self.channel.put(event)
+        if not channel.closed:
+            channel.items.append(event)
+            if channel.readers:
+                _wake(channel.readers)
         if self.view.subscribed:
             self.view.publish(event)

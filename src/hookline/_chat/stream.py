@@ -72,7 +72,7 @@ class ChatStream(Generic[OutT]):
     async def __anext__(self) -> ChatEvent:
         channel = self._channel
         if channel.items and not (channel.writers or self._reading):
-            return channel.items.pop(0)
+            return channel.items.popleft()
         self._may_read()
         self._reading = True
         try:
