@@ -85,9 +85,9 @@ from hookline._talk.conversation import Conversation
 from hookline._talk.store import Store
 
 define_hook = cast("DefineHook", define)
-"""Declare a hook for later: call `define_hook(point, fn, id=…)`, or use it as a decorator.
+"""Declare a hook for later: call `define_hook(point, hook, id=…)`, or use it as a decorator.
 
-It returns a HookDef; without `hook`, it returns the decorator of a function or method. Pass the
+It returns a HookDef. Without `hook`, it returns a decorator for a function or method. Pass the
 HookDef to `Agent(hooks=[…])`, `chat(hooks=[…])` or `agent.use()`. The options are those of
 `add_hook`, plus `id` and `required`. Raises HookOptionError if the hook or an option does not fit
 the point.
@@ -103,36 +103,38 @@ class Agent(Chats[DepsT, OutT]):
     `output=` type that cannot be built from JSON, or a hook that does not fit its point.
 
     Args:
-        model: A Model, or a name with its provider, such as "anthropic:claude-…".
+        model: A Model, or the name of a model with its provider, such as "anthropic:claude-…".
         name: The agent's name in traces, logs and `run.agent`.
-        system: The system text, or a function that takes the run and returns the text; the
-            function is called at each step.
+        system: The system text, or a function that takes the run and returns the text. The function
+            is called at each step.
         tools: Tools, or functions to make tools from.
         scopes: Bundles of tools and context that are added and removed together.
-        hooks: A table of points and functions, or a list of definitions and ids. They are
-            registered on this agent. A chat can add hooks with `hooks=`, or replace these with
-            `only_hooks=`; hooks marked `required` cannot be replaced.
-        known_hooks: Definitions that chats may use by id; they are not registered on this agent.
+        hooks: A dict of points and their functions, or a list of hook definitions and ids. These
+            hooks are registered on the agent. A chat can add hooks with `hooks=`, or replace the
+            agent's hooks with `only_hooks=`. It cannot replace hooks that are marked `required`.
+        known_hooks: Hook definitions that chats may use by id. These hooks are not registered on
+            the agent.
         output: The type of the answer; the value is in `response.output`. If a type checker cannot
-            infer the type, for example for a union, write `Agent[Deps, A | B](…, output=A | B)`.
+            infer the type, such as a union, write `Agent[Deps, A | B](…, output=A | B)`.
         output_retries: The number of times per chat that the model may correct an invalid answer.
-        output_validators: Functions that check an answer of the right type. Each is called with
-            the answer, and also with the run if it takes a second argument. If it raises a
-            ValueError, the text of the error is sent to the model.
+        output_validators: Functions that check an answer of the right type. Each function is called
+            with the answer, and also with the run if the function takes a second argument. If a
+            function raises a ValueError, the text of the error is sent to the model.
         settings: Settings of model calls, such as `temperature`.
         limits: Limits on steps, tool calls, bytes and times; limits that are not set keep their
             defaults.
         parallel_tools: Whether the tool calls of one answer run in parallel.
-        approver: Answers when a hook returns Ask; without an approver the question waits in the
-            conversation.
-        store: Stores the conversations that are named by an id: a Store, or a URL such as
+        approver: A function that answers when a hook returns Ask. Without an approver, the question
+            waits in the conversation.
+        store: A Store for the conversations that are named by an id, or the URL of a store, such as
             "sqlite:///chats.db".
-        bus: The bus that hooks are registered on; by default each agent has its own HookBus.
+        bus: The bus that hooks are registered on. By default, each agent has its own HookBus.
             Agents that share a bus share all hooks and events on it.
-        global_hooks: If False, the hooks and subscribers of `hookline.global_bus` are left out.
-        runtime: Runs the steps of a chat; a durable runtime makes chats durable.
-        telemetry: Traces the chats; by default with OpenTelemetry if the process has an SDK. None
-            turns tracing off.
+        global_hooks: If False, the agent does not use the hooks and subscribers of
+            `hookline.global_bus`.
+        runtime: The runtime that runs the steps of a chat. A durable runtime makes chats durable.
+        telemetry: The telemetry that traces the chats. By default, it is OpenTelemetry if the
+            process has an SDK. None turns tracing off.
     """
 
     @overload
@@ -256,7 +258,7 @@ class Agent(Chats[DepsT, OutT]):
 
     @property
     def store(self) -> Store | None:
-        """The store for conversations that are named by an id."""
+        """The store of the conversations that are named by an id."""
         return self._store
 
     async def __aenter__(self) -> Self:
@@ -285,9 +287,9 @@ class Agent(Chats[DepsT, OutT]):
         on_error="raise", inherit=False)` adds a hook at a point and returns its disposer, which
         removes only this registration.
 
-        `point` is a name such as "preToolCall" or the class of its context; the page "The hook
-        points" of the documentation lists all points and options. Raises UnknownHookError for an
-        unknown point, and HookOptionError for an option that does not fit or does not exist.
+        `point` is the name of a point, such as "preToolCall", or the class of its context. The page
+        "The hook points" of the documentation lists all points and options. Raises UnknownHookError
+        for an unknown point, and HookOptionError for an option that does not fit or does not exist.
         """
         return self.bus.add_hook
 
@@ -297,7 +299,7 @@ class Agent(Chats[DepsT, OutT]):
         return self.bus.hook
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
-        """The registrations at one or all points, in firing order, including global hooks."""
+        """List the hooks at one point or at all points, in firing order, including global hooks."""
         return tuple(
             each.replace(unmatched=unmatched(each.tools, self.scopes.tools)) if each.tools else each
             for each in listed(tuple(bus for bus, _ in self._sources), point)
@@ -326,10 +328,11 @@ class Agent(Chats[DepsT, OutT]):
     ) -> Uninstall:
         """Add a plugin; returns a handle that removes everything that the plugin has added.
 
-        A plugin can be a function, sync or async, that is called with the agent and may return a
-        cleanup function. It can also be an object that has hooks, tools or scopes, or methods
-        decorated with `@define_hook`; or hooks made by `define_hook` or `hookline.hooks`. If a
-        plugin raises, everything that it has added is removed. Raises UsageError for anything else.
+        A plugin can be a sync or async function that is called with the agent and may return a
+        cleanup function. A plugin can also be an object that has hooks, tools or scopes, or methods
+        that are decorated with `@define_hook`. Hooks made by `define_hook` or `hookline.hooks` are
+        plugins too. If a plugin raises an exception, everything that the plugin has added is
+        removed. Raises UsageError for anything else.
         """
         undo = Uninstall(name or name_of(plugin))
         self._plugins = [*(each for each in self._plugins if not each.gone), undo]
@@ -374,9 +377,10 @@ class Agent(Chats[DepsT, OutT]):
     def subscribe(
         self, *types: type[Any], size: int = 1024, overflow: Overflow = "close"
     ) -> Subscription[Any]:
-        """Return an iterator over the events of all chats of this agent, for use in another task.
+        """Return an iterator over the events of all chats of this agent, to read in another task.
 
-        It buffers at most `size` events. On overflow it closes, or drops and counts the oldest.
+        The iterator buffers at most `size` events. On overflow, it either closes, or drops and
+        counts its oldest events.
         """
         subscription = self.bus.subscribe(*types, size=size, overflow=overflow)
         owner = OWNER.get()
@@ -430,11 +434,11 @@ class Agent(Chats[DepsT, OutT]):
         hooks: HooksArgument | None = None,
         only_hooks: HooksArgument | None = None,
     ) -> Message:
-        """Change a message of a conversation, through the edit hooks; returns the new message.
+        """Change a message of a conversation; returns the new message.
 
-        The keywords are the same as for `chat`. Raises UsageError, and changes nothing, if the
-        message does not exist or the changes do not fit it. Raises ConversationBusyError if a chat
-        is running.
+        The hooks at `preMessageUpdate` and `onMessageUpdate` run. The keywords are the same as for
+        `chat`. If the message does not exist or the changes do not fit it, raises UsageError and
+        changes nothing. Raises ConversationBusyError if a chat is running.
         """
         given = Given(
             conversation=conversation, deps=deps, state=state, hooks=hooks, only_hooks=only_hooks
@@ -495,8 +499,8 @@ class Agent(Chats[DepsT, OutT]):
         """The hooks that run in a chat: the agent's, and those passed to the chat."""
         if hooks is not None and only is not None:
             raise UsageError(
-                "hooks= adds to the agent's hooks and only_hooks= replaces the declared ones; "
-                "pass only one of them"
+                "hooks= adds to the agent's hooks, but only_hooks= replaces the declared ones; "
+                "pass only one of the two arguments"
             )
         given = hooks if only is None else only
         if given is None:
@@ -530,9 +534,9 @@ class Agent(Chats[DepsT, OutT]):
         """Return this agent as a tool: each call runs a separate chat, without a conversation.
 
         The tool's result is the answer's text, or the output as JSON if the agent has `output=`.
-        The chat gets the parent's deps and approver, and those hooks of the parent that have
-        `inherit=True`. If a call is nested more than `max_depth` agents below the first agent, it
-        fails with a tool error. Raises UsageError if `max_depth` is below 1.
+        The chat gets the parent's deps and approver, and the parent's hooks that have
+        `inherit=True`. If a call is nested more than `max_depth` agents below the first agent, the
+        call fails with a tool error. Raises UsageError if `max_depth` is below 1.
         """
         if max_depth < 1:
             raise UsageError(f"max_depth={max_depth!r} must be at least 1")
@@ -542,8 +546,8 @@ class Agent(Chats[DepsT, OutT]):
             assert isinstance(parent, Chat)
             if _depth(parent) > max_depth:
                 raise ToolCallError(
-                    f"agent {self.name!r} may be asked at most {max_depth} agents below the first; "
-                    "answer without it"
+                    f"agent {self.name!r} cannot be called more than {max_depth} agents below the "
+                    "first agent; answer without it"
                 )
             chat_input = ChatInput(
                 chat_id=self._config.runtime.new_id(),
@@ -566,12 +570,13 @@ class Agent(Chats[DepsT, OutT]):
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
 
     def handoffs(self, *agents: Agent[DepsT]) -> Callable[[], object]:
-        """Let the model hand the conversation over to these agents, with one tool for each.
+        """Give the model one tool per agent to hand the conversation over to that agent.
 
-        From the next step on, the chat uses that agent's model, system text, tools, settings and
-        scopes. This agent's hooks still run, and that agent's hooks run after them. The
-        conversation keeps track of the current agent. The disposer removes the tools. Raises
-        UsageError for an agent of the same name, and ScopeError if this agent already has handoffs.
+        From the next step on, the chat uses the new agent's model, system text, tools, settings and
+        scopes. The hooks of this agent still run; the new agent's hooks run after them. The
+        conversation remembers the current agent. The returned disposer removes the tools. Raises
+        UsageError for an agent with the same name as this agent, and ScopeError if this agent
+        already has handoffs.
         """
         for agent in agents:
             if agent.name == self.name:

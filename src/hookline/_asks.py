@@ -125,7 +125,7 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> Response[Any]:
-        """Run one chat and return its response; equivalent to `chat_stream`, collected.
+        """Run one chat and return its response, as if `chat_stream` were read to its end.
 
         Raises the exception that ended the chat: an exception of a hook, tool wrapper or model,
         MaxStepsError, OutputError, or ChatAbortedError. Raises ConversationBusyError, UsageError or
@@ -134,29 +134,30 @@ class Chats(Generic[DepsT, OutT]):
         Args:
             input: The user's message: text, a UserMessage, or a list of parts. None continues a
                 conversation whose last message is from the user or a tool.
-            conversation: A Conversation, or the id of one in the agent's store; without a
-                conversation nothing is remembered.
+            conversation: A Conversation, or the id of a conversation in the agent's store. Without
+                a conversation, nothing is remembered.
             deps: The value of `run.deps` in hooks and tools.
             state: The dict that becomes `run.state`.
-            hooks: Hooks of this chat, added to the agent's.
-            only_hooks: Hooks of this chat that replace the agent's declared hooks, except those
-                marked `required`.
-            model: The model for this chat: a Model, or the name of one.
+            hooks: Hooks that are added to the agent's hooks for this chat.
+            only_hooks: Hooks that replace the agent's declared hooks in this chat, except the hooks
+                that are marked `required`.
+            model: The model for this chat: a Model, or the name of a model.
             system: The system text for this chat, or a function that takes the run and returns
                 the text.
-            tools: Tools added for this chat, as the scope `chat`.
+            tools: Tools that are added for this chat, in a scope named `chat`.
             settings: Settings of model calls; fields that are not set keep the agent's values.
             limits: Limits of this chat; fields that are not set keep the agent's values.
-            approver: Answers when a hook returns Ask, in place of the agent's approver. With
-                None, the question waits in the conversation.
-            output: The type of the answer; the value is in `response.output`. Pass `str` for
-                plain text if the agent has another type.
+            approver: A function that answers when a hook returns Ask; it replaces the agent's
+                approver. With None, the question waits in the conversation.
+            output: The type of the answer; the value is in `response.output`. If the agent has
+                another type, pass `str` for plain text.
             output_retries: The number of times that the model may correct an invalid answer.
-            output_validators: Functions that check the answer; they may raise ValueError to
-                tell the model what is wrong with it.
-            release: "live" streams text as it arrives; "response" streams it after the response
-                hooks have run.
-            chat_id: An id of your own for the chat: 1 to 64 letters, digits, "_" and "-".
+            output_validators: Functions that check the answer. A function may raise ValueError to
+                tell the model what is wrong with the answer.
+            release: "live" streams text as it arrives; "response" streams text after the hooks at
+                `onResponse` have run.
+            chat_id: The id for the chat, if you choose it yourself: 1 to 64 letters, digits, "_"
+                and "-".
         """
         given = Given(
             conversation=conversation,
@@ -265,7 +266,7 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
-        """Stream the events of one chat. Nothing runs until the stream is entered or read.
+        """Stream the events of one chat. The chat starts when the stream is entered or first read.
 
         Takes the arguments of `chat`.
         """
@@ -376,14 +377,14 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> Response[Any]:
-        """Continue with calls that wait for an answer: `{approval_id: Approve() | Deny("why")}`.
+        """Answer calls that wait, and continue: `{approval_id: Approve() | Deny("why")}`.
 
-        To answer a call of a client's tool, use the id of the call: `{call.id: ToolResult(value)}`,
-        or a ToolFailure.
+        For a call of a client's tool, use the id of the call, and pass a ToolFailure or the result:
+        `{call.id: ToolResult(value)}`.
 
-        Takes the arguments of `chat`; pass the same ones as for the first chat. Raises
-        ApprovalError, and runs nothing, if an answer matches nothing that waits, and UsageError if
-        there is no tool for a call that an answer approves.
+        The other arguments are those of `chat`; pass the same arguments as in the first chat.
+        Raises ApprovalError if an answer does not match a waiting call. Raises UsageError if an
+        answer approves a call whose tool does not exist. In both cases, nothing is run.
         """
         given = Given(
             conversation=conversation,
@@ -492,7 +493,7 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
-        """Like `resume`, but stream the events as they happen, as `chat_stream` does."""
+        """Do the same as `resume`, but stream the events as they happen, like `chat_stream`."""
         given = Given(
             conversation=conversation,
             deps=deps,

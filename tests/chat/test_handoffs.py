@@ -129,7 +129,7 @@ async def test_of_several_in_one_step_the_first_in_the_models_order_wins():
     assert response.text == "I am support."
     assert outcomes(response)[0] == ("transfer_to_support", "ok")
     assert outcomes(response)[1][1] != "ok"
-    assert "came first in this step" in response.messages[3].text
+    assert "was called first in this step" in response.messages[3].text
 
 
 async def test_calls_of_other_tools_in_the_same_step_do_not_come_in_its_way():

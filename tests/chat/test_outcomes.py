@@ -400,7 +400,7 @@ async def test_an_abort_after_the_start_of_the_outcome_observers_is_late(
     agent.add_hook(point, lambda ctx: said.append(ctx.run.abort("too much")))
     with caplog.at_level(logging.INFO, "hookline"):
         response = await agent.chat("hi")
-    assert "an abort came too late" in caplog.text
+    assert "an abort was requested too late" in caplog.text
     assert "too much" not in caplog.text
     assert (response.text, said) == ("hello", [False])
     assert trace == ["start", "done", "end done"]

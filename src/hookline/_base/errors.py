@@ -85,7 +85,7 @@ def did_you_mean(names: Iterable[str]) -> str:
 class UnknownHookError(UsageError):
     """There is no hook point or declared hook with this name.
 
-    What to do: use one of the names in `closest`, if there are any; the page "The hook points" of
+    What to do: use one of the names in `closest`, if there are any. The page "The hook points" of
     the documentation lists all points. `name` is the name that was used.
     """
 
@@ -96,7 +96,7 @@ class UnknownHookError(UsageError):
         hint = did_you_mean(self.closest)
         help_ = (
             '. See the page "The hook points" of the documentation for a list; for a '
-            "point of your own, pass its class, derived from Observer, Interceptor or Wrapper"
+            "point of your own, pass its class, which derives from Observer, Interceptor or Wrapper"
         )
         if what != "hook point":
             there = ", ".join(sorted(map(str, known))) or "none"
@@ -107,7 +107,8 @@ class UnknownHookError(UsageError):
 class HookOptionError(UsageError):
     """A hook, or an option of `add_hook`, does not fit the point.
 
-    What to do: change the option or the hook as the text says. `point` and `hook` are their names.
+    What to do: change the option or the hook as the text says. `point` and `hook` are the names of
+    the point and the hook.
     """
 
     def __init__(self, point: str, hook: str, problem: str) -> None:
@@ -119,12 +120,13 @@ class HookOptionError(UsageError):
 class DiscoveryError(UsageError):
     """The hooks folder cannot be used, or required hooks cannot be loaded.
 
-    What to do: fix the folder or the file that the text names; do not start without the hooks.
+    What to do: fix the folder or the file that the text names. Do not start the program without the
+    hooks.
     """
 
 
 class ToolDefinitionError(UsageError):
-    """No model could call this tool, because its name, signature or schema is wrong.
+    """A model cannot call this tool, because the tool's name, signature or schema is wrong.
 
     What to do: change the function, its type hints or the options as the text says. `tool` is the
     tool's name.
@@ -138,15 +140,15 @@ class ToolDefinitionError(UsageError):
 class ScopeError(UsageError):
     """A scope cannot be registered or found; no scope was changed.
 
-    What to do: choose another label or tool name, or remove the scope that uses it.
+    What to do: choose another label or tool name, or remove the scope that uses the name.
     """
 
 
 class HistoryError(UsageError):
     """The history breaks the pairing of calls and results, or repeats a message.
 
-    What to do: pass the messages through `repair_history`, which fixes them and reports each fix;
-    or fix the source of the messages. `problems` describes each problem in one sentence.
+    What to do: pass the messages through `repair_history`, which fixes them and reports each fix.
+    Or fix the code that makes the messages. `problems` describes each problem in one sentence.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -159,11 +161,11 @@ class HistoryError(UsageError):
 
 
 class ConversationBusyError(UsageError):
-    """The conversation is already running a chat; this chat changed nothing.
+    """Another chat is running in the conversation; the new chat changed nothing.
 
-    What to do: wait for the other chat, abort it, or use another conversation. `conversation_id`
-    is the conversation and `chat_id` the other chat. After a crash, the conversation is free when
-    the lease has expired.
+    What to do: wait for the other chat, abort it, or use another conversation. `conversation_id` is
+    the id of the conversation, and `chat_id` is the id of the other chat. After a crash, the
+    conversation becomes free when its lease expires.
     """
 
     def __init__(self, conversation_id: str, chat_id: str | None, *, waits: bool = False) -> None:
@@ -172,7 +174,7 @@ class ConversationBusyError(UsageError):
         state, what = "is running chat", "wait for it"
         if waits:
             state = "holds a question of durable chat"
-            what = f"answer it with its engine's client, client.answer({chat_id!r}, …)"
+            what = f"answer it with the engine's client: client.answer({chat_id!r}, …)"
         super().__init__(
             f"conversation {conversation_id!r} {state} {chat_id!r}; "
             f"{what}, abort it, or use another conversation"
@@ -200,10 +202,10 @@ class ConversationConflictError(UsageError):
 
 
 class ApprovalError(UsageError):
-    """An answer does not match anything that is pending; nothing was run.
+    """An answer does not match a waiting question or call; nothing was run.
 
     What to do: look up what is waiting now (`conversation.pending`, `conversation.client_calls`,
-    `store.pending()`) and answer it; start a new chat if a question has expired.
+    `store.pending()`) and answer it. If a question has expired, start a new chat.
     """
 
 
@@ -245,8 +247,8 @@ class HookReturnError(HookError):
 class HookTimeoutError(HookError, TimeoutError):
     """A hook took longer than its `timeout=`.
 
-    What to do: make the hook faster, raise its `timeout=`, or add it with `on_error="log"` if the
-    chat may continue without it. `point` and `hook` name the hook; `seconds` is its limit.
+    What to do: make the hook faster, increase its `timeout=`, or add the hook with `on_error="log"`
+    if the chat may continue without it. `point` and `hook` name the hook; `seconds` is its limit.
     """
 
     def __init__(self, point: str, hook: str, seconds: float) -> None:
@@ -255,7 +257,7 @@ class HookTimeoutError(HookError, TimeoutError):
         self.seconds = seconds
         super().__init__(
             f"hook {hook!r} at {point} took longer than its timeout of {seconds:g} s; make it "
-            "faster, raise timeout=, or add it with on_error='log' to continue without it"
+            "faster, raise timeout=, or add the hook with on_error='log' to continue without it"
         )
 
 
@@ -292,8 +294,8 @@ class UnknownToolError(ToolCallError):
 class DisabledToolError(ToolCallError):
     """The tool exists but was not offered in this step, or is disabled.
 
-    What to do: usually nothing. Otherwise enable `tool` or its scope, or change the hook that
-    removed it.
+    What to do: usually nothing. If the tool should be available, enable `tool` or its scope, or
+    change the hook that removed the tool.
     """
 
     def __init__(self, tool: str) -> None:
@@ -306,9 +308,9 @@ class DisabledToolError(ToolCallError):
 class ToolArgumentsError(ToolCallError):
     """The arguments do not fit the tool's schema; `issues` describes each problem.
 
-    What to do: usually nothing, since the model may try again. Otherwise describe the parameters
-    of `tool` better, or change the arguments in a hook at `preToolCall`. `raw` is the original text
-    if it was not a JSON object.
+    What to do: usually nothing, since the model may try again. If it happens often, describe the
+    parameters of `tool` better, or change the arguments in a hook at `preToolCall`. `raw` is the
+    text of the arguments if that text is not a JSON object.
     """
 
     def __init__(self, tool: str, issues: Sequence[str], raw: str | None = None) -> None:
@@ -324,8 +326,8 @@ class ToolArgumentsError(ToolCallError):
 class ToolTimeoutError(ToolCallError, TimeoutError):
     """The tool ran longer than its time limit and was cancelled.
 
-    What to do: raise its `timeout=` or `Limits.tool_timeout`, or make the tool do less in one call.
-    `tool` is the tool's name; `seconds` is its limit.
+    What to do: increase the tool's `timeout=` or `Limits.tool_timeout`, or make the tool do less in
+    one call. `tool` is the tool's name; `seconds` is its limit.
     """
 
     def __init__(self, tool: str, seconds: float) -> None:
@@ -339,8 +341,9 @@ class ToolTimeoutError(ToolCallError, TimeoutError):
 class ToolLimitError(ToolCallError):
     """The model made more calls in one step than the agent allows.
 
-    What to do: usually nothing, since the model may call again. Otherwise raise
-    `Limits.tool_calls`. `tool` is the tool of the refused call; `limit` is the number allowed.
+    What to do: usually nothing, since the model may call again. If it happens often, increase
+    `Limits.tool_calls`. `tool` is the name of the tool that was not run; `limit` is the allowed
+    number of calls.
     """
 
     def __init__(self, tool: str, limit: int) -> None:
@@ -362,9 +365,9 @@ class ToolDenied(ToolCallError):
 class StopChat(HooklineError):
     """Raise this in a tool to end the chat gracefully after the current step.
 
-    A hook at `aroundRequest` or `onResponse` may also raise it: the answer is discarded, the text
-    that was already shown is retracted, and the chat ends at once. `text` is sent to the user as
-    an assistant message.
+    A hook at `aroundRequest` or `onResponse` may also raise StopChat. Then the answer is discarded,
+    text that was already shown is retracted, and the chat ends at once. `text` is sent to the user
+    as an assistant message.
     What to do: nothing; `response.stop_reason` is the `reason`.
     """
 
@@ -380,10 +383,10 @@ class StopChat(HooklineError):
 class ModelError(HooklineError):
     """A model failed, or its answer broke the protocol.
 
-    What to do: if `retryable` is true, try again, after `retry_after` seconds if that is set
-    (`hookline.hooks.retry` does both); otherwise change the request or the adapter. `provider`,
-    `status` (HTTP), `code` (the provider's own code) and `request_id` are None if unknown. The
-    texts of these errors never contain an API key.
+    What to do: if `retryable` is true, wait `retry_after` seconds if that is set, and try again;
+    `hookline.hooks.retry` does both. If `retryable` is false, change the request or the adapter.
+    `provider`, `status` (HTTP), `code` (the provider's own code) and `request_id` are None if
+    unknown. The texts of these errors never contain an API key.
     """
 
     retryable: bool = False
@@ -418,16 +421,17 @@ class AuthenticationError(ModelError):
 
 
 class RateLimitError(ModelError):
-    """There were too many requests or tokens. Not `retryable` if the account has no quota left.
+    """The service received too many requests or tokens.
 
-    What to do: wait and try again, send less at a time, or check the account's limits.
+    What to do: wait and try again, send less at a time, or check the account's limits. If the
+    account has no quota left, the error is not `retryable`.
     """
 
     retryable = True
 
 
 class OverloadedError(ModelError):
-    """The service cannot answer now: it is overloaded, down, or failed.
+    """The service cannot answer now, because it is overloaded or down, or has failed.
 
     What to do: try again later, or let `hookline.hooks.fallback` call another model.
     """
@@ -460,7 +464,8 @@ class BadRequestError(ModelError):
 class ModelConnectionError(ModelError):
     """The service could not be reached, or the connection was lost.
 
-    What to do: try again; if that fails too, check the address, the network and the proxy.
+    What to do: try again. If the service still cannot be reached, check the address, the network
+    and the proxy.
     """
 
     retryable = True
@@ -469,7 +474,7 @@ class ModelConnectionError(ModelError):
 class IdleTimeoutError(ModelError, TimeoutError):
     """The service sent nothing for longer than the adapter's `idle_timeout`.
 
-    What to do: try again, or raise `idle_timeout=` for models that think for a long time.
+    What to do: try again, or increase `idle_timeout=` for models that think for a long time.
     """
 
     retryable = True
@@ -478,7 +483,7 @@ class IdleTimeoutError(ModelError, TimeoutError):
 class MalformedStreamError(ModelError):
     """The answer is cut off, or is not in the service's format.
 
-    What to do: try again; if it happens every time, check the address and any proxy in between.
+    What to do: try again. If it happens every time, check the address and any proxy in between.
     """
 
     retryable = True
@@ -487,7 +492,7 @@ class MalformedStreamError(ModelError):
 class OutputError(HooklineError):
     """The answer does not fit `output=`, and the model has no tries left to correct it.
 
-    What to do: send the message again, raise `output_retries=`, simplify the type, or change the
+    What to do: send the message again, increase `output_retries=`, simplify the type, or change the
     answer in a hook at `onResponse`. `type_name` is the name of the type, `issues` lists the
     problems, and `text` is the model's answer.
     """
@@ -506,24 +511,24 @@ class OutputError(HooklineError):
 class StoreError(HooklineError):
     """A store cannot be read or written; the text says why, and what to do.
 
-    What to do: fix the store as the text says, and continue from the stored state. The failed write
-    had no effect, unless the text says that this is uncertain.
+    What to do: fix the store as the text says, and continue from the stored state. A failed write
+    had no effect; if that is uncertain, the text says so.
     """
 
 
 class JournalError(HooklineError):
     """The journal of a durable chat does not fit this code; the chat was not changed.
 
-    What to do: run the version of hookline, or of your agent, that wrote the journal, or restore
-    the journal from a backup. `chat_id` names the chat; it continues when a worker with the right
-    version runs it.
+    What to do: run the versions of hookline and of your agent that wrote the journal, or restore
+    the journal from a backup. `chat_id` is the id of the chat. The chat continues when a worker
+    with the right versions runs it.
     """
 
     def __init__(self, chat_id: str, why: str) -> None:
         self.chat_id = chat_id
         super().__init__(
-            f"chat {chat_id!r} cannot continue: {why}. Run the version that wrote its log, or "
-            "restore the log from a backup"
+            f"chat {chat_id!r} cannot continue: {why}. Run the version of the code that wrote the "
+            "log, or restore the log from a backup"
         )
 
 
@@ -545,10 +550,10 @@ class RemoteChatError(HooklineError):
 
 
 class MaxStepsError(HooklineError):
-    """The chat made its last allowed model call and still had not ended.
+    """The chat did not end within the allowed number of model calls.
 
-    What to do: raise `Limits.steps`, or end the chat gracefully with a hook that returns Stop
-    (`hookline.hooks.budget`). `limit` is the number of calls that were allowed.
+    What to do: increase `Limits.steps`, or end the chat gracefully with a hook that returns Stop
+    (`hookline.hooks.budget`). `limit` is the allowed number of model calls.
     """
 
     def __init__(self, limit: int) -> None:
@@ -562,14 +567,15 @@ class MaxStepsError(HooklineError):
 class ChatAbortedError(HooklineError):
     """The chat was aborted. `partial` has the messages that were kept.
 
-    What to do: nothing if you aborted it; `reason` is the reason that you gave.
+    What to do: nothing if you aborted the chat. `reason` is the reason that was passed to
+    `abort()`.
     """
 
     def __init__(self, reason: str | None, partial: Sequence[Any] = ()) -> None:
         self.reason = reason
         self.partial = tuple(partial)
         super().__init__(
-            f"the chat was aborted: {reason or 'no reason given'}; see partial for kept messages"
+            f"the chat was aborted: {reason or 'no reason given'}; see partial for what was kept"
         )
 
 
@@ -596,6 +602,6 @@ class SubscriptionOverflowError(HooklineError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(
-            f"the subscription was closed because it was {limit} events behind. Read faster, "
-            "subscribe with a larger size=, or with overflow='drop_oldest'"
+            f"the subscription was closed because it was {limit} events behind. Read faster, or "
+            "subscribe with a larger size= or with overflow='drop_oldest'"
         )

@@ -29,9 +29,9 @@ class Event(Data, frozen=True, kw_only=True, tag_field="event"):
     """The fields that every event has."""
 
     chat_id: str
-    """The id of the chat; for an event of a sub-agent, the id of the sub-agent's chat."""
+    """The id of the chat. For an event of a sub-agent, it is the id of the sub-agent's chat."""
     seq: int = 0
-    """The event's number, from 1, within a root chat and its sub-agents."""
+    """The number of the event, counted from 1 across a root chat and its sub-agents."""
     path: tuple[str, ...] = ()
     """The ids of the tool calls under which a sub-agent runs; empty for the root chat."""
 
@@ -46,13 +46,13 @@ class ChatStarted(Event, frozen=True, kw_only=True, tag="chat_started"):
     conversation_id: str | None = None
     """The conversation's id; None if the chat has no conversation."""
     parent_chat_id: str | None = None
-    """The id of the parent chat, for a sub-agent; None otherwise."""
+    """The id of the parent chat; None if this is not the chat of a sub-agent."""
     resumes: str | None = None
-    """The id of the chat whose waiting calls this chat continues with; None otherwise."""
+    """The id of the chat that this chat resumes; None if it resumes no chat."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
-    """A step began: a model call will follow, unless a hook answers in its place."""
+    """A step began. A model call follows, unless a hook answers instead of the model."""
 
     iteration: int
     """The step, counted from 0."""
@@ -101,12 +101,12 @@ class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
 
 
 class ToolCallStarted(Event, frozen=True, kw_only=True, tag="tool_call_started"):
-    """A call passed its hooks or was refused; `call` includes the changes of the hooks."""
+    """The hooks of a call have accepted or refused it; `call` includes their changes."""
 
     iteration: int
     """The step, counted from 0."""
     call: ToolCall
-    """The call as it runs, with the changes of its hooks."""
+    """The call as it runs, including the changes that hooks made."""
 
 
 class ToolCallFinished(Event, frozen=True, kw_only=True, tag="tool_call_finished"):
@@ -130,11 +130,11 @@ class Status(Event, frozen=True, kw_only=True, tag="status"):
     iteration: int
     """The step, counted from 0."""
     type: str
-    """The kind of progress, as the hook or tool names it."""
+    """The kind of progress, as named by the hook or tool."""
     data: Any = None
     """JSON data."""
     call_id: str | None = None
-    """The id of the tool call that reports; None for a hook."""
+    """The id of the tool call that reports the progress; None if a hook reports it."""
 
     def __post_init__(self) -> None:
         own(self, "data")
@@ -160,7 +160,7 @@ class SourceAdded(Event, frozen=True, kw_only=True, tag="source_added"):
     iteration: int
     """The step, counted from 0."""
     source: Source
-    """The source, which becomes a part of the answer."""
+    """The source. It becomes a part of the answer."""
 
 
 class FileAdded(Event, frozen=True, kw_only=True, tag="file_added"):
@@ -169,11 +169,11 @@ class FileAdded(Event, frozen=True, kw_only=True, tag="file_added"):
     iteration: int
     """The step, counted from 0."""
     file: MediaPart
-    """The complete picture or file, which becomes a part of the answer."""
+    """The complete picture or file. It becomes a part of the answer."""
 
 
 class ResponseReset(Event, frozen=True, kw_only=True, tag="response_reset"):
-    """Discard what was shown of this step's answer since the last MessageAdded; more follows."""
+    """Discard the part of this step's answer that was shown since the last MessageAdded."""
 
     iteration: int
     """The step, counted from 0."""
@@ -187,7 +187,8 @@ class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
     finish_reason: FinishReason | None = None
     """Why the model ended its answer."""
     usage: Usage | None = None
-    """The tokens of the step's model call, which an earlier chat made if the step had to wait."""
+    """The tokens of the step's model call. If the step had to wait, an earlier chat made the
+    call."""
 
 
 class ChatDone(Event, frozen=True, kw_only=True, tag="chat_done"):

@@ -146,7 +146,7 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
         return
     if digest_of(request.call) != request.digest:  # checked again: hooks have seen the request
         raise ApprovalError(
-            f"approval {request.id!r}: its call was changed after the request; start a new chat to "
+            f"approval {request.id!r}: the call was changed after the request; start a new chat to "
             "ask again"
         )
     run.wanted = request.call
@@ -212,7 +212,7 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Answer], now
         _check_edit(id, decision)
         if digest_of(request.call) != request.digest:
             raise ApprovalError(
-                f"approval {id!r}: its call was changed after the request; start a new chat to ask "
+                f"approval {id!r}: the call was changed after the request; start a new chat to ask "
                 "again"
             )
         if request.expires is not None and now > request.expires:

@@ -65,15 +65,15 @@ async def ask(
         chat.deadlines.resume()
     await tell(chat, request, decision)
     if isinstance(decision, Deny):
-        raise ToolDenied(f"the answer is no: {decision.reason}; go on without it")
+        raise ToolDenied(f"the question was denied: {decision.reason}; continue without it")
     arguments = thaw(decision.arguments or {})
     if check is not None:
         try:
             check(arguments)
         except BadArguments as bad:
             raise ApprovalError(
-                f"the answer to {prompt[:80]!r} does not fit its schema: {bad}; return "
-                "Approve(arguments={...}) that fits request.schema"
+                f"the answer to {prompt[:80]!r} does not fit request.schema: {bad}; return "
+                "Approve(arguments={...}) with arguments that fit"
             ) from bad
     return arguments  # type: ignore[no-any-return]
 

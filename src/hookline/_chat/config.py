@@ -27,46 +27,47 @@ Release = Literal["live", "response"]
 Approver = Callable[[ApprovalRequest, Run[Any]], Decision | Awaitable[Decision]]
 """A function, sync or async, that decides on a request for approval."""
 OutputValidator = Callable[..., Any]
-"""A function, sync or async, that checks an answer and raises ValueError if it is wrong."""
+"""A function, sync or async, that checks an answer and raises ValueError if the answer is wrong."""
 SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
-"""The system text, or a function of the run that returns it, sync or async."""
+"""The system text, or a sync or async function that takes the run and returns the text."""
 
 
 _UNSET: Any = msgspec.UNSET
 
 
 class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """Bounds of a chat. `limits=` of a chat changes only the fields that you pass.
+    """Limits of a chat. The `limits=` of a chat change only the fields that you pass.
 
-    Other fields come from the agent's limits, then from the defaults, all of which are finite. The
-    byte limits of arguments and outputs apply to each call. Raises UsageError for a bound below its
-    minimum.
+    The other fields come from the agent's limits, or else from the defaults, which are all finite.
+    The byte limits of arguments and outputs apply to each call. Raises UsageError if `steps` is
+    below 1.
     """
 
     steps: int = _UNSET
-    """Model calls of a chat (20); one more raises MaxStepsError."""
+    """The maximum number of model calls of a chat (20); a further call raises MaxStepsError."""
     continuations: int = _UNSET
-    """The number of times that hooks at preStop may prolong a chat (3)."""
+    """How often hooks at preStop may continue a chat (3)."""
     tool_calls: int = _UNSET
-    """Tool calls of one step (64); each further call becomes a tool error."""
+    """The maximum number of tool calls of one step (64); each further call is a tool error."""
     argument_bytes: int = _UNSET
-    """Bytes of a call's arguments (1 MiB); longer arguments are a tool error."""
+    """The maximum size of a call's arguments (1 MiB); longer arguments are a tool error."""
     output_bytes: int = _UNSET
-    """Bytes of a tool's result (256 KiB); a longer result is cut and marked."""
+    """The maximum size of a tool's result (256 KiB); a longer result is truncated and marked."""
     answer_bytes: int = _UNSET
-    """Bytes of text, reasoning and arguments of an answer (8 MiB); more is a ModelError."""
+    """The maximum size of an answer: text, reasoning and arguments (8 MiB); more is a
+    ModelError."""
     tool_timeout: float | None = _UNSET
-    """Seconds that a tool call may take (120); None for no limit. A tool's `timeout=` overrides
+    """The seconds that a tool call may take (120); None for no limit. A tool's `timeout=` overrides
     this field."""
     grace: float = _UNSET
-    """Seconds for an aborted chat to end (5)."""
+    """The seconds that an aborted chat may take to end (5)."""
 
     def __post_init__(self) -> None:
         if self.steps is not _UNSET and self.steps < 1:
             raise UsageError(f"Limits(steps={self.steps!r}) must be at least 1")
 
     def over(self, other: Limits) -> Limits:
-        """These limits, with missing fields from `other`."""
+        """Return these limits, with missing fields taken from `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
 

@@ -75,8 +75,8 @@ def _check_tools(chat: Chat) -> None:
         approved = isinstance(answers.get(request.id), Approve)
         if approved and chat.config.scopes.find(name) is None:
             raise UsageError(
-                f"approval {request.id!r}: tool {name!r} no longer exists; give it to the agent or "
-                "to resume(tools=…), or answer with Deny"
+                f"approval {request.id!r}: tool {name!r} no longer exists; pass the tool to the "
+                "agent or to resume(tools=…), or answer with Deny"
             )
 
 

@@ -79,13 +79,13 @@ async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook,
         )
     except Exception as exc:
         if chat.error is not None and exc is not chat.error:
-            log_throw("a hook at aroundChat raised after the chat had failed", exc)
+            log_throw("a hook at aroundChat raised an exception after the chat had failed", exc)
             raise chat.error from None
         raise
     if chat.life.phase is Phase.NEW:
         raise HookError(
-            "a hook at aroundChat returned without calling proceed, and nothing was run: call it "
-            "once"
+            "a hook at aroundChat returned without calling proceed, so nothing was run; call "
+            "proceed exactly once"
         )
     if chat.outcome != "done":  # a wrapper cannot undo the outcome
         raise chat.error or ChatAbortedError(chat.reason, chat.messages)

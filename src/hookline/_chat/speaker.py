@@ -44,7 +44,7 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
         assert isinstance(chat, Chat)
         first = _first_handoff(chat)
         if first is not None and first.id != run.call_id:
-            raise ToolDenied(f"{first.name!r} came first in this step; call only one handoff")
+            raise ToolDenied(f"{first.name!r} was called first in this step; call only one handoff")
         before = chat.agent_name
         chat.state[SPEAKER] = to.config.name
         chat.meta[SPEAKER] = {"name": to.config.name, "chat": chat.chat_id, "before": before}
@@ -65,7 +65,9 @@ def take_turn(chat: Chat) -> bool:
     if name != config.name:
         found = _speakers(config).get(name)
         if found is None:
-            logger.warning("chat %s: no handoff leads to its last speaker %r", chat.chat_id, name)
+            logger.warning(
+                "chat %s: no handoff leads to the last agent of the chat, %r", chat.chat_id, name
+            )
             del chat.state[SPEAKER]
             return chat.agent_name != config.name and _change(chat, config, view)
         config = replace(found.config, limits=config.limits, runtime=config.runtime)

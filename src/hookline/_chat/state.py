@@ -326,7 +326,7 @@ class Chat:
         """
         verdict = Verdict(Sign.ABORT, ChatAbortedError(reason), reason, by_reader)
         if not self.life.decide(verdict):
-            logger.info("chat %s: an abort came too late", self.chat_id)
+            logger.info("chat %s: an abort was requested too late", self.chat_id)
             return False
         self.interrupt()
         return True
@@ -386,8 +386,8 @@ class Chat:
         """Report progress. An exception in onStatus ends the chat, whoever sent the status."""
         if self.over:
             raise UsageError(
-                f"chat {self.chat_id!r} is over and reports no status any more; send it "
-                "before the end"
+                f"chat {self.chat_id!r} is over and cannot report a status; report it "
+                "before the chat ends"
             )
         try:
             data = to_json_data(data)
@@ -425,7 +425,8 @@ class Chat:
         call = step.find(call_id) if step is not None and call_id else None
         if call is None:
             raise UsageError(
-                "run.ask() is for a tool that runs; a hook returns Ask('why') from preToolCall"
+                "run.ask() is for a tool that is running; in a hook at preToolCall, return "
+                "Ask('why')"
             )
         return await ask(self, call, prompt, schema)
 

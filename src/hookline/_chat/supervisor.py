@@ -207,7 +207,7 @@ class Supervisor:
             return
         if isinstance(exc, Exception):
             if not life.decide(Verdict(Sign.FAIL, exc)) and exc is not chat.error:
-                log_throw(f"chat {chat.chat_id}: raised after its outcome was decided", exc)
+                log_throw(f"chat {chat.chat_id}: an exception after the outcome was decided", exc)
         else:  # ours if there is a verdict; else of other code, or of a wrapper's time limit
             life.decide(Verdict(Sign.CUT, exc, "cancelled"))
         life.move(Sign.CAUGHT)
