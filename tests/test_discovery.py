@@ -187,7 +187,7 @@ async def test_objects_and_classes_of_hooks_in_a_file_are_taken_once(folder, tex
         ),
         (
             "these = [plain, 3]",
-            "3 is not a hook; offer a hook made with define_hook, an object or a class",
+            "3 is not a hook; use @define_hook(...), an object or a class",
         ),
         ("class Empty(HookSet): pass\nx = [plain, Empty()]", "Empty object at"),
     ],
@@ -536,7 +536,7 @@ async def test_two_entry_points_that_give_the_same_object_give_its_hooks_once(in
             "the class Tenant needs arguments (missing a required argument: 'name'); offer",
         ),
         ("HookSet", "HookSet'> is not a hook"),
-        ("wrong", "'no hook' is not a hook; offer a hook made with define_hook"),
+        ("wrong", "'no hook' is not a hook; use @define_hook(...)"),
         ("nothing", "3 is not a hook"),
         ("empty", "fake_hooks:empty returned an empty list"),
     ],

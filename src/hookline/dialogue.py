@@ -5,9 +5,10 @@
         async for event in dialogue:
             ...
 
-Each turn is a chat of one side, with that side's own hooks. To each side, its own words are the
-assistant's and the other side's words are the user's. The stored conversation is a's view: b's
-words and the texts of `send` are user messages, and the conversation's meta records who said each.
+Each turn is a chat of one side, with that side's own hooks. Each side sees its own words as the
+assistant's messages, and the other side's words as the user's. The stored conversation is the view
+of `a`: the words of `b` and the texts of `send` are user messages, and the conversation's meta
+records who said each of them.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ META: Final = "hookline.dialogue"
 
 
 class Dialogue(Generic[D]):
-    """A conversation between two agents, read like a stream: the events of one turn after another.
+    """A conversation between two agents: an async iterator over the events of all turns, in order.
 
-    `a` goes first and answers the text that you pass to `send`. If the stored conversation ends
-    with a's words, `b` begins. The dialogue ends after `turns` turns, after `stop()`, or when a
-    side says nothing, waits for an approval, is stopped or raises. Leaving the dialogue early stops
-    the current turn. Raises UsageError if `turns` is below 1, if both sides are the same agent, or
-    if there is nothing to answer.
+    `a` goes first and answers the text that you pass to `send`. If the last stored message is an
+    answer of `a`, `b` begins. The dialogue ends after `turns` turns, after `stop()`, or when a side
+    says nothing, waits for an approval, is stopped or raises. Leaving the dialogue early stops the
+    current turn. Raises UsageError if `turns` is below 1, if both sides are the same agent, or if
+    there is nothing to answer.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Dialogue(Generic[D]):
         self._turn: tuple[Side, ChatStream] | None = None
 
     def send(self, text: str) -> None:
-        """Say something to both sides, before the next turn."""
+        """Send a text to both sides, before the next turn."""
         if not text.strip():
             raise UsageError(f"send({text!r}) has no text; pass some text")
         self._said.append(text)

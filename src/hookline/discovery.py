@@ -5,8 +5,8 @@
 
 A file that fails to load is reported, and the others still load. If a required file fails,
 DiscoveryError is raised, so that no agent starts without its guards. An unreadable file counts as
-required. Code from a folder has all rights of the program: the folder must be an absolute path that
-only its owner may write to, and links that lead out of it are not followed.
+required. Code from a folder has all rights of the program. So the folder must be an absolute path,
+and only its owner may write to the folder. Links to files outside of the folder are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search: definitions for `Agent(hooks=)` or `agent.use()`, and problems."""
+    """The hooks that were found, for `Agent(hooks=)` or `agent.use()`, and the problems."""
 
     hooks: tuple[HookDef, ...]
     """The definitions that were loaded, in order."""
@@ -103,11 +103,11 @@ def from_folder(
     """Load the hooks of all `*.py` files in this folder, in the order of the file names.
 
     Loads the hooks that have a name in the module: definitions, objects with hooks, and lists of
-    these. A class of hooks is instantiated if the file has no instance or subclass of it. Files
-    whose names begin with `_` are skipped. `required` lists files that must load. A file can mark
-    itself as required with a line `# hookline: required`; an unreadable file counts as required.
-    `root` must contain this folder, after symlinks are resolved. Raises DiscoveryError if the
-    folder is not safe, or if a required file fails.
+    these. A class of hooks is instantiated if the file has no instance or subclass of that class.
+    Files whose names begin with `_` are skipped. `required` lists files that must load. A file can
+    mark itself as required with a line `# hookline: required`; an unreadable file counts as
+    required. `root` must contain this folder, after symlinks are resolved. Raises DiscoveryError if
+    the folder is not safe, or if a required file fails.
     """
     place = _safe_folder(Path(folder), None if root is None else Path(root))
     finds = _Finds()
@@ -159,7 +159,7 @@ def _check_mode(path: Path, found: os.stat_result) -> None:
         raise DiscoveryError(f"{str(path)!r} is group-writable; run chmod g-w on it")
     if found.st_uid not in (0, os.geteuid()):
         raise DiscoveryError(
-            f"{str(path)!r} belongs to another user ({found.st_uid}); chown it or use your own"
+            f"{str(path)!r} belongs to another user ({found.st_uid}); run chown on it"
         )
 
 
@@ -168,7 +168,7 @@ def _read(path: Path, folder: Path) -> bytes:
     real = path.resolve(strict=True)
     if not real.is_relative_to(folder):
         raise DiscoveryError(
-            f"the file is a link out of the folder, to {str(real)!r}; replace it with a plain file"
+            f"the file is a link to {str(real)!r}, outside of the folder; use a regular file"
         )
     with open(real, "rb", opener=_no_link) as file:
         found = os.fstat(file.fileno())
@@ -242,8 +242,8 @@ def _definitions(offered: object, objects: set[type]) -> Iterator[HookDef]:
         yield from _definitions(held, objects)
     else:
         raise UsageError(
-            f"{offered!r} is not a hook; offer a hook made with define_hook, an object or a class "
-            "that has such hooks as methods, or a list of these"
+            f"{offered!r} is not a hook; use @define_hook(...), an object or a class with such "
+            "hooks, or a list of these"
         )
 
 
@@ -287,8 +287,8 @@ def _made(kind: type) -> object:
         signature(kind).bind()
     except TypeError as exc:
         raise UsageError(
-            f"the class {kind.__qualname__} needs arguments ({exc}); offer an instance of it, or a "
-            "function that makes one"
+            f"the class {kind.__qualname__} needs arguments ({exc}); offer an instance of this "
+            "class, or a function that makes one"
         ) from exc
     return kind()
 
@@ -301,10 +301,10 @@ def from_entry_points(
 ) -> Found:
     """Load the hooks that installed packages offer in this group of entry points.
 
-    An entry point names a definition, an object or a class whose methods are hooks, a list of
-    these, or a function that returns any of them. `names` restricts the search to these entry
-    points. `required` lists entry points that must exist and load; otherwise DiscoveryError is
-    raised.
+    An entry point names a hook definition, an object or a class whose methods are hooks, or a list
+    of these. It may also name a function that returns one of these. `names` restricts the search to
+    these entry points. `required` lists entry points that must exist and load. Raises
+    DiscoveryError if one of them is missing or fails.
     """
     finds = _Finds()
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))

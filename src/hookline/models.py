@@ -1,4 +1,4 @@
-"""The interface to language models, for writing adapters, and models by name."""
+"""Interfaces for authors of model adapters, and functions that find a model by its name."""
 
 from hookline._base.messages import FinishReason, Timing
 from hookline._model.model import (

@@ -1,4 +1,4 @@
-"""The interface to durable engines, for writing adapters."""
+"""Interfaces for authors of adapters to durable engines."""
 
 from hookline._base.durable import Durable
 from hookline._base.journal import Journal

@@ -1,4 +1,4 @@
-"""The interface to stores, for writing your own, and stores by URL."""
+"""Interfaces for authors of stores, and functions that find a store by its URL."""
 
 from hookline._resolve import resolve_store, shown_url
 from hookline._talk.store import (

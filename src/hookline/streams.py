@@ -1,16 +1,16 @@
 """aiostream operators for chat streams: `text`, `of_type`, `coalesce`, `sentences`.
 
-A chat stream is itself a valid source for aiostream. Call the first operator on the stream and pipe
-the others; operators of aiostream and of this module can be mixed freely:
+A chat stream is itself a valid source for aiostream. Call the first operator on the stream, and
+pipe the others. You can mix operators of aiostream and of this module:
 
     lines = text(agent.chat_stream("hi")) | sentences.pipe() | pipe.take(3)
     async with lines.stream() as spoken:
         async for sentence in spoken: ...
 
-Leaving that block ends the chat before the next statement runs, and an exception of the chat is
-raised unchanged: aiostream closes the sources that it opened, so no adapter is needed. A chat runs
-only once: a second iteration over the same aiostream stream is empty. aiostream's `merge` over
-operators also loses a cancellation that arrives while `merge` closes them.
+When you leave that block, the chat ends before the next statement runs. An exception of the chat is
+raised unchanged. No adapter is needed, because aiostream closes the sources that it opened. A chat
+runs only once: a second iteration over the same aiostream stream is empty. If a cancellation
+arrives while aiostream's `merge` closes its operators, the cancellation is lost.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ async def text(
     """The text of a chat's TextDelta events, by default without the text of its sub-agents.
 
     `between` is inserted between two complete texts, such as those before and after a tool call.
-    Strings cannot express a ResponseReset: for models behind a retry or fallback, read the events,
-    or stream with `release="response"`.
+    Strings cannot express a ResponseReset. So for models behind a retry or fallback, read the
+    events, or stream with `release="response"`.
     """
     complete = False
     async with streamcontext(source) as streamer:
@@ -154,10 +154,10 @@ def coalesce(
     """Join small pieces: strings, or the text and reasoning deltas of one step.
 
     A joined piece is sent when it has at least `chars` characters, or `seconds` after its first
-    part arrived. It is also sent before any other event, at the end, and before an exception. A
-    joined delta has the `seq` of its last part. Coalesce before you merge, because deltas of
-    different chats are never joined. Raises UsageError if neither limit is given, or if a limit is
-    not positive.
+    part arrived. The piece is also sent before any other event, at the end, and before an
+    exception. A joined delta has the `seq` of its last part. Coalesce before you merge, because
+    deltas of different chats are never joined. Raises UsageError if neither limit is given, or if a
+    limit is not positive.
     """
     if chars is None and seconds is None:
         raise UsageError("coalesce() needs a limit; pass chars=, seconds= or both")
@@ -291,8 +291,8 @@ async def sentences(source: AsyncIterable[str]) -> AsyncIterator[str]:
 
     A sentence ends after `.` `!` `?` `…` (and a closing quote or bracket) if white space follows;
     after `。` `！` `？`; and at the end of a line. The remaining text follows at the end of the
-    source, and before an exception. The number of a list item is not a sentence. Abbreviations are
-    not recognized: "Dr. Who" counts as two sentences.
+    source, and before an exception. The number of a list item, such as `1.`, is not a sentence.
+    Abbreviations are not recognized: "Dr. Who" counts as two sentences.
     """  # noqa: RUF002 – the full-width signs are meant
     splitter = _Splitter()
     async with streamcontext(source) as streamer:

@@ -526,7 +526,7 @@ def test_ctrl_c_at_a_question_runs_nothing_and_enter_asks_again(folder: Path) ->
         terminal.expect("› ")
         terminal.say("delete it")
         terminal.expect("Run delete? [y/n/e] ")
-        terminal.press_ctrl_c("Not answered: nothing has run.")
+        terminal.press_ctrl_c("Not answered: no waiting call has run.")
         terminal.expect("› ")
         terminal.say("")
         terminal.expect("Run delete? [y/n/e] ")
@@ -589,7 +589,7 @@ def test_a_question_outlives_its_process_and_is_asked_first(folder: Path, end: s
         terminal.expect("Run delete? [y/n/e] ")
         if end == "left":
             terminal.send("\x04")
-            terminal.expect("nothing has run, and the question is kept.")
+            terminal.expect("no waiting call has run. You can answer later.")
             assert terminal.end() == 0
         else:
             os.kill(terminal.process.pid, signal.SIGKILL)

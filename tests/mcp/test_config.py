@@ -141,7 +141,7 @@ def test_cursors_file_loads_as_it_is(made: Any, tmp_path: Path) -> None:
         ),
         pytest.param(
             '{"servers": {"a": {"url": "https://x/${input:key}"}}}',
-            "servers.a.url: it needs the input 'key'",
+            "servers.a.url: the input 'key' is missing",
             id="input",
         ),
         pytest.param(

@@ -127,7 +127,7 @@ async def test_the_one_who_asks_may_not_answer_where_somebody_else_decides(proto
         known = await asked(http, protocol)
         refused = await http.post(f"/{protocol}", json=answer_of(protocol, known))
         assert refused.status_code == 403
-        assert refused.text == "Approvals are answered elsewhere; wait for the answer."
+        assert refused.text == "You cannot answer approvals here; wait for the decision."
         assert paid == []
 
 

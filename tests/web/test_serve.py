@@ -264,7 +264,7 @@ async def test_several_workers_serve_behind_one_port(tmp_path: Path, redis_url: 
 
 async def test_workers_need_a_relay(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "demo:agent", "--workers", "2"]) == 2
-    assert "more than one need --relay" in capsys.readouterr().err
+    assert "more than one worker needs --relay" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("store", ["", ", store=MemoryStore()"], ids=["none", "memory"])
@@ -283,7 +283,7 @@ def test_workers_need_a_store_that_they_share(
     monkeypatch.syspath_prepend(tmp_path)
     asked = ["serve", f"{module}:agent", "--port", "0", "--workers", "2"]
     assert main([*asked, "--relay", "redis://localhost"]) == 2
-    assert "need a shared store" in capsys.readouterr().err
+    assert "needs a shared store" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_one_line(

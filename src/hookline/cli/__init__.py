@@ -19,7 +19,7 @@ EXTRA = ("cyclopts", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command `hookline`; returns the exit status (docs/cli.md has a table)."""
+    """Run the command `hookline`; return the exit status (docs/cli.md has a table)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         program: Any = import_module("hookline.cli._main")

@@ -19,7 +19,7 @@ SHARE: Final = 5  # drawing takes at most this fraction of the time, 1/SHARE
 
 
 class Answer:
-    """A growing text on a screen, in a running loop."""
+    """Draws a growing text on a screen; needs a running event loop."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -39,7 +39,7 @@ class Answer:
             self.draw()
 
     def end(self) -> None:
-        """End the text, complete or not."""
+        """End the text, even if it is incomplete."""
         if self._timer is not None:
             self._timer.cancel()
         self._text += prose(self._cr)
@@ -47,7 +47,7 @@ class Answer:
         self._screen.draw(done, [])
 
     def draw(self) -> None:
-        """Draw the received text, and check again after a while."""
+        """Draw the received text, and schedule the next drawing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

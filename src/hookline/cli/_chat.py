@@ -184,9 +184,9 @@ class Session:
         if not self._talk.conversation.pending:
             return
         if self._talk.kept:
-            self._screen.say("Not answered: nothing has run, and the question is kept.", "mark")
+            self._screen.say("Not answered: no waiting call has run. You can answer later.", "mark")
         else:
-            self._screen.say("Not answered: nothing has run.", "mark")
+            self._screen.say("Not answered: no waiting call has run.", "mark")
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────
 

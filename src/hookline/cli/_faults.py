@@ -30,7 +30,7 @@ INTERRUPTED: Final = 130
 
 # The next step for errors whose text does not contain it.
 NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (AuthenticationError, "check the key, and that it may use this model"),
+    (AuthenticationError, "check the key, and whether it may use this model"),
     (RateLimitError, "try again later, or check the account's limits"),
     (OverloadedError, "try again in a while"),
     (ContextTooLongError, "begin a new conversation, or give the agent hookline.hooks.window()"),
@@ -50,7 +50,10 @@ def status_of(exc: BaseException) -> int:
 
 
 def told(exc: BaseException, what: str = "it") -> str:
-    """Describe an error in one line; `what` names the part that failed for foreign exceptions."""
+    """Describe an error in one line.
+
+    If the exception is not hookline's, the text begins with `what`, the name of the failed part.
+    """
     text = " ".join(str(exc).split())
     if not isinstance(exc, HooklineError):
         name = type(exc).__name__

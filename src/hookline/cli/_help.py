@@ -6,7 +6,7 @@ from typing import Final
 
 ALL: Final = """Talk to agents, see their hooks, serve them.
 
-To try it with the variable `agent` of app.py in this folder:
+For example, with the variable `agent` of app.py in this folder:
 
   hookline init
   hookline chat app:agent
@@ -51,7 +51,7 @@ For example:
   hookline models --output json | jq -r '.[].prefix'
 
 Each line has the prefix, the service, its API format, the package to install,
-and the environment variable of the key; a mark shows that it is set.
+and the environment variable of the key. A mark shows that the variable is set.
 """
 
 INIT: Final = """Write an agent with a tool, a hook and a test.
@@ -61,18 +61,19 @@ For example:
   hookline init
   hookline init myagent
 
-It writes app.py and test_app.py, and does not change existing files.
+The command writes app.py and test_app.py. It does not change existing files.
 """
 
-CONVERSATIONS: Final = """List the conversations of a store, the last changed first.
+CONVERSATIONS: Final = """List the conversations of a store, the most recently changed first.
 
 For example:
 
   hookline conversations sqlite:///chats.db
   hookline conversations sqlite:///chats.db --output json | jq -r '.[].id'
 
-To continue one: hookline chat app:agent --store sqlite:///chats.db
---conversation ID; to continue the last one: --resume.
+To continue a conversation, run hookline chat app:agent
+--store sqlite:///chats.db --conversation ID. With --resume instead of
+--conversation ID, the most recently changed conversation continues.
 """
 
 HOOKS: Final = """List an agent's hooks by point, in the order in which they fire.
@@ -83,10 +84,9 @@ For example:
   hookline hooks app:agent --all
   hookline hooks app:agent --output json | jq -r '.[].hooks[].name'
 
-Each line has the priority, the name, where the hook is defined, its origin
-(the agent, add_hook, a plugin, a file or an entry point), and its options:
-its tools, its timeout, and the effect of an exception if it does not end the
-chat (on_error).
+Each line has the hook's priority, its name, the place of its definition, its
+origin and its options. The origin is the agent, add_hook, a plugin, a file or
+an entry point. The options are tools=, timeout= and on_error=, if they are set.
 """
 
 SERVE: Final = """Serve an agent with a chat page and the three protocols.
@@ -101,17 +101,17 @@ For example:
   hookline serve app:agent --host 0.0.0.0 --allow-host chat.example.com
   hookline serve app:agent --relay redis://localhost --workers 4
 
-It prints an address that contains the token. After Ctrl-C or SIGTERM, answers
+The command prints an address that contains the token. After Ctrl-C or SIGTERM, answers
 may still run for --drain seconds.
 """
 
 MCP: Final = """Serve an agent as an MCP server on stdin and stdout.
 
-For example, as the command of a server in a client's configuration:
+In the configuration of an MCP client, use this command for the server:
 
   hookline mcp app:agent
 
-It has one tool, chat. Output of the agent's module goes to stderr.
+The server has one tool, chat. The output of the agent's module goes to stderr.
 """
 
 MCP_LIST: Final = """List the tools of MCP servers, by the names that a model sees.
@@ -124,5 +124,5 @@ For example:
   hookline mcp list npx -y @modelcontextprotocol/server-everything
   hookline mcp list mcp.json --output json | jq '.[].tools[].parameters'
 
-Exit status: 0 all servers are listed, 1 a server cannot be connected.
+Exit status: 0 all servers are listed, 1 the connection to a server failed.
 """

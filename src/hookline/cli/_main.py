@@ -54,7 +54,7 @@ def chat(
     ] = None,
     model: Annotated[
         str | None,
-        Parameter(help="Use this model instead of the agent's, or without an agent."),
+        Parameter(help="The model to use: instead of the agent's model, or without any agent."),
     ] = None,
     conversation: Annotated[
         str | None, Parameter(help="The id of a stored conversation to continue or start.")
@@ -67,10 +67,11 @@ def chat(
         Parameter(help="A file of MCP servers whose tools the agent uses, such as mcp.json."),
     ] = None,
     deps: Annotated[
-        str | None, Parameter(help="module:attribute of the deps, or of a callable for them.")
+        str | None,
+        Parameter(help="module:attribute of the deps, or of a callable that makes them."),
     ] = None,
     resume: Annotated[
-        bool, Parameter(help="Continue the last changed conversation of the store.")
+        bool, Parameter(help="Continue the most recently changed conversation of the store.")
     ] = False,
     hooks: Annotated[
         Literal["all", "decisions"] | None,
@@ -132,7 +133,7 @@ def conversations(
     ] = "text",
     debug: Debug = False,
 ) -> int:
-    """List the conversations of a store, the last changed first."""
+    """List the conversations of a store, the most recently changed first."""
     found = asyncio.run(_conversations.found_in(store))
     screen = Screen()
     if output == "json":
@@ -172,7 +173,10 @@ def mcp_list(
     /,
     *arguments: Annotated[
         str,
-        Parameter(help="Its arguments, or servers of the file.", allow_leading_hyphen=True),
+        Parameter(
+            help="Arguments of the command, or names of servers in the file.",
+            allow_leading_hyphen=True,
+        ),
     ],
     output: Annotated[
         Literal["text", "json"], Parameter(help="json: include the schemas of the tools.")
@@ -224,7 +228,7 @@ def serve(
     ] = "detach",
     drain: Annotated[
         float,
-        Parameter(help="Seconds for answers to end at shutdown.", show_default=True),
+        Parameter(help="Seconds that answers may still run at shutdown.", show_default=True),
     ] = 10.0,
     relay: Annotated[
         str | None,

@@ -56,7 +56,7 @@ def token_of(given: str | None) -> str:
 
 
 def serve(asked: Serving) -> int:
-    """Serve until a signal; returns the exit status. Raises UsageError before it listens."""
+    """Serve until a signal arrives; return the exit status. Raises UsageError before it listens."""
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if asked.debug else logging.WARNING)
     for module in ("starlette", "uvicorn"):
@@ -68,8 +68,8 @@ def serve(asked: Serving) -> int:
             ) from exc
     if asked.workers < 1 or (asked.workers > 1 and asked.relay is None):
         raise UsageError(
-            f"--workers {asked.workers} must be at least 1; more than one need --relay redis://…, "
-            "through which they share answers"
+            f"--workers {asked.workers} must be at least 1, and more than one worker needs --relay "
+            "redis://…"
         )
     if asked.reload:
         if asked.workers > 1:
@@ -167,8 +167,8 @@ async def _site(asked: Serving, found: Any, make_deps: MakeDeps) -> Site:
     store = agent.store if asked.store is None else resolve_store(asked.store)
     if asked.workers > 1 and isinstance(store, MemoryStore | None):
         raise UsageError(
-            f"--workers {asked.workers} need a shared store, and {asked.agent} has none: name one, "
-            "such as --store sqlite:///chats.db or --store postgresql://…"
+            f"--workers {asked.workers} needs a shared store, but {asked.agent} has no store: add "
+            "one, such as --store sqlite:///chats.db or --store postgresql://…"
         )
     return app(
         agent,

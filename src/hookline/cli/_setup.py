@@ -93,7 +93,9 @@ async def _talk(agent: Agent[Any], store: Store | None, asked: Asked) -> Talk:
             raise UsageError("--resume chooses the conversation: leave --conversation out")
         last = await latest(store)
         if last is None:
-            raise UsageError("--resume: the store has no conversation; leave it out to start one")
+            raise UsageError(
+                "--resume: the store has no conversation; leave --resume out to start one"
+            )
         return Talk(agent, await Conversation.open(store, last), kept=True)
     if asked.conversation is None and asked.store is None:
         return Talk(agent, Conversation(), kept=False)  # not stored: no option asks for it

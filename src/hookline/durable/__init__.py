@@ -31,8 +31,8 @@ def chats(
     """Return a worker for durable chats: `async with chats(…): …`, or `await chats(…).run()`.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; pass a RedisRelay that nothing else uses. Raises UsageError for a
-    URL of an unknown engine, an agent without `runtime=Durable()`, or a missing package.
+    the chats in web applications; it must be a RedisRelay that nothing else uses. Raises UsageError
+    for a URL of an unknown engine, an agent without `runtime=Durable()`, or a missing package.
     """
     engine, address = engine_of(url)
     worker: AnyWorker = engine.chats(agent, address, deps=deps, relay=relay)

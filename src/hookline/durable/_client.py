@@ -73,8 +73,8 @@ class Client:
     ) -> str:
         """Start a chat and return its id. If the `chat_id` already exists, nothing is started.
 
-        All arguments must be JSON data: `model` is a name, `hooks` are ids that the agent knows,
-        and the worker's function `deps=` converts `deps`. Raises UsageError for anything else.
+        All arguments must be JSON data, or UsageError is raised. `model` is a name. `hooks` are ids
+        that the agent knows. The worker's function `deps=` converts `deps`.
         """
         job = Job(
             input=input,
@@ -100,9 +100,10 @@ class Client:
         return tuple([_request.decode(text) for text in await self._board.questions(chat_id)])
 
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
-        """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`, all or none.
+        """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`.
 
-        Raises ApprovalError if an approval is not pending, or was answered before.
+        Raises ApprovalError if an approval is not pending, or was answered before. Then none of the
+        answers counts.
         """
         for id, decision in answers.items():
             if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
@@ -130,5 +131,5 @@ class Client:
         return read_outcome(await self._board.result(chat_id))
 
     async def aclose(self) -> None:
-        """Close the connections. The next call opens them again."""
+        """Close the connections; the next call of a method opens new connections."""
         await self._board.aclose()

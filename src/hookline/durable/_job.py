@@ -69,8 +69,8 @@ def check_agent(agent: Agent[Any], relay: Relay | None) -> None:
         )
     if relay is not None and agent.store is None:
         raise UsageError(
-            f"{agent!r} has no store, but a relay only shows chats of stored conversations: create "
-            "it with Agent(..., store=…), with the store of the web application"
+            f"{agent!r} has no store, but a relay shows only chats of stored conversations: use "
+            "Agent(..., store=…) with the store of the web application"
         )
 
 
@@ -114,8 +114,8 @@ def encode_job(job: Job) -> str:
         return msgspec.json.encode(job).decode()
     except (TypeError, ValueError) as exc:
         raise UsageError(
-            f"the input and deps of a durable chat must be JSON: {exc}; pass JSON data, and let "
-            "deps=make_deps of the worker convert it for hooks and tools"
+            f"the input and deps of a durable chat must be JSON: {exc}; pass JSON data; the "
+            "worker's deps=make_deps can convert the deps for hooks and tools"
         ) from exc
 
 

@@ -57,12 +57,13 @@ class Ingress:
         answer = await self._ask("POST", path, body)
         if answer.status_code == _NOT_FOUND:
             raise UsageError(
-                f"Restate at {self._url} does not know {path}: register a worker, or set name= "
-                f"to the name of the registered workers (name= is {self._name!r})"
+                f"Restate at {self._url} does not know {path}: register a worker, or "
+                f"replace name={self._name!r} with the name of the registered workers"
             )
         if not answer.is_success:
             raise StoreError(
-                f"Restate at {self._url} refused {path}: status {answer.status_code}; see its log"
+                f"Restate at {self._url} refused {path}: status {answer.status_code}; "
+                "see Restate's log"
             )
         return msgspec.json.decode(answer.content) if answer.content else None
 

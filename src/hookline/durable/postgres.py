@@ -6,10 +6,10 @@
             await client.start("Book it.", conversation="c1", chat_id="7f3")
             response = await client.result("7f3")
 
-Absurd is a schema of PostgreSQL functions: queues, claims, checkpoints, events. It is created if it
-is missing; `absurdctl` lists its tasks and deletes old ones. A worker that gives no sign of life
-for `lease` seconds loses its chats. A chat that waits for an answer is put aside after `idle`
-seconds.
+Absurd is a schema of PostgreSQL functions: queues, claims, checkpoints, events. hookline creates
+this schema if it is missing. The program `absurdctl` lists tasks and deletes old ones. If a worker
+gives no sign of life for `lease` seconds, other workers take over its chats. A chat that waits for
+an answer is suspended after `idle` seconds.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ def chats(
     """Return a worker for the durable chats in a database.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; pass a RedisRelay that nothing else uses. `queue` is the queue of
-    the chats: give each agent in a database its own. `concurrency` is the most chats that run at
-    once. A worker that gives no sign of life for `lease` (whole) seconds counts as dead. A chat
-    that only waits is put aside after `idle` seconds. The database is polled every `poll` seconds.
-    Raises UsageError for an agent without `runtime=Durable()`, or a lease that is too short.
+    the chats in web applications; it must be a RedisRelay that nothing else uses. `queue` is the
+    queue of the chats: each agent in a database needs a separate queue. `concurrency` is the
+    maximum number of chats that run at once. A worker that gives no sign of life for `lease`
+    seconds, a whole number, counts as dead. A chat that only waits is suspended after `idle`
+    seconds. The database is polled every `poll` seconds. Raises UsageError for an agent without
+    `runtime=Durable()`, or a lease that is too short.
     """
     if lease != int(lease) or lease < 1 or lease < 3 * poll:
         raise UsageError(
-            f"lease={lease!r} must be whole seconds, at least three times poll={poll!r}"
+            f"lease={lease!r} must be a whole number, at least three times poll={poll!r}"
         )
     jobs = Jobs(url, queue, poll, lease)
     return Worker(

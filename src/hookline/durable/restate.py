@@ -132,8 +132,8 @@ class Worker:
     async def _serve(self, up: asyncio.Event) -> None:
         if self._url is None:
             raise UsageError(
-                f"url={self._url!r}: pass the URL of Restate's ingress to serve the application "
-                "from here, as in chats(agent, 'http://127.0.0.1:8080'), or use hypercorn"
+                f"url={self._url!r} must be the URL of Restate's ingress, as in "
+                "chats(agent, 'http://127.0.0.1:8080'); or serve the application with hypercorn"
             )
         hypercorn = needed("hypercorn")
         needed("hypercorn.asyncio")
@@ -182,13 +182,14 @@ def chats(
     """Return a worker for the durable chats of a Restate server: an ASGI application.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
-    its services: give each agent of a server its own. A chat that only waits is suspended after
-    `idle` seconds; a worker that hangs is given up after twice as long. Restate keeps outcomes, and
-    recognizes known ids, for `retention` seconds. `identity_keys` are the public keys of a Restate
-    server that signs its calls. With `url` (the address of Restate's ingress), `async with` and
-    `run()` serve the application at `bind`, and register that address with Restate's admin API at
-    `admin` (by default the host of the ingress, port 9070).
+    the chats in web applications; it must be a RedisRelay that nothing else uses. `name` is the
+    name of the worker's services: each agent of a server needs a different name. A chat that only
+    waits is suspended after `idle` seconds. A worker that hangs counts as dead after twice that
+    time. Restate keeps outcomes, and recognizes known ids, for `retention` seconds. `identity_keys`
+    are the public keys of a Restate server that signs its calls. If you pass `url`, the address of
+    Restate's ingress, `async with` and `run()` serve the application at `bind`. They also register
+    that address with Restate's admin API at `admin`, by default port 9070 on the host of the
+    ingress.
     """
     return Worker(
         agent,

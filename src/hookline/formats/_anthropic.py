@@ -38,7 +38,7 @@ _WENT_WELL: Final = ("ok", "answered")
 def from_anthropic(body: Mapping[str, Any]) -> Imported:
     """Read a history: a dict with `messages` and optionally `system`, as in a request.
 
-    Raises UsageError, which names the message and its problem.
+    Raises UsageError, with the place and the problem, for an invalid history.
     """
     found: list[Message] = []
     names: dict[str, str] = {}  # the tool name of each call id
@@ -123,7 +123,7 @@ def _model_part(part: dict[str, Any], where: str) -> Any:
 
 
 def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> dict[str, Any]:
-    """Write a history as `{"messages": [...]}`, with `system` if there is one.
+    """Write a history as `{"messages": [...]}`, with `system` if there is a system text.
 
     Reasoning without Anthropic's signature is left out, because Anthropic would reject it.
     """

@@ -31,7 +31,7 @@ _SYSTEM: Final = ("system", "developer")
 
 
 def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
-    """Read a history. Raises UsageError, which names the message and its problem."""
+    """Read a history. Raises UsageError, with the place and the problem, for an invalid history."""
     found: list[Message] = []
     system: list[str] = []
     names: dict[str, str] = {}  # the tool name of each call id

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A history that was read: use `Conversation(found.messages)`, `Agent(system=found.system)`."""
+    """A converted history, for `Conversation(found.messages)` and `Agent(system=found.system)`."""
 
     messages: tuple[Message, ...]
     """The messages, as hookline message types."""

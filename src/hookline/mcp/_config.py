@@ -30,10 +30,11 @@ def load(
     prefix: bool = True,
     timeout: float = 60.0,
 ) -> list[MCPServer]:
-    """Return the servers of a configuration file; servers that are disabled there are left out.
+    """Return the servers of a configuration file, without the disabled servers.
 
     `inputs` has the values for `${input:id}`. With `prefix`, the names of a server's tools begin
-    with the server's name, so they are unique. Raises UsageError with the file and the place in it.
+    with the server's name, so they are unique. Raises UsageError, with the file and the place of
+    the error.
     """
     file = Path(path)
     try:
@@ -81,7 +82,7 @@ def _servers(file: Path, data: Any) -> tuple[str, dict[str, Any]]:
         if isinstance(found, dict):
             return ".".join(keys), cast("dict[str, Any]", found)
         if found is not None:
-            raise UsageError(f"{file}: {'.'.join(keys)} must be an object of servers by name")
+            raise UsageError(f"{file}: {'.'.join(keys)} must be an object with the servers by name")
     raise UsageError(f'{file} has neither "mcpServers" nor "servers"; add one of them')
 
 
@@ -176,7 +177,7 @@ class _Reader:
         if kind == "input" and colon:
             if rest not in self._inputs:
                 raise self.wrong(
-                    where, f"it needs the input {rest!r}; pass load(..., inputs={{…}})"
+                    where, f"the input {rest!r} is missing; pass load(..., inputs={{…}})"
                 )
             return self._inputs[rest]
         wanted, _, default = (rest if kind == "env" and colon else name).partition(":-")

@@ -31,7 +31,7 @@ Login: TypeAlias = Callable[[str], str | Awaitable[str]]
 
 
 class TokenStore(Protocol):
-    """Stores one login, such as in a file or a database row. A login is JSON data with secrets."""
+    """Stores one login, for example in a file. A login is JSON data with secrets."""
 
     async def load(self) -> dict[str, Any] | None:
         """Return the last saved login, or None."""
@@ -69,10 +69,10 @@ def oauth(
     """Return the `auth=` of `MCPServer.http(url, …)` for a server that requires OAuth.
 
     `store` keeps the login; without a store the login lasts as long as the process. `login` sends
-    the user to the given address, and returns the address to which the browser was redirected,
-    which begins with `redirect_uri`. Without `login`, only a stored login is used. Without
-    `client_id`, the client registers itself under `name`. Raises UsageError if the address is not
-    a URL, or if the extra is missing.
+    the user to the given address. It returns the address to which the browser was redirected; that
+    address begins with `redirect_uri`. Without `login`, only a stored login is used. Without
+    `client_id`, the client registers itself under `name`. Raises UsageError if the address is not a
+    URL, or if the extra is missing.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"oauth({url[:200]!r}) needs the URL of the server: begin with https://")

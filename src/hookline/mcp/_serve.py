@@ -56,10 +56,10 @@ def serve(
     """Return an ASGI app that serves an agent over streamable HTTP, to run or mount.
 
     `stateless`: no session is kept between requests, so any process may answer the next request.
-    `principal` receives the SDK's request context, and returns the name of the logged-in user; the
-    default is the client of the access token. `host` and `allowed_hosts` are the host names of the
-    server; `auth` and `token_verifier` are passed to the SDK. Raises UsageError if the extra is
-    missing.
+    `principal` receives the SDK's request context, and returns the name of the logged-in user.
+    Without `principal`, the name is the client of the access token. `host` and `allowed_hosts` are
+    the host names of the server. `auth` and `token_verifier` are passed to the SDK. Raises
+    UsageError if the extra is missing.
     """
     server = _Served(agent, name, description, principal).server(sessions=not stateless)
     security = None

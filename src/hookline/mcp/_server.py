@@ -49,13 +49,13 @@ GUARD: Final = 200
 
 
 class MCPServer:
-    """A server whose tools agents may use. Create it with `stdio`, `http` or `local`.
+    """A server whose tools agents may use. Create one with `stdio`, `http` or `local`.
 
-    `label` names the server and its scope. `prefix` is added before the names of its tools. `allow`
-    and `deny` are patterns for the server's own tool names, such as `"read_*"`; deny wins. A call
-    that matches `approve` needs approval, as with the agent's own tools. `timeout` is the time
-    limit of one call, in seconds. It pauses while the server asks the user. Raises UsageError for
-    invalid options, or if the extra is missing.
+    `label` names the server and its scope. `prefix` is added before the names of the server's
+    tools. `allow` and `deny` are patterns for the server's own tool names, such as `"read_*"`; deny
+    wins. `approve` are patterns for tools whose calls need approval. `timeout` is the time limit of
+    one call, in seconds. The time limit pauses while the server asks the user. Raises UsageError
+    for invalid options, or if the extra is missing.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class MCPServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> MCPServer:
-        """Return a server that is a program: it is started here, and connected by stdin and stdout.
+        """Return a server that is a program; hookline starts it, and uses its stdin and stdout.
 
-        Its environment has PATH, HOME and similar variables, and the variables in `env`.
+        The program's environment has PATH, HOME and similar variables, and the variables in `env`.
         """
         program = _process.Program(command, args, env=env, cwd=cwd)
         return cls(
@@ -156,8 +156,8 @@ class MCPServer:
         """Return a server at a URL, over streamable HTTP.
 
         `headers` is a mapping, or a function that takes the run and returns a mapping, for example
-        with a token for each tenant. The function may be async. With a function, the tools are
-        listed with `connect_headers`. `auth` is an `httpx2.Auth`, such as the SDK's
+        with a token for each tenant. The function may be async. If `headers` is a function,
+        `connect_headers` are sent to list the tools. `auth` is an `httpx2.Auth`, such as the SDK's
         `OAuthClientProvider` with your token store. Raises UsageError if the address is not a URL.
         """
         if not url.startswith(("http://", "https://")):
@@ -215,7 +215,7 @@ class MCPServer:
             self._users += 1
 
     def stop(self) -> None:
-        """Release the server; the last release closes it, in a separate task."""
+        """Release the server; the last release closes the server, in a separate task."""
         self._let_go()
 
     async def aclose(self) -> None:
@@ -254,9 +254,9 @@ class MCPServer:
         return leave
 
     def attach(self, agent: Agent[Any]) -> Callable[[], None]:
-        """Register its tools with an agent; returns a disposer that removes them.
+        """Register the server's tools with an agent; returns a disposer that removes the tools.
 
-        Raises UsageError if it is not started, ScopeError if a tool's name is taken.
+        Raises UsageError if the server is not started, and ScopeError if a tool's name is taken.
         """
         scope = self._scope
         if scope is None:
@@ -295,7 +295,7 @@ class MCPServer:
         return self._link is not None and self._link.client is not None
 
     def tools_now(self) -> tuple[AnyTool, ...]:
-        """The current tools of the server; empty before it is started."""
+        """The current tools of the server; empty before the server is started."""
         return self._scope.tools if self._scope is not None else ()
 
     def _links(self) -> list[Link]:
@@ -339,8 +339,8 @@ class MCPServer:
                     attached.remove = attached.agent.scopes.replace(self.label, scope)
             except ScopeError:
                 logger.warning(
-                    "MCP server %r: a new tool has the name of another scope's tool; the old tools "
-                    "are kept",
+                    "MCP server %r: a new tool has the name of another scope's tool, so the "
+                    "server's old tools are kept",
                     self.label,
                 )
 
@@ -373,7 +373,7 @@ class MCPServer:
     # ── prompts and resources ───────────────────────────────────────────────────────────────
 
     async def prompt(self, name: str, **arguments: str) -> tuple[Message, ...]:
-        """Return the messages of a prompt; raises MCPServerError. They are not sent to a model."""
+        """Return the messages of a prompt, and send nothing to a model; raises MCPServerError."""
         answer = await self._asked("get_prompt", name, arguments or None)
         messages: list[Message] = []
         for each in answer.messages:
@@ -444,8 +444,8 @@ def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
 async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None]:
     """Connect servers, and add their tools to an agent for the duration of the block.
 
-    All or nothing: raises MCPServerError for the first server that cannot be connected, and
-    ScopeError if two tools have the same name.
+    Raises MCPServerError for the first server that cannot be connected, and ScopeError if two tools
+    have the same name. In both cases no server stays connected.
     """
     sdk("mcp")
     started: list[MCPServer] = []

@@ -19,11 +19,12 @@ def record_evaluation(
     explanation: str | None = None,
     telemetry: Telemetry = DEFAULT,
 ) -> bool:
-    """Record the quality of a chat's answer, as the conventions' event `gen_ai.evaluation.result`.
+    """Record the quality of a chat's answer, as an event `gen_ai.evaluation.result`.
 
-    The event belongs to the span of that chat, which may have ended: the last 1,024 chats are kept.
-    `telemetry` is the agent's own Telemetry, if it has one. Returns whether the events of that chat
-    are exported. Raises UsageError if none of `score`, `label` and `explanation` is given.
+    The event belongs to the span of that chat. The chat may have ended: hookline remembers the last
+    1,024 chats. `telemetry` is the agent's own Telemetry, if the agent has one. Returns whether the
+    events of that chat are exported. Raises UsageError if none of `score`, `label` and
+    `explanation` is given.
     """
     if score is None and label is None and explanation is None:
         raise UsageError("record_evaluation() needs score=, label= or explanation=")

@@ -102,7 +102,7 @@ class Kit:
         try:
             found = given(run) if callable(given) else given
         except Exception as exc:
-            report("attributes= raised, so spans have none of them", exc)
+            report("attributes= raised, so the spans lack these attributes", exc)
             return {}
         return {
             key: self.content.word(value) if isinstance(value, str) else value

@@ -74,8 +74,9 @@ def setup(
 ) -> Exporting:
     """Export traces, metrics and events over OTLP to `endpoint`, or as the OTEL_* variables say.
 
-    Raises UsageError if the application already has a provider (which hookline then uses), for an
-    endpoint without a scheme, and for an exporter that is unknown or not installed.
+    Raises UsageError if the application already has a provider; hookline uses that provider without
+    `setup`. Also raises UsageError for an endpoint without a scheme, and for an exporter that is
+    unknown or not installed.
     """
     if protocol is not None and protocol not in _PACKAGES:
         raise UsageError(f"protocol={protocol!r} must be one of {', '.join(_PACKAGES)}")
@@ -85,8 +86,8 @@ def setup(
         return Exporting({})
     if not isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
         raise UsageError(
-            "this process has a tracer provider already, and hookline uses it; leave setup() out, "
-            "or call it before the other provider is set"
+            "this process has a tracer provider already, which hookline uses; leave setup() out, "
+            "or call setup() before the other provider is set"
         )
     exporters = {
         signal: _exporter(signal, endpoint, protocol, headers)
@@ -100,7 +101,9 @@ def _wanted(signal: str) -> bool:
     name = f"OTEL_{signal.upper()}_EXPORTER"
     said = os.environ.get(name, "").strip() or "otlp"
     if said not in ("otlp", "none"):
-        raise UsageError(f"{name}={said!r} must be 'otlp' or 'none'; set up others yourself")
+        raise UsageError(
+            f"{name}={said!r} must be 'otlp' or 'none'; set up another exporter yourself"
+        )
     return said == "otlp"
 
 

@@ -60,12 +60,12 @@ class Telemetry:
 
     The default providers are the global ones. `capture` selects where content may be recorded (by
     default nowhere, or according to the environment). `redact` receives every text before it is
-    recorded. `max_text` limits the characters of a message, `max_attribute` the bytes of an
-    attribute. `history="full"` records the whole history at each model call, instead of only the
-    new messages. `price` returns the cost of a call. `attributes` are added to every span.
-    `metrics` selects the core metrics or all of them, `semconv` the version of the conventions.
-    `openinference` adds attributes for OpenInference back-ends. Raises UsageError for an invalid
-    option.
+    recorded. `max_text` is the maximum length of a message in characters. `max_attribute` is the
+    maximum length of an attribute in bytes. `history="full"` records the whole history at each
+    model call, instead of only the new messages. `price` returns the cost of a call. `attributes`
+    are added to every span. `metrics` selects the core metrics or all metrics. `semconv` selects
+    the version of the semantic conventions. `openinference` adds attributes for OpenInference
+    back-ends. Raises UsageError for an invalid option.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Telemetry:
         self._tracing: Tracing | None = None
 
     def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
-        """Return the hooks that trace a new chat; None while there is no SDK.
+        """Return the hooks that trace a new chat; None if no SDK is configured.
 
         `beside` are the points at which the chat has other hooks.
         """
@@ -176,7 +176,7 @@ def kit_of(telemetry: Telemetry) -> Kit | None:
 
 
 def default_bus(beside: Collection[object]) -> HookBus[Any] | None:
-    """Return the hooks for an agent without `telemetry=`; inside a traced chat, its hooks."""
+    """Return the hooks for an agent without `telemetry=`; a nested chat gets the outer hooks."""
     op = innermost()
     if op is not None and not op.ended:
         return op.kit.source.bus_for_chat(beside)

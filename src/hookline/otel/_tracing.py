@@ -163,7 +163,7 @@ class Tracing:
         try:
             trace.links.meet(ctx.run, leave=False)
         except Exception as exc:
-            report("a chat could not be linked to the one before", exc)
+            report("a chat could not be linked to the previous chat", exc)
         if asyncio.current_task() is not trace.task and ctx.outcome != "done":
             # The chat's own task was aborted, and may be left behind: no later event follows.
             self._end_chat(trace, ctx.error or ChatAbortedError(trace.reason))

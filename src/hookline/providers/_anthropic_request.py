@@ -74,7 +74,7 @@ class AnthropicSettings(Settings, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
     container: str | None = None
-    """The id of an earlier response's container, for code that the provider runs."""
+    """The id of a container from an earlier response, in which the provider runs code."""
     user_id: str | None = None
     """An opaque id of the end user."""
     headers: dict[str, str] | None = None

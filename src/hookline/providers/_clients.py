@@ -42,12 +42,13 @@ _imported: set[str] = set()
 
 
 class Clients(Generic[C]):
-    """One client per event loop: it is never recreated per request, and never shared between loops.
+    """Keeps one client per event loop, for all requests in that loop.
 
-    `given` is the user's client, or a function that returns one. Otherwise `make` creates the
-    client, and models with an equal `key()` share it. Both functions run in a thread. A client
-    created here is closed when its loop shuts down. `modules` are the modules that a request of
-    the SDK imports: they are imported in a thread before the first request.
+    `given` is the user's client, or a function that returns one. If `given` is None, `make` creates
+    the client, and models with an equal `key()` share that client. Both functions run in a thread.
+    A client that is created here is closed when its event loop shuts down. The SDK imports some
+    modules at its first request: `modules` lists them, and they are imported in a thread before
+    that request.
     """
 
     def __init__(
@@ -83,8 +84,8 @@ class Clients(Generic[C]):
                 self._given = self._prepare(self._given)
             elif self._home() is not loop:
                 raise UsageError(
-                    "this model's client= was used in another event loop, and its connections "
-                    "belong to that loop; pass a function that returns a client: client=lambda: …"
+                    "this model's client= was used in another event loop, and cannot leave that "
+                    "loop; pass a function that returns a client: client=lambda: …"
                 )
             return self._given
         table = _shared if self._key is not None else self._own

@@ -58,7 +58,7 @@ _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-goog-request-id")
 
 
 _ADVICE: Final[dict[type[ModelError], str]] = {
-    AuthenticationError: "Check the key, and that it may use this model",
+    AuthenticationError: "Check the key, and whether it may use this model",
     BadRequestError: "Change the model's name, the settings or the parts that the error names",
     ContentRefusedError: "Change the prompt",
     ContextTooLongError: "Send less, or use a model with a larger context window",
@@ -68,8 +68,8 @@ _ADVICE: Final[dict[type[ModelError], str]] = {
 
 
 class Exchange:
-    """One request to a service. Its errors have `provider` as a field, and their texts begin with
-    `where`.
+    """One request to a service. The errors of the request have the field `provider`, and their
+    texts begin with `where`.
 
     `secrets` are removed from every text. `request_id` is set once the service has answered.
     """
@@ -85,7 +85,7 @@ class Exchange:
         self.request_id: str | None = None
 
     def heard(self, headers: Mapping[str, str] | None) -> None:
-        """Keep the id that the service has given to the request."""
+        """Keep the service's id of the request."""
         self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
 
     def cut_off(self) -> MalformedStreamError:
@@ -105,16 +105,17 @@ class Exchange:
         )
 
     def unstreamed(self, body: object) -> ModelError:
-        """Build the error for JSON that arrived instead of a stream, with the server's own message.
+        """Build the error for JSON that arrived instead of a stream.
 
-        Without such a message the content is not quoted: a model's answer must not be in an error.
+        If the JSON is an error, its message is quoted. Any other JSON could be a model's answer, so
+        it is not quoted.
         """
         if is_error(body):
             return self.told(body)
         names = ", ".join(sorted(map(str, body))[:8]) if is_object(body) else type(body).__name__
         return self.malformed(
             f"{self.where}: received JSON ({scrubbed(names)}) instead of a stream of events; check "
-            "that base_url is the provider's, and that no proxy in between buffers responses",
+            "base_url, and whether a proxy buffers responses",
             retryable=False,
         )
 
@@ -124,7 +125,7 @@ class Exchange:
         shown = scrubbed(words[:200], self.secrets) or "no text"
         return self.malformed(
             f"{self.where}: received {kind or 'a page'} instead of a stream of events: {shown!r}; "
-            "check base_url, and any proxy or sign-in page in between",
+            "check base_url, and whether a proxy or sign-in page answered",
             retryable=False,
         )
 

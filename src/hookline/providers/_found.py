@@ -36,7 +36,7 @@ class Found:
         name: str = "filename",
         meta: Mapping[str, Any] | None = None,
     ) -> Iterable[Chunk]:
-        """Return a source; the arguments name its fields in `given`, and "" means no such field."""
+        """Return a source; the arguments name its fields in `given`, "" names no field."""
         if not is_object(given):
             return
         where, called, file = (_text(given.get(each)) for each in (url, title, name))

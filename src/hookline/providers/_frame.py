@@ -32,10 +32,11 @@ _logger = logging.getLogger("hookline")
 
 
 class Reader(Protocol):
-    """Converts a provider's events to chunks. Pure: it can be tested with recorded events.
+    """Converts a provider's events to chunks. It does no I/O, so recorded events can test it.
 
     `done`: the answer is complete, and only irrelevant events can follow. `end` returns the
-    remaining chunks, the Finish last; it raises MalformedStreamError if the answer was cut off.
+    remaining chunks, with the Finish at the end. It raises MalformedStreamError if the answer was
+    cut off.
     """
 
     @property
@@ -48,7 +49,7 @@ class Reader(Protocol):
         ...
 
     def end(self) -> Iterable[Chunk]:
-        """Return the remaining chunks after the last event, the Finish last."""
+        """Return the chunks that remain after the last event; the Finish is at the end."""
         ...
 
 
@@ -120,7 +121,7 @@ async def server_sent(
 ) -> AsyncGenerator[Any, None]:
     """Yield the JSON of each server-sent event of a response; the word [DONE] becomes None.
 
-    A JSON body instead of a stream is yielded as a single event; raises ModelError for a page.
+    A JSON body is yielded as a single event. Raises ModelError for a page, such as HTML.
     """
     events = Events()
     body = response.iter_bytes()

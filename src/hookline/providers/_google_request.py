@@ -61,11 +61,11 @@ class GoogleSettings(Settings, frozen=True, kw_only=True):
     logprobs: int | None = None
     """The number of likely tokens to report at each position."""
     safety: dict[str, str] | None = None
-    """The blocking threshold per harm category, with the names of the API."""
+    """The blocking threshold of each harm category, by the API's names."""
     modalities: tuple[Literal["TEXT", "IMAGE", "AUDIO"], ...] = ()
     """The modalities that the response may contain."""
     media_resolution: str | None = None
-    """The resolution at which media are processed, with the names of the API."""
+    """The resolution at which media are processed, by the API's names."""
     service_tier: str | None = None
     """The service tier, which determines speed and price."""
     labels: dict[str, str] | None = None

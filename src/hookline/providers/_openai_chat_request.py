@@ -63,7 +63,7 @@ class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
     presence_penalty: float | None = None
     """Values above 0 encourage new topics."""
     logit_bias: dict[str, int] | None = None
-    """Per token, a bias that makes the token more or less likely."""
+    """A bias for each token, which makes that token more or less likely."""
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
     modalities: tuple[Literal["text", "audio"], ...] = ()

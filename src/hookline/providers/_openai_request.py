@@ -67,11 +67,11 @@ class OpenAISettings(Settings, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
     max_tool_calls: int | None = None
-    """The most calls of provider-run tools in one response."""
+    """The maximum number of calls of provider-run tools in one response."""
     truncation: Literal["auto", "disabled"] | None = None
     """ "auto" lets the API drop the oldest items if the context is full."""
     include: tuple[str, ...] = ()
-    """Additional data to include in the response, with the names of the API."""
+    """Additional data to include in the response, by the API's names."""
     metadata: dict[str, str] | None = None
     """Metadata stored with the request, for the provider's dashboard."""
     safety_identifier: str | None = None

@@ -49,11 +49,11 @@ class GoogleModel:
     """A Gemini model: `GoogleModel("gemini-…")`.
 
     `client` is your own `google.genai.Client`, or a function that returns a client. By default a
-    client is created from `api_key` and `base_url`, from GOOGLE_API_KEY (GEMINI_API_KEY), or, for
-    Vertex AI, from the SDK's own environment variables. `settings` are defaults, which the settings
-    of the agent and the chat override. `idle_timeout`: the longest time without data from the
-    service, in seconds. In errors and traces `provider` is "gcp.gemini" or "gcp.vertex_ai". Raises
-    UsageError if the SDK is not installed.
+    client is created from `api_key` and `base_url`, or from GOOGLE_API_KEY or GEMINI_API_KEY. For
+    Vertex AI, the SDK's own environment variables are used. `settings` are defaults, which the
+    settings of the agent and the chat override. `idle_timeout`: the longest time without data from
+    the service, in seconds. In errors and traces `provider` is "gcp.gemini" or "gcp.vertex_ai".
+    Raises UsageError if the SDK is not installed.
     """
 
     takes_schema = True

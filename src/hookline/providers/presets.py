@@ -1,7 +1,7 @@
 """Services that offer another provider's format at their own address: one row for each service.
 
-`Agent("groq:llama-…")` creates the model from its row; `preset("groq", "llama-…", settings=…)` does
-the same with further options. For a server without a row, use `base_url=`.
+`Agent("groq:llama-…")` creates a model from the row of the service. `preset("groq", "llama-…",
+settings=…)` also accepts further options. For a server without a row, use `base_url=`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     """The environment variable for the address."""
     keys: tuple[str, ...] = ()
-    """The environment variables for the key; the first that is set counts."""
+    """The environment variables for the key; the first one that is set is used."""
     keyless: bool = False
     """Whether the service can be used without a key."""
     schemas: bool = True

@@ -1,9 +1,9 @@
 """Tools that a provider runs itself: search, code, files, images, MCP servers.
 
-They are listed among an agent's tools, under a name by which hooks can remove them from a request.
-A provider receives only the tools that it supports. Their use is not a tool call of the chat:
-`preToolCall` does not see it. To restrict them, remove them at `preRequest` or with `allow_tools`.
-The record of their use is sent back to the provider with the next request.
+Add provider tools to an agent's tools. A provider receives only the tools that it supports. The use
+of a provider tool is not a tool call of the chat: `preToolCall` does not fire. To restrict these
+tools, remove them by name at `preRequest`, or with `allow_tools`. The provider's record of each use
+is sent back to the provider with the next request.
 """
 
 from __future__ import annotations

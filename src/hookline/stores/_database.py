@@ -38,9 +38,12 @@ _HINTS: Final = (
         "pool_size=, or raise max_connections on the server",
     ),
     ("readonly", "the file is read-only: give this process write permission"),
-    ("database is locked", "another program has locked the file: end it, or raise busy_timeout="),
+    (
+        "database is locked",
+        "another program has locked the file: end that program, or raise busy_timeout=",
+    ),
     ("disk is full", "the disk is full: make room, then write again"),
-    ("disk i/o", "the disk cannot be read or written: check its free space and its health"),
+    ("disk i/o", "the disk cannot be read or written: check the disk and its free space"),
     ("unable to open", "the file cannot be opened: check its directory and its permissions"),
     ("malformed", "the file is damaged: restore it from a backup"),
     ("not a database", "the file is not a SQLite database: check the path in the URL"),
@@ -192,7 +195,9 @@ class Database:
                 ". The last change may or may not have been written" * uncertain
             )
         if hint is None:
-            hint = "the database refused; see the message, and the log of the database"
+            hint = (
+                "the database refused the operation; see the message, and the log of the database"
+            )
         return StoreError(f"{self._name}: {hint} ({text})")
 
 

@@ -1,8 +1,8 @@
 """`SQLStore`: conversations in SQLite or PostgreSQL, by URL.
 
-A message is one INSERT that checks the lease and the revision, and its place is part of its primary
-key. So it is written either once, in order, by the chat that holds the lease, or not at all.
-Nothing is held between two calls: no connection or transaction stays open during a model call.
+Each message is written by one INSERT, which checks the lease and the revision. The position of the
+message is part of its primary key. So a message is written once, in order, by the chat that holds
+the lease, or not at all. No connection or transaction stays open during a model call.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ C, M = CONVERSATION.c, MESSAGE.c
 class SQLStore:
     """Conversations in a database: `sqlite:///chats.db` or `postgresql://user@host/name`.
 
-    `lease` is the number of seconds after which the conversation of a dead process is free.
-    `busy_timeout` is the number of seconds that SQLite waits for another program's lock.
-    `synchronous` is SQLite's: with "NORMAL", messages survive the end of the process, but a power
-    loss may lose the last ones; with "FULL", each write waits for the disk. `reconnect` is the
-    number of seconds that a PostgreSQL server may be unreachable. Other options, such as
-    `pool_size=20`, go to SQLAlchemy's `create_async_engine`. Raises UsageError for a URL or option
-    that cannot work, or if the extra is not installed.
+    `lease` is the number of seconds after which another process may take over the conversation of a
+    dead process. `busy_timeout` is the number of seconds that SQLite waits for another program's
+    lock. `synchronous` is SQLite's setting. With "NORMAL", messages survive the end of the process,
+    but a power loss may lose the last messages. With "FULL", each write waits for the disk.
+    `reconnect` is the number of seconds that a PostgreSQL server may be unreachable. Other options,
+    such as `pool_size=20`, go to SQLAlchemy's `create_async_engine`. Raises UsageError for a URL or
+    option that cannot work, or if the extra is not installed.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class SQLStore:
         )
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """The requests that wait for an approval, in one conversation or in all."""
+        """The requests that wait for an approval, in one conversation or in all conversations."""
         query = sa.select(C.id, C.pending).where(C.waits == 1).order_by(C.id)
         if conversation_id is not None:
             check_id(conversation_id)
@@ -207,7 +207,7 @@ class SQLStore:
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner, and return the version."""
+        """Assign the lease to this owner, and return the version."""
         check_id(conversation_id)
         return await self._leases.acquire(self._database, conversation_id, owner, heir)
 

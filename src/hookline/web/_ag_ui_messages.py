@@ -109,7 +109,7 @@ def _part(part: Text | Image | File) -> dict[str, Any]:
 
 
 def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
-    """Read the history that a client sends. The client may have invented it: do not trust it.
+    """Read the history that a client sends. Do not trust it: the client can invent messages.
 
     A call without a result gets a result with the error "not finished". Raises Refused for invalid
     data and, by default, for a system or developer prompt.
@@ -262,7 +262,7 @@ def _answer(entry: dict[str, Any]) -> tuple[str, Answer]:
     if entry.get("status") == "cancelled":
         return id, Answer(decision=decision_of(False, "cancelled by the user"))
     if entry.get("status") != "resolved":
-        raise Refused(400, "The status of an answer must be resolved or cancelled.")
+        raise Refused(400, "The status of an answer must be 'resolved' or 'cancelled'.")
     what = "The payload of an answer"
     payload = only(object_of(entry.get("payload"), what), what, ANSWER_SCHEMA["properties"])
     decision = decision_of(

@@ -56,8 +56,8 @@ def to_ui_messages(
 ) -> list[dict[str, Any]]:
     """Convert a history to UI messages, for clients of version `target`.
 
-    The calls in `pending` are shown as waiting for an approval, the calls in `client_calls` as
-    calls for the client to run.
+    The calls in `pending` are shown as waiting for an approval. The calls in `client_calls` are
+    shown as calls for the client to run.
     """
     waiting = {request.call.id: request for request in pending} if target >= 6 else {}
     wanted = {call.id: call for call in client_calls}
@@ -167,7 +167,7 @@ def _error_text(text: str) -> str:
 
 
 def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
-    """Read the history that a client sends. The client may have invented it: do not trust it.
+    """Read the history that a client sends. Do not trust it: the client can invent messages.
 
     Raises Refused for invalid data and, by default, for a system prompt.
     """

@@ -66,7 +66,7 @@ def _answering(
     last = items[-1]
     answers, results = _answers(last), _results(last)
     if not answers and not results:
-        raise Refused(400, "The last message must be a user message, or answer a call.")
+        raise Refused(400, "The last message must be a user message or must answer a call.")
     return Incoming(
         conversation_id=conversation_id,
         history=tuple(from_ui_messages(items[:-1] if answers else items, system=system)),

@@ -75,20 +75,22 @@ def app(
 ) -> Site:
     """Return the agent as an ASGI application, to serve alone or to mount in Starlette or FastAPI.
 
-    `token=` is the bearer token that clients must send. `authorize=` is a callable instead: it
-    gets starlette's HTTPConnection, and returns the name of the principal, or None to refuse.
-    Without either, a token is generated and printed. `hosts=` lists the host names of the server,
-    `origins=` the other sites that may use it. `deps=` and `hooks=` are called with the ASGI scope
-    and the principal, and return the `deps` and `hooks` of each chat. `on_busy="queue"` queues a
-    message that arrives during an answer, instead of refusing it. `page=` adds the chat page, with
-    the given texts; `timeline=` (on by default with a page) adds an observer at onHook to the
-    agent. `relay=` shares the answers with other processes. With `durable=` (the client of a
-    durable engine) chats run in durable workers. `client_tools=` lists the tools that a front end
-    may bring along (True: any). `ag_ui_state=` maps the keys of `run.state` that AG-UI front ends
-    share to the type in which they may set the key, or None. `ag_ui_context=True` adds the front
-    end's context to the prompt. `edits=False` refuses approvals with changed arguments.
-    `approvals=False` refuses all answers to approvals, for applications that answer them with
-    `resume_detached`. Raises UsageError for options that are invalid or contradict each other.
+    `token=` is the bearer token that clients must send. `authorize=` is a callable that replaces
+    the token: it gets starlette's HTTPConnection, and returns the name of the principal, or None to
+    refuse. Without `token=` and `authorize=`, a token is generated and printed. `hosts=` lists the
+    host names of the server. `origins=` lists other sites that may use the server. `deps=` and
+    `hooks=` are called with the ASGI scope and the principal, and return the `deps` and `hooks` of
+    each chat. `on_busy="queue"` queues a message that arrives during an answer, instead of refusing
+    the message. `page=` adds the chat page, with the given texts. `timeline=` adds an observer at
+    onHook to the agent; the default is True if there is a page. `relay=` shares the answers with
+    other processes. `durable=` is the client of a durable engine, whose workers then run the chats.
+    `client_tools=` lists the tools that a front end may bring along; True allows all tools.
+    `ag_ui_state=` lists the keys of `run.state` that are shared with AG-UI front ends. The value of
+    a key is the type in which front ends may set it, or None if they may not set it.
+    `ag_ui_context=True` adds the front end's context to the prompt. `edits=False` refuses approvals
+    with changed arguments. `approvals=False` refuses all answers to approvals, for applications
+    that use `resume_detached`. Raises UsageError for options that are invalid or contradict each
+    other.
     """
     if token is None and authorize is None:
         token = token_urlsafe(24)
@@ -191,12 +193,12 @@ async def chat_response(
 ) -> Response:
     """Return the response of a route of your own in Starlette or FastAPI. Your route authorizes.
 
-    With a `conversation`, which the route has found for its user, the history of the client is
-    ignored, approvals work, and with `on_disconnect="detach"` a client can rejoin the run through
-    `resume_response`. Without a conversation the history comes from the client. `conversation_id`
-    is the id that the client sees: by default the id that the client itself sent, never the id in
-    the store. `edits=` and `approvals=` work as in `app`; the `options` are those of
-    `agent.chat_stream`. A bad request returns an error response.
+    `conversation` is the user's conversation, which your route has loaded. With a conversation,
+    approvals work, and the client's history is ignored. With `on_disconnect="detach"` a client can
+    also rejoin the run through `resume_response`. Without a conversation the history comes from the
+    client. `conversation_id` is the id that the client sees. The default is the id that the client
+    sent, never the id in the store. `edits=` and `approvals=` work as in `app`. The `options` are
+    those of `agent.chat_stream`. The response to a bad request is an error response.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs
@@ -256,9 +258,10 @@ def resume_response(
 ) -> Response:
     """Return the conversation's current answer, from its start; status 204 if there is none.
 
-    It finds runs of `chat_response` with the same `runs` and `on_disconnect="detach"`, and runs of
-    `resume_detached`. Pass the `request` to let a native client continue after the frame that it
-    names in `Last-Event-ID`; this also works for a short time after the run has ended.
+    The answer is a run of `chat_response` with the same `runs` and `on_disconnect="detach"`, or a
+    run of `resume_detached`. If you pass the `request`, a native client can name a frame in
+    `Last-Event-ID`, and receives the frames after it, even for a short time after the end of the
+    run.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs

@@ -54,7 +54,7 @@ class Shown(Protocol):
 
 
 class Run(Shown, Protocol):
-    """A run to read: of this process, or of another process that is followed."""
+    """A run that clients can read; the run may belong to another process."""
 
     @property
     def log(self) -> Backlog:
@@ -63,7 +63,7 @@ class Run(Shown, Protocol):
 
 
 class Reader:
-    """One client's position in a run. It has no backlog while its run waits in a queue."""
+    """One client's position in a run. A reader has no backlog while the run waits in a queue."""
 
     __slots__ = ("_log", "_loop", "_waiter", "gone", "next")
 
@@ -79,7 +79,7 @@ class Reader:
         self._log, self.next = log, start
 
     def take(self) -> list[Entry]:
-        """Take the next entries; raises Lagged if they have been dropped."""
+        """Take the next entries; raises Lagged if the next entries were dropped."""
         assert self._log is not None
         entries = self._log.entries(self.next)
         if entries:

@@ -64,7 +64,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 def check_answers(incoming: Incoming, *, approvals: bool) -> None:
     """Refuse answers to approvals, unless `approvals` is True."""
     if incoming.answers and not approvals:
-        raise Refused(403, "Approvals are answered elsewhere; wait for the answer.")
+        raise Refused(403, "You cannot answer approvals here; wait for the decision.")
 
 
 def begin(
@@ -133,7 +133,10 @@ def _of_client(
     if message is None and not incoming.results:  # regenerate: the history ends with the question
         last = history[-1] if history else None
         if not isinstance(last, UserMessage):
-            raise Refused(400, "To regenerate an answer, send the user message that it answered.")
+            raise Refused(
+                400,
+                "To regenerate an answer, send the history up to its user message.",
+            )
         history, message = history[:-1], last
     try:
         conversation = Conversation(history)
@@ -162,7 +165,7 @@ def front_end_tools(
         if ours is not None and ours[0].client:
             continue  # the server has declared this tool
         if ours is not None:
-            raise Refused(400, f"The server has a tool {name[:64]!r} of its own; rename yours.")
+            raise Refused(400, f"The server already has a tool {name[:64]!r}; rename yours.")
         if allowed is True or (allowed is not False and name in allowed):
             found.append(_tool(name, each))
     return found

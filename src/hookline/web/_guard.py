@@ -49,9 +49,7 @@ class Guard:
         """Check the Host of a request, and return it."""
         host = request.headers.get("host", "")
         if _name(host) not in self._hosts:
-            raise Refused(
-                403, "This host name must be among those that the server lists in hosts=."
-            )
+            raise Refused(403, "This host name must be one of the names in hosts= of the server.")
         return host
 
     def check_site(self, request: Request) -> tuple[tuple[str, str], ...]:
@@ -73,7 +71,7 @@ class Guard:
         weaker = site.scheme != "https" and request.scope.get("scheme") == "https"
         if site.netloc.lower() == host.lower() and not weaker:
             return ()
-        raise Refused(403, "This origin must be among those that the server lists in origins=.")
+        raise Refused(403, "This origin must be one of the origins in origins= of the server.")
 
     async def enter(self, request: Request) -> str:
         """Return the principal of a request."""

@@ -41,7 +41,7 @@ class Request:
             async with asyncio.timeout(seconds):
                 return await self._read(limit)
         except TimeoutError:
-            raise Refused(408, "The body came too slowly; send it again.") from None
+            raise Refused(408, "The body arrived too slowly; send it again.") from None
 
     async def _read(self, limit: int) -> bytes:
         parts: list[bytes] = []

@@ -38,9 +38,8 @@ MAX_ITEMS: Final = 10_000
 
 class Refused(Exception):
     """The request is refused, with an HTTP `status` and a `text`: one sentence for the client.
-
-    `headers` are added to the response. The parsers raise it; return it as a response, or let `app`
-    do so.
+    `headers` are added to the response. The parsers raise this exception. Return it as a response,
+    unless you use `app`.
     """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
@@ -62,9 +61,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed request.
 
-    `message` is the new user message, None if the request continues the chat with `answers`.
-    `history` is the history according to the client. `message_id`: the answer to continue, or to
-    replace (`regenerate`). `raw`: the messages as received.
+    `message` is the new user message, or None if the request continues the chat with `answers`.
+    `history` is the history according to the client. `message_id` is the answer to continue, or the
+    answer to replace if `regenerate` is True. `raw`: the messages as received.
     """
 
     conversation_id: str | None = None
@@ -73,7 +72,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     answers: dict[str, Answer] = msgspec.field(default_factory=lambda: dict[str, Answer]())
     results: dict[str, Result] = msgspec.field(default_factory=lambda: dict[str, Result]())
-    """The results that the client reports, by call id, including calls that the client ran."""
+    """The results that the client reports, by call id, including those of calls that it ran."""
     tools: tuple[dict[str, Any], ...] = ()
     """The tools that the front end brings along (AG-UI)."""
     state: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
@@ -93,8 +92,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     ) -> dict[str, Decision]:
         """Return the decisions, each for a call that the server has asked about.
 
-        Raises Refused for an answer to an approval that is not pending or concerns another call or
-        other arguments, and, without `edits`, for an answer that changes the arguments.
+        Raises Refused if an answer is for an approval that is not pending, or for another call or
+        other arguments. Without `edits`, also raises Refused if an answer changes the arguments.
         """
         waiting = {request.id: request for request in pending}
         for id, answer in self.answers.items():

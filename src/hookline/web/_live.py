@@ -32,31 +32,31 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of an application; all of them are finite by default. Times are in seconds.
 
     `idle`: how long a run may go without an event. `total`: how long a run may take. `send`: how
-    long a client may take to send its request, or to accept data. `replay_bytes`, `replay_ttl`: how
-    much of a detached run is kept, and for how long after its end. `drain`: how long a shutdown
-    waits before it aborts the remaining runs.
+    long a client may take to send its request, or to accept data. `replay_bytes`: how much of a
+    detached run is kept. `replay_ttl`: how long it is kept after the end of the run. `drain`: how
+    long a shutdown waits before it aborts the remaining runs.
     """
 
     streams: int = 1000
-    """Most concurrent answers; a further request gets status 429."""
+    """Maximum number of concurrent answers; a further request gets status 429."""
     streams_per_principal: int = 20
-    """Most concurrent answers of one principal."""
+    """Maximum number of concurrent answers of one principal."""
     body_bytes: int = 4 * 1024 * 1024
-    """Most bytes of a request body; a larger request gets status 413."""
+    """Maximum size of a request body in bytes; a larger request gets status 413."""
     idle: float = 300.0
     total: float = 1800.0
     send: float = 60.0
     keep_alive: float = 15.0
-    """Seconds without data after which a comment is sent."""
+    """A comment is sent after so many seconds without data."""
     replay_bytes: int = 8 * 1024 * 1024
     replay_ttl: float = 60.0
     replay_bytes_per_principal: int = 16 * 1024 * 1024
-    """Most bytes to keep for the runs of one principal; the oldest ended runs are dropped first."""
+    """Maximum number of bytes to keep for one principal; the oldest ended runs go first."""
     replay_bytes_total: int = 256 * 1024 * 1024
-    """Most bytes to keep for all runs of the process."""
+    """Maximum number of bytes to keep for all runs of the process."""
     drain: float = 10.0
     queue: int = 8
-    """Most messages that wait in one conversation, with `on_busy="queue"`."""
+    """Maximum number of messages that wait in one conversation, with `on_busy="queue"`."""
 
 
 DEFAULT_CAPS = Caps()

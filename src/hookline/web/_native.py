@@ -44,7 +44,7 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
     duration: float
     """The duration in milliseconds."""
     own: float | None = None
-    """For a wrapper: the milliseconds spent outside of the wrapped call."""
+    """For a wrapper: the duration in milliseconds without the wrapped call."""
     changes: tuple[Changed, ...] = ()
     """The changes that the hook made, if the page shows details."""
 
@@ -52,11 +52,10 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
 class NativeEncoder:
     """Encodes the events of one chat as hookline's own stream.
 
-    `run` is part of the ids of its frames. `conversation_id`: the client's id of the conversation,
-    if it is stored under another name; if empty, frames have no conversation id. `scope_of` returns
-    the label of a tool's scope; with it, the start of a call shows the scope of the tool.
-    `chat_id`: the chat; the id of an error derives from it if the chat fails before its first
-    event.
+    `run` is part of the id of each frame. `conversation_id` is the client's id of a conversation
+    that is stored under another name. If `conversation_id` is empty, the frames have no
+    conversation id. `scope_of` returns the label of a tool's scope, which is shown at the start of
+    a call. If a chat fails before its first event, `chat_id` determines the id of the error.
     """
 
     media_type = "text/event-stream"
@@ -85,7 +84,7 @@ class NativeEncoder:
         """Whether the last frame was written. Later events are dropped."""
 
     def agree(self, told: dict[str, str]) -> None:
-        """Use the error texts of this run's other encoders, by call id."""
+        """Use these error texts, by call id, which the other encoders of the run also use."""
         self._mask.told = told
 
     def encode(self, event: ChatEvent, at: float | None = None, number: int | None = None) -> bytes:
@@ -102,7 +101,7 @@ class NativeEncoder:
         return self._frame(dumps(_timed(data, at)), number)
 
     def passed(self, event: ChatEvent) -> None:
-        """Note that an event was written, by this encoder or by one that writes the same bytes."""
+        """Record an event that this encoder, or one with the same bytes, has written."""
         self._chat_id = self._chat_id or event.chat_id
         self._seq = event.seq
         if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):
@@ -146,7 +145,7 @@ class NativeEncoder:
         return self._frame(dumps(plain(last)), None)
 
     def reload(self) -> bytes:
-        """Encode the last frame after lost events; it asks the client to reload."""
+        """Encode the last frame after lost events; this frame asks the client to reload."""
         self.ended = True
         return frame(dumps({"event": "reload"}))
 

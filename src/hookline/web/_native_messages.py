@@ -39,8 +39,8 @@ def parse_native(body: dict[str, Any]) -> Incoming:
     """Read a request: `message`; or `answers` to approvals, by approval id, and `results` of calls
     that the client ran, by call id; or `regenerate`.
 
-    `conversation` and `history` may accompany each of them, `messageId` only `regenerate`. Raises
-    Refused for anything else, and for an unknown key.
+    Each of these requests may also have `conversation` and `history`; `regenerate` may have
+    `messageId`. Raises Refused for any other request, and for an unknown key.
     """
     only(body, "The body", KEYS)
     given = {key: value for key, value in body.items() if value is not None}

@@ -51,7 +51,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     details: bool = False
     """Whether the timeline shows model requests, with the system text, and changes by hooks."""
     price: Callable[[Usage], float] | None = None
-    """Returns the price of a usage, to show the cost of each step. Without it no cost is shown."""
+    """Returns the price of a usage. Without this function, the cost of a step is not shown."""
     currency: str = "$"
     """The currency sign before a price."""
 

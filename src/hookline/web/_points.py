@@ -43,7 +43,7 @@ class OnClientDetached(Observer, frozen=True, kw_only=True):
 
 
 class OnFeedback(Observer, frozen=True, kw_only=True):
-    """A user has rated an answer, or has taken the rating back."""
+    """A user has rated an answer, or has withdrawn a rating."""
 
     principal: str
     """The caller's name."""
@@ -52,6 +52,6 @@ class OnFeedback(Observer, frozen=True, kw_only=True):
     message_id: str
     """The id of the rated answer, an AssistantMessage of the conversation."""
     value: Thumb | None
-    """The rating; None if the user took it back."""
+    """The rating; None if the user has withdrawn the rating."""
     comment: str = ""
     """The user's comment on the rating."""

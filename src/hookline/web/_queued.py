@@ -89,7 +89,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return await self.begin()
         except Exception as exc:
-            logger.debug("a message that had waited was not answered", exc_info=exc)
+            logger.debug("a queued message was not answered", exc_info=exc)
             await line.put(self._ending(exc), last=True)
             return None
 

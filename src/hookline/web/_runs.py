@@ -26,8 +26,8 @@ LAST: Final = -1_000_000  # inside every other wrapper, to see the final request
 class Runs:
     """The current runs. All routes of a process share one `Runs` object.
 
-    The key of a run names its conversation. A second run with the same key is refused. `find` and
-    `stop` take the key.
+    The key of a run names its conversation. A second run with the same key is refused. The argument
+    of `find` and `stop` is the key.
     """
 
     def __init__(self, caps: Caps = DEFAULT_CAPS) -> None:
@@ -69,7 +69,7 @@ class Runs:
             )
 
     def join(self, key: str, principal: str) -> Place:
-        """Join a conversation's queue; raises Refused if it is full. Call `leave` afterwards."""
+        """Join a conversation's queue; raises Refused if the queue is full. Call `leave` later."""
         self._check_room(principal)
         if self._lines.length(key) >= self.caps.queue + (self.find(key) is None):
             raise Refused(
@@ -93,8 +93,8 @@ class Runs:
         before: tuple[Message, ...] = (),
         scope_of: Callable[[str], str | None] | None = None,
     ) -> Live:
-        """Start a run; raises Refused if it cannot start. Call `chat_response` or `resume_detached`
-        instead, which create the header.
+        """Start a run; raises Refused if the run cannot start. Applications use `chat_response` or
+        `resume_detached`, which also create the header.
         """
         principal = header.principal
         self.check(key, principal)
@@ -185,14 +185,14 @@ class Runs:
         return live if live is not None and (ended or not live.over) else None
 
     def stop(self, key: str, reason: str = "stopped by the user") -> bool:
-        """Stop the run with this key, and withdraw its waiting messages; False if there is none."""
+        """Stop the run with this key, and drop its waiting messages; False if there is neither."""
         waited = self._lines.stop(key, reason)
         live = self.find(key)
         return (live is not None and live.abort(reason)) or waited
 
     async def shutdown(self, drain: float | None = None) -> None:
-        """Refuse new runs, let the active runs end, and abort the remaining ones after `drain`
-        seconds. Returns when all have ended, within the agents' grace period.
+        """Refuse new runs, let the active runs end, and abort the remaining runs after `drain`
+        seconds. Returns when all runs have ended, within the agents' grace period.
         """
         self.closing = True
         self._lines.stop_all(CLOSING)

@@ -77,10 +77,10 @@ async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -
 
 
 class Line:
-    """The connection to one client. A client that accepts no data for too long counts as gone.
+    """The connection to one client. If the client accepts no data for too long, it counts as gone.
 
-    One timer serves two purposes: it limits the time of each send, and it ends a silence with a
-    comment.
+    One timer has two purposes: it limits the time of each send, and it sends a comment after a long
+    silence.
     """
 
     def __init__(self, send: Send, reader: Reader, caps: Caps) -> None:
@@ -103,7 +103,7 @@ class Line:
         await self.put(OPENED)
 
     async def wait(self) -> None:
-        """Wait until the reader is woken; send comments during a long silence."""
+        """Wait until the reader has work; send comments during a long silence."""
         if self._due:
             await self.put(KEEP_ALIVE)
         else:

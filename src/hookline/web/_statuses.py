@@ -47,7 +47,7 @@ STATUSES: Final[dict[type[BaseException], int]] = {
 def status_of(exc: BaseException) -> int:
     """Return the HTTP status for an exception of hookline; 500 for any other exception.
 
-    A `Refused` has its own status; docs/web.md has the table of the others.
+    A `Refused` has its own status; docs/web.md has a table of the other exceptions.
     """
     if isinstance(exc, Refused):
         return exc.status
@@ -66,8 +66,8 @@ def refused_for(exc: BaseException, errors: ErrorText | None = None) -> Refused:
 async def error_response(request: Any, exc: Exception) -> Response:
     """Handle exceptions in Starlette and FastAPI: `{"detail": …}` with the status of the exception.
 
-    `api.add_exception_handler(HooklineError, error_response)`. The text is a sentence with an id,
-    which is logged together with the exception. The text of a `Refused` is sent unchanged.
+    `api.add_exception_handler(HooklineError, error_response)`. The text is a sentence with an id;
+    the log has the exception under the same id. The text of a `Refused` is sent unchanged.
     """
     refused = refused_for(exc)
     response: Response = needs("starlette.responses").JSONResponse(

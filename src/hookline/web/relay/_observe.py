@@ -74,7 +74,7 @@ return 1
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of any of the processes."""
+    """An event from one of the processes."""
 
     event: ChatEvent
     """The event; `event.chat_id` and `event.seq` together identify it."""
@@ -85,12 +85,12 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observer:
-    """A member of the observers that share a name: enter it, then iterate over it.
+    """One of the observers that share a name: `async with` connects, `async for` yields events.
 
-    An event is acknowledged when the iteration asks for the next event. If its handling was
-    interrupted, by an exception or the end of the process, the event is delivered again, to this or
-    another member. Raises UsageError for an invalid name, type or time, and StoreError on entering
-    if Redis cannot be used.
+    An event is acknowledged when the iteration asks for the next event. If an exception or the end
+    of the process interrupts the handling of an event, the event is delivered again, to this or
+    another observer. Raises UsageError for an invalid name, type or time. `async with` raises
+    StoreError if Redis cannot be used.
     """
 
     def __init__(

@@ -51,11 +51,12 @@ logger = logging.getLogger("hookline.web")
 
 
 class RedisRelay:
-    """Shares the runs of all processes that use the same Redis. Create one per process for `app()`.
+    """Shares the runs of all processes that use the same Redis. Create one relay per process, for
+    `app()`.
 
     Every key name begins with `prefix`. `ttl`: how many seconds a stream is kept after its end.
-    `lease`: a process that has sent no sign for so many seconds counts as dead. `entries`: how many
-    entries a stream holds; the oldest are dropped first. `held_bytes`: how much data waits in
+    `lease`: a process counts as dead after so many seconds without a sign of life. `entries`: how
+    many entries a stream holds; the oldest are dropped first. `held_bytes`: how much data waits in
     memory while Redis is not reachable. `keep`: how many seconds events are kept for remote
     observers. Raises UsageError for an invalid address.
     """
@@ -195,7 +196,7 @@ class RedisRelay:
     # ── runs of this process ────────────────────────────────────────────────────────────────
 
     async def claim(self, key: str, run: str) -> None:
-        """Claim a conversation for this process; raises Refused if it already has a run."""
+        """Claim a conversation for this process; raises Refused if another run has claimed it."""
         await self._claim_for(key, run, self._link.worker)
 
     async def _claim_for(self, key: str, run: str, worker: str) -> None:
@@ -234,7 +235,7 @@ class RedisRelay:
     # ── durable chats ───────────────────────────────────────────────────────────────────────
 
     async def announce(self, key: str, header: Header) -> None:
-        """Claim and publish the run of a durable chat before it starts; raises as `claim` does."""
+        """Claim and publish the run of a durable chat before its start; raises as `claim` does."""
         await self._claim_for(key, header.run, DURABLE)
         args = [header.run, DURABLE, msgspec.json.encode(header), self._link.ttl]
         try:
@@ -256,10 +257,10 @@ class RedisRelay:
         conversation: str,
         messages: Callable[[], Awaitable[Sequence[Message]]],
     ) -> AsyncGenerator[Shown]:
-        """Show one life of a durable chat: `put` its events, in order.
+        """Show a durable chat from one start to its rest or end: `put` its events, in order.
 
-        `messages` returns the messages of the stored conversation. Raises StoreError if this relay
-        has not been opened yet and Redis cannot be used.
+        `messages` returns the messages of the stored conversation. Opens the relay if necessary;
+        raises StoreError if Redis cannot be used then.
         """
         await self.open()
         shown = Shown(self._link, self._writer, journal, conversation, messages)
@@ -280,18 +281,18 @@ class RedisRelay:
     # ── runs of other processes ─────────────────────────────────────────────────────────────
 
     async def find(self, key: str, principal: str) -> Followed | None:
-        """Return the last run of a conversation, loaded up to now, even if it is already over.
+        """Return the last run of a conversation with its events so far, even if the run is over.
 
         Raises Refused (404) if the run belongs to another principal.
         """
         return await self._elsewhere.find(key, principal)
 
     async def running(self, key: str, principal: str) -> Header | None:
-        """Return the header of the conversation's run in another process; None if there is none."""
+        """Return the header of a conversation's run in another process, or None without a run."""
         return await self._elsewhere.running(key, principal)
 
     async def stop(self, key: str, principal: str, reason: str) -> bool:
-        """Stop the run of a conversation in another process; False if there is none."""
+        """Stop the run of a conversation in another process; returns False without a run."""
         return await self._notes.stop(key, principal, reason)
 
     async def forget(self, key: str) -> None:
@@ -317,9 +318,10 @@ class RedisRelay:
         """Observe the events of all processes: each at least once, and in order within a chat.
 
         Observers that do the same work share a `name`: each event goes to one of them. If an
-        observer dies, another one receives the events that it had not finished. `types` selects
-        among the published events (outcomes, approvals, and calls); the default is all of them. A
-        new name begins with the oldest event still kept, or with the next event if `since="now"`.
+        observer dies, another observer receives the unfinished events. `types` selects among the
+        published events (outcomes, approvals, and calls); the default is all of them. A new name
+        begins with the oldest event that is still kept; with `since="now"`, it begins with the next
+        event.
 
             async with relay.observe("audit", types=[ChatDone]) as seen:
                 async for each in seen:

@@ -187,7 +187,7 @@ class Writer:
         self._go.set()
         self.given_up += 1
         logger.warning(
-            "the relay's Redis is not reachable: a run was given up; readers must reload"
+            "the relay's Redis is not reachable: a run lost events; its readers must reload"
         )
 
     async def flush(self) -> None:
