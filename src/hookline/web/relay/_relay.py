@@ -51,8 +51,7 @@ logger = logging.getLogger("hookline.web")
 
 
 class RedisRelay:
-    """Shares the runs of all processes that use the same Redis. Create one relay per process, for
-    `app()`.
+    """Shares runs among the processes that use a Redis. Create one relay per process, for `app()`.
 
     Every key name begins with `prefix`. `ttl`: how many seconds a stream is kept after its end.
     `lease`: a process counts as dead after so many seconds without a sign of life. `entries`: how
@@ -320,8 +319,7 @@ class RedisRelay:
         Observers that do the same work share a `name`: each event goes to one of them. If an
         observer dies, another observer receives the unfinished events. `types` selects among the
         published events (outcomes, approvals, and calls); the default is all of them. A new name
-        begins with the oldest event that is still kept; with `since="now"`, it begins with the next
-        event.
+        begins with the oldest kept event; with `since="now"`, it begins with the next event.
 
             async with relay.observe("audit", types=[ChatDone]) as seen:
                 async for each in seen:
