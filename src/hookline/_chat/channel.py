@@ -156,9 +156,10 @@ class Outlet:
 
     async def publish(self, event: ChatEvent) -> None:
         """Put an event after waiting for room. Once in `SIZE` events, give way to other tasks."""
-        if self.channel.seq % SIZE == SIZE - 1:
+        channel = self.channel
+        if channel.seq % SIZE == SIZE - 1:
             await give_way()
-        if self.full:
+        if len(channel.items) >= SIZE:
             await self.room()
         self.put(event)
 
