@@ -98,35 +98,35 @@ CALLS = [
     ),
     Habit(
         server="Gemini, Ollama",
-        habit="a call without index",
+        habit="a call without an index",
         does="reads one call",
         wire=calls([call()]),
         calls=(OSLO,),
     ),
     Habit(
         server="Gemini",
-        habit="two calls without index in one chunk",
+        habit="two calls without indexes, in one chunk",
         does="distinguishes the calls by their ids",
         wire=calls([call("a"), call("b", '{"city": "Rome"}')]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="Gemini",
-        habit="two calls without index in two chunks",
+        habit="two calls without indexes, in two chunks",
         does="distinguishes the calls by their ids",
         wire=calls([call("a")], [call("b", '{"city": "Rome"}')]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="older Ollama, LiteLLM",
-        habit="one index for all calls",
+        habit="the same index for all calls",
         does="starts a new call at each new id",
         wire=calls([call("a", index=0)], [call("b", '{"city": "Rome"}', index=0)]),
         calls=(OSLO, ROME),
     ),
     Habit(
         server="llama.cpp, older vLLM",
-        habit="a call without id",
+        habit="a call without an id",
         does="creates an id",
         wire=calls([call(None, index=0)]),
         calls=(OSLO,),
@@ -140,7 +140,7 @@ CALLS = [
     ),
     Habit(
         server="Qwen",
-        habit="id and name repeated in each chunk",
+        habit="the id and the name of a call in each chunk",
         does="reads one call",
         wire=calls([call("a", '{"city"', index=0)], [call("a", ': "Oslo"}', index=0)]),
         calls=(OSLO,),
@@ -155,7 +155,7 @@ CALLS = [
     Habit(
         server="Kimi",
         habit="ids such as functions.weather:0",
-        does="keeps the ids for this provider, and sends other providers valid ids",
+        does="keeps these ids for this provider; sends valid ids to other providers",
         wire=calls([call("functions.weather:0", index=0)]),
         calls=(OSLO,),
         sent='"tool_call_id": "functions.weather:0"',
@@ -176,15 +176,15 @@ CALLS = [
     ),
     Habit(
         server="Groq, Together",
-        habit="finish_reason stop with calls",
-        does="reads the calls, with the finish reason tool_calls",
+        habit="finish_reason stop, although there are calls",
+        does="reads the calls, and sets the finish reason tool_calls",
         wire=calls([call(index=0)], reason="stop"),
         calls=(OSLO,),
         finish="tool_calls",
     ),
     Habit(
         server="older proxies",
-        habit="the old function_call",
+        habit="the deprecated function_call",
         does="reads one call",
         wire=sse(
             delta(function_call={"name": "weather", "arguments": '{"city":'}),
@@ -196,7 +196,7 @@ CALLS = [
     ),
     Habit(
         server="Gemini",
-        habit="a thought signature beside a call",
+        habit="a thought signature next to a call",
         does="sends the signature back with the call",
         wire=calls([call(index=0, extra_content={"google": {"thought_signature": "c2ln"}})]),
         calls=(OSLO,),
@@ -204,7 +204,7 @@ CALLS = [
     ),
     Habit(
         server="Mistral",
-        habit="a whole call in one chunk, with the finish reason",
+        habit="a complete call and the finish reason in one chunk",
         does="reads one call",
         wire=sse(delta("tool_calls", tool_calls=[call("AbCdEfGh1", index=0)])),
         calls=(OSLO,),
@@ -223,7 +223,7 @@ TEXTS = [
     ),
     Habit(
         server="Azure",
-        habit="a choice without delta",
+        habit="a choice without a delta",
         does="ignores the chunk",
         wire=sse({"choices": [{"index": 0}]}, delta("stop", content="Hi.")),
         text="Hi.",
@@ -238,7 +238,7 @@ TEXTS = [
     Habit(
         server="xAI, vLLM",
         habit="usage in each chunk",
-        does="uses the last value",
+        does="uses the usage that arrives last",
         wire=sse(
             {**delta(content="Hi."), "usage": {"prompt_tokens": 1}},
             {**delta("stop"), "usage": {"prompt_tokens": 9}},
@@ -255,7 +255,7 @@ TEXTS = [
     Habit(
         server="some gateways",
         habit="lines that end in CRLF",
-        does="accepts them",
+        does="accepts these lines",
         wire=Wire(
             body=b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\r\n\r\n'
         ),
@@ -264,7 +264,7 @@ TEXTS = [
     Habit(
         server="OpenRouter",
         habit="comments that keep the connection open",
-        does="ignores them",
+        does="ignores comments",
         wire=Wire(
             body=b': OPENROUTER PROCESSING\n\ndata: {"choices":[{"delta":{"content":"Hi."},'
             b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -273,8 +273,8 @@ TEXTS = [
     ),
     Habit(
         server="DeepSeek, vLLM, SGLang",
-        habit="reasoning_content",
-        does="reads it as reasoning, and sends it back with calls",
+        habit="reasoning in the field reasoning_content",
+        does="reads the reasoning, and sends it back together with calls",
         wire=sse(delta(reasoning_content="Hm."), delta(tool_calls=[call(index=0)]), delta("stop")),
         reasoning="Hm.",
         calls=(OSLO,),
@@ -282,8 +282,8 @@ TEXTS = [
     ),
     Habit(
         server="Groq, Ollama, OpenRouter",
-        habit="reasoning",
-        does="reads it as reasoning, and sends it back with calls",
+        habit="reasoning in the field reasoning",
+        does="reads the reasoning, and sends it back together with calls",
         wire=sse(delta(reasoning="Hm."), delta(tool_calls=[call(index=0)]), delta("stop")),
         reasoning="Hm.",
         calls=(OSLO,),
@@ -291,8 +291,8 @@ TEXTS = [
     ),
     Habit(
         server="some gateways",
-        habit="the same reasoning in both fields",
-        does="reads it once",
+        habit="the same reasoning in reasoning_content and in reasoning",
+        does="reads the reasoning once",
         wire=sse(delta(reasoning="Hm.", reasoning_content="Hm."), delta("stop", content="Hi.")),
         reasoning="Hm.",
         text="Hi.",
@@ -300,7 +300,7 @@ TEXTS = [
     Habit(
         server="OpenRouter",
         habit="reasoning_details with signatures",
-        does="sends the signatures back with calls",
+        does="sends the signatures back together with calls",
         wire=sse(
             delta(reasoning="Hm.", reasoning_details=[{"type": "x", "signature": "sealed"}]),
             delta(tool_calls=[call(index=0)]),
@@ -311,9 +311,9 @@ TEXTS = [
         sent='"signature": "sealed"',
     ),
     Habit(
-        server="DeepSeek-R1, Qwen3, QwQ, if the server does not parse reasoning",
-        habit="<think>…</think> in the text",
-        does="reads it as reasoning, for models known to do this or with think_tags=True",
+        server="servers of DeepSeek-R1, Qwen3 or QwQ that do not parse reasoning",
+        habit="reasoning in the text, as <think>…</think>",
+        does="reads it as reasoning for models that are known to do this, or with think_tags=True",
         model="deepseek-r1:8b",
         wire=sse(
             delta(content="<thi"),
@@ -328,15 +328,15 @@ TEXTS = [
     Habit(
         server="any other model",
         habit="<think> in the text",
-        does="reads it as text",
+        does="reads <think> as text",
         model="gpt-x",
         wire=sse(delta("stop", content="<think>Hm.</think>Hi.")),
         text="<think>Hm.</think>Hi.",
     ),
     Habit(
         server="Mistral",
-        habit="content as a list, with thinking in it",
-        does="reads text and reasoning",
+        habit="content as a list that contains thinking",
+        does="reads the text and the reasoning",
         wire=sse(
             delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]),
             delta("stop", content=[{"type": "text", "text": "Hi."}]),
@@ -347,7 +347,7 @@ TEXTS = [
     Habit(
         server="OpenAI",
         habit="a refusal",
-        does="reads it as text, with the finish reason refusal",
+        does="reads the refusal as text, with the finish reason refusal",
         wire=sse(delta("stop", refusal="No.")),
         text="No.",
         finish="refusal",
@@ -355,7 +355,7 @@ TEXTS = [
     Habit(
         server="Azure, OpenAI",
         habit="finish_reason content_filter",
-        does="reads the finish reason refusal",
+        does="sets the finish reason refusal",
         wire=sse(delta("content_filter", content="Half")),
         text="Half",
         finish="refusal",
@@ -363,7 +363,7 @@ TEXTS = [
     Habit(
         server="Mistral",
         habit="finish_reason model_length",
-        does="reads the finish reason length",
+        does="sets the finish reason length",
         wire=sse(delta("model_length", content="Half")),
         text="Half",
         finish="length",
@@ -385,7 +385,7 @@ TEXTS = [
     Habit(
         server="OpenAI",
         habit="log probabilities",
-        does="keeps them in the message's meta",
+        does="keeps log probabilities in the message's meta",
         wire=sse(
             {
                 "choices": [
@@ -402,7 +402,7 @@ TEXTS = [
     ),
     Habit(
         server="servers that cannot stream",
-        habit="200 with a whole completion",
+        habit="200 with a complete answer instead of a stream",
         does="reads the answer",
         wire=Wire(
             body=json.dumps(
@@ -424,7 +424,7 @@ TEXTS = [
     Habit(
         server="any",
         habit="half a character (a lone surrogate)",
-        does="replaces it with U+FFFD",
+        does="replaces the surrogate with U+FFFD",
         wire=Wire(
             body=b'data: {"choices":[{"delta":{"content":"a\\ud83d"},"finish_reason":"stop"}]}\n\n'
         ),
@@ -438,7 +438,7 @@ HALF = delta(content="Half")
 ERRORS = [
     Habit(
         server="OpenRouter, llama.cpp, newer vLLM",
-        habit="an error object in mid-stream",
+        habit="an error object in the middle of the stream",
         does="raises the matching error",
         wire=sse(HALF, {"error": {"code": 502, "message": "upstream is down"}}),
         error=OverloadedError,
@@ -447,7 +447,7 @@ ERRORS = [
     ),
     Habit(
         server="older vLLM, SGLang",
-        habit='an event with object "error" in mid-stream',
+        habit='an event with object "error" in the middle of the stream',
         does="raises the matching error",
         wire=sse(
             HALF, {"object": "error", "message": "boom", "type": "BadRequestError", "code": 400}
@@ -458,7 +458,7 @@ ERRORS = [
     ),
     Habit(
         server="some gateways",
-        habit="a message and a code without an error object, in mid-stream",
+        habit="a message and a code, but no error object, in the middle of the stream",
         does="raises the matching error",
         wire=sse(HALF, {"message": "slow down", "code": 429}),
         error=RateLimitError,
@@ -467,7 +467,7 @@ ERRORS = [
     ),
     Habit(
         server="Ollama",
-        habit="a string as error in mid-stream",
+        habit="a string as the error, in the middle of the stream",
         does="raises a retryable error with the server's text",
         wire=sse(HALF, {"error": "llama runner process has terminated"}),
         error=OverloadedError,
@@ -504,7 +504,7 @@ ERRORS = [
     ),
     Habit(
         server="TGI, FastAPI servers",
-        habit="detail in mid-stream",
+        habit="a detail field in the middle of the stream",
         does="raises an error with the server's text",
         wire=sse(HALF, {"detail": "CUDA out of memory"}),
         error=OverloadedError,
@@ -522,7 +522,7 @@ ERRORS = [
     ),
     Habit(
         server="servers that crash",
-        habit="the body ends without a finish reason",
+        habit="a body that ends without a finish reason",
         does="treats the answer as cut off",
         wire=sse(HALF, done=False),
         error=MalformedStreamError,
@@ -531,7 +531,7 @@ ERRORS = [
     ),
     Habit(
         server="OpenRouter",
-        habit="200 with an error as its body",
+        habit="200 with an error in the body",
         does="raises the matching error",
         wire=Wire(
             body=b'{"error": {"code": 402, "message": "out of credits"}}',
@@ -544,7 +544,7 @@ ERRORS = [
     Habit(
         server="proxies, sign-in pages",
         habit="200 with an HTML page",
-        does="raises an error with the page's text; not retryable",
+        does="raises an error with the page's text; the error is not retryable",
         wire=Wire(body=HTML, headers={"content-type": "text/html"}),
         error=MalformedStreamError,
         retryable=False,
@@ -566,7 +566,7 @@ ERRORS = [
     Habit(
         server="FastAPI servers",
         habit="422 with a list of details",
-        does="raises an error that lists them",
+        does="raises an error that contains the details",
         wire=Wire(
             status=422, body=b'{"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}'
         ),
@@ -576,7 +576,7 @@ ERRORS = [
     ),
     Habit(
         server="Ollama",
-        habit="404 with a string as error",
+        habit="404 with a string as the error",
         does="raises an error with the text and the server's address",
         wire=Wire(status=404, body=b'{"error": "model \\"m\\" not found, try pulling it first"}'),
         error=BadRequestError,
@@ -586,7 +586,7 @@ ERRORS = [
     Habit(
         server="any",
         habit="an error without a body",
-        does="raises an error that says that there was no message",
+        does="raises an error: the server sent no message",
         wire=Wire(status=404, body=b""),
         error=BadRequestError,
         retryable=False,
@@ -594,7 +594,7 @@ ERRORS = [
     ),
     Habit(
         server="OpenAI",
-        habit="401 that quotes the key",
+        habit="401 with the API key in its text",
         does="raises an error without the key",
         wire=Wire(
             status=401,
@@ -638,8 +638,8 @@ ERRORS = [
     ),
     Habit(
         server="any",
-        habit="an event that is a list, or has fields of the wrong type",
-        does="raises an error about the format; not retryable",
+        habit="an event that is a list, or that has fields of the wrong type",
+        does="raises an error about the format; the error is not retryable",
         wire=sse({"choices": 7}),
         error=MalformedStreamError,
         retryable=False,
@@ -647,7 +647,7 @@ ERRORS = [
     Habit(
         server="any",
         habit="an event that is not JSON",
-        does="raises an error about the format; retryable",
+        does="raises an error about the format; the error is retryable",
         wire=Wire(body=b"data: {half\n\n"),
         error=MalformedStreamError,
         retryable=True,
@@ -688,7 +688,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="pings, unknown events and unknown deltas",
-        does="ignores them",
+        does="ignores these events",
         wire=named(
             START, {"type": "ping"}, {"type": "new_event"}, *said("Hi."), ended("end_turn"), STOP
         ),
@@ -697,7 +697,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="thinking with a signature",
-        does="reads it as reasoning, and sends it back with its signature",
+        does="reads it as reasoning, and sends the reasoning back with its signature",
         wire=named(
             START,
             *block(
@@ -717,7 +717,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="redacted thinking",
-        does="sends it back unchanged",
+        does="sends the redacted thinking back unchanged",
         wire=named(
             START,
             *block(0, {"type": "redacted_thinking", "data": "hidden"}),
@@ -730,7 +730,7 @@ ANTHROPIC = [
     ),
     Habit(
         server="Anthropic",
-        habit="an empty input",
+        habit="a call with an empty input",
         does="reads a call without arguments",
         wire=named(
             START,
@@ -742,14 +742,14 @@ ANTHROPIC = [
     ),
     Habit(
         server="gateways",
-        habit="the whole input at the beginning of the block",
-        does="accepts it",
+        habit="the complete input at the start of a call",
+        does="accepts the input",
         wire=named(START, *block(0, {**USE, "input": {"city": "Oslo"}}), ended("tool_use"), STOP),
         calls=(OSLO,),
     ),
     Habit(
         server="Anthropic",
-        habit="an error event in mid-stream",
+        habit="an error event in the middle of the stream",
         does="raises the matching error with the request's id",
         wire=named(
             START,
@@ -768,7 +768,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="a refusal with details",
-        does="reads the finish reason refusal, and keeps the details in the message's meta",
+        does="sets the finish reason refusal, and keeps the details in the message's meta",
         wire=named(
             START,
             *said("No."),
@@ -781,8 +781,8 @@ ANTHROPIC = [
     ),
     Habit(
         server="gateways",
-        habit="200 with a whole message",
-        does="raises an error that says that the answer was not streamed",
+        habit="200 with a complete message instead of a stream",
+        does="raises an error: the answer was not streamed",
         wire=Wire(body=b'{"type": "message", "role": "assistant", "content": [], "model": "c"}'),
         error=MalformedStreamError,
         retryable=False,
@@ -790,7 +790,7 @@ ANTHROPIC = [
     ),
     Habit(
         server="gateways",
-        habit="200 with an error as its body",
+        habit="200 with an error in the body",
         does="raises the matching error",
         wire=Wire(
             body=b'{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}'
@@ -801,7 +801,7 @@ ANTHROPIC = [
     ),
     Habit(
         server="gateways",
-        habit="the body ends before message_stop",
+        habit="a body that ends before message_stop",
         does="treats the answer as cut off",
         wire=named(START, *said("Half"), ended("end_turn")),
         error=MalformedStreamError,
@@ -818,7 +818,7 @@ PLACE = {"output_index": 0, "content_index": 0}
 RESPONSES = [
     Habit(
         server="OpenAI",
-        habit="whole text, without deltas",
+        habit="the complete text, without deltas",
         does="reads the text",
         wire=named({"type": "response.output_text.done", **PLACE, "text": "Hi."}, COMPLETED),
         text="Hi.",
@@ -826,7 +826,7 @@ RESPONSES = [
     Habit(
         server="OpenAI",
         habit="unknown events",
-        does="ignores them",
+        does="ignores unknown events",
         wire=named(
             {"type": "response.new_event"},
             {"type": "response.output_text.delta", **PLACE, "delta": "Hi."},
@@ -836,7 +836,7 @@ RESPONSES = [
     ),
     Habit(
         server="OpenAI",
-        habit="an error event in mid-stream",
+        habit="an error event in the middle of the stream",
         does="raises the matching error",
         wire=named(
             {"type": "response.output_text.delta", **PLACE, "delta": "Half"},
@@ -863,7 +863,7 @@ RESPONSES = [
     Habit(
         server="OpenAI",
         habit="response.incomplete",
-        does="reads the finish reason from it: `length` or `refusal`",
+        does="sets the finish reason `length` or `refusal`, depending on the event",
         wire=named(
             {"type": "response.output_text.delta", **PLACE, "delta": "Half"},
             {
@@ -876,8 +876,8 @@ RESPONSES = [
     ),
     Habit(
         server="gateways",
-        habit="200 with a whole response",
-        does="raises an error that says that the answer was not streamed",
+        habit="200 with a complete response instead of a stream",
+        does="raises an error: the answer was not streamed",
         wire=Wire(body=b'{"id": "r", "object": "response", "output": []}'),
         error=MalformedStreamError,
         retryable=False,
@@ -885,7 +885,7 @@ RESPONSES = [
     ),
     Habit(
         server="gateways",
-        habit="the body ends before response.completed",
+        habit="a body that ends before response.completed",
         does="treats the answer as cut off",
         wire=named({"type": "response.output_text.delta", **PLACE, "delta": "Half"}),
         error=MalformedStreamError,
@@ -944,8 +944,8 @@ GEMINI = [
     ),
     Habit(
         server="Gemini",
-        habit="a finish reason of safety",
-        does="reads the finish reason refusal",
+        habit="the finish reason safety",
+        does="sets the finish reason refusal",
         wire=sse(gemini({"text": "Half"}, finishReason="SAFETY"), done=False),
         text="Half",
         finish="refusal",
@@ -961,7 +961,7 @@ GEMINI = [
     ),
     Habit(
         server="Gemini",
-        habit="an error in mid-stream",
+        habit="an error in the middle of the stream",
         does="raises the matching error",
         wire=sse(
             gemini({"text": "Half"}),
@@ -974,7 +974,7 @@ GEMINI = [
     ),
     Habit(
         server="Gemini",
-        habit="the body ends without a finish reason",
+        habit="a body that ends without a finish reason",
         does="treats the answer as cut off",
         wire=sse(gemini({"text": "Half"}), done=False),
         error=MalformedStreamError,
@@ -994,7 +994,7 @@ OPENED = {"type": "web_search_call", "id": "ws_1", "action": {"type": "open_page
 BROUGHT = [
     Habit(
         server="OpenAI, OpenRouter",
-        habit="annotations next to the text",
+        habit="an annotation next to the text",
         does="reads a source, and keeps the annotation with the text",
         wire=sse(
             delta(content="Yes."),
@@ -1025,7 +1025,7 @@ BROUGHT = [
     ),
     Habit(
         server="OpenAI",
-        habit="sound in pieces, with a transcript",
+        habit="sound in several pieces, with a transcript",
         does="reads a WAV file and the text",
         wire=sse(
             delta(audio={"id": "a1", "transcript": "Yes."}),
@@ -1039,8 +1039,8 @@ BROUGHT = [
     Habit(
         format="anthropic",
         server="Anthropic",
-        habit="citations of a text",
-        does="reads sources, and keeps the citations with the text",
+        habit="citations in a text",
+        does="reads each citation as a source, and keeps the citations with the text",
         wire=named(
             START,
             *block(
@@ -1058,7 +1058,7 @@ BROUGHT = [
     Habit(
         format="openai",
         server="OpenAI",
-        habit="a picture, and a page that was opened",
+        habit="a generated picture, and a web page that the model opened",
         does="reads a picture and a source, and sends both back unchanged",
         wire=named(
             {"type": "response.output_item.done", "output_index": 0, "item": PAINTED},
@@ -1071,8 +1071,8 @@ BROUGHT = [
     Habit(
         format="google",
         server="Gemini",
-        habit="grounding at the end of an answer",
-        does="reads sources, and keeps the grounding in the message's meta",
+        habit="grounding metadata at the end of an answer",
+        does="reads sources, and keeps the metadata in the message's meta",
         wire=sse(
             gemini({"text": "Yes."}),
             gemini(
@@ -1120,9 +1120,10 @@ def page() -> str:
         "",
         "<!-- Written by scripts/generate.py from tests/providers/_habits.py: do not edit. -->",
         "",
-        "This page lists known deviations of servers, and how hookline handles each. Each of the",
-        f"{count} rows is a test, which sends the body over a socket to the provider's own SDK.",
-        "The rows follow public documentation, issues and source code; no service was called.",
+        "This page lists how servers are known to deviate from the providers' formats, and what",
+        f"hookline does. Each of the {count} rows has a test: a local server sends such an answer",
+        "over a socket to the provider's own SDK. The rows are based on public documentation,",
+        "issues and source code; no provider's service was called.",
     ]
     for title, rows in HABITS.items():
         lines += ["", f"## {title}", "", "| server | habit | what hookline does |", "|---|---|---|"]
