@@ -30,9 +30,9 @@ HEAD = """\
 
 Generated from `examples/` by `scripts/examples.py`.
 
-The examples are in recommended reading order. Each fits on a page and runs unchanged, without a
-network, because a scripted model answers. To use a real model, write `Agent("openai:gpt-…")`
-instead.
+The examples are in recommended reading order. Each example fits on one page and runs unchanged. The
+examples need no network, because a scripted model answers. To use a real model, write
+`Agent("openai:gpt-…")`.
 
 ```sh
 pip install hookline         # or what the example lists at its top; in a checkout: pip install .

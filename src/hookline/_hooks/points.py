@@ -557,7 +557,7 @@ class OnStep(Context[D], frozen=True, kw_only=True):
     "preStop",
     "interceptor",
     {Continue: KEEP},
-    note="A `Continue` counts only if `ctx.reason` is None, that is, if the model ended by itself. "
+    note="A `Continue` counts only if `ctx.reason` is None: then the model ended by itself. "
     "If several hooks return a `Continue`, their inputs are joined",
 )
 class PreStop(Context[D], frozen=True, kw_only=True):
@@ -727,7 +727,7 @@ class OnHook(Data, Generic[D], frozen=True, kw_only=True):
     duration: float
     """The seconds that the hook took."""
     inner: float = 0.0
-    """The seconds of this duration that a wrapper spent in `proceed`."""
+    """The seconds that a wrapper spent in `proceed`, as a part of `duration`."""
     context: Any = None
     """The hook's context."""
     returned: Any = None

@@ -45,20 +45,21 @@ class HookOptions(Data, frozen=True, kw_only=True):
     name: str
     """The hook's name in errors and traces; by default the name of the function."""
     priority: int = 0
-    """Hooks with a higher priority run first; equal ones in the order of registration."""
+    """Hooks with a higher priority run first. Hooks of equal priority run in the order of
+    registration."""
     tools: tuple[str, ...] | None = None
-    """Names or patterns of the tools that the hook is limited to; None for all tools. Only for
+    """The names or patterns of the tools for which the hook runs; None means all tools. Only for
     hooks at points of a tool call."""
     timeout: float | None = None
-    """The time limit in seconds; None for no limit. Only for async hooks. A hook that takes longer
-    raises HookTimeoutError."""
+    """The time limit in seconds; None means no limit. Only for async hooks. A hook that takes
+    longer raises HookTimeoutError."""
     on_error: OnError = "raise"
-    """The effect of an exception in the hook: "raise" ends the chat, "log" continues without the
-    hook's return value, and "deny", only at preToolCall, refuses the call."""
+    """The effect of an exception in the hook. "raise" ends the chat. "log" continues without the
+    hook's return value. "deny" refuses the call, and is allowed only at preToolCall."""
     inherit: bool = False
     """Whether the hook also runs in the chats of sub-agents."""
     id: str | None = None
-    """An id by which `hooks=` and `only_hooks=` of a chat can name the definition."""
+    """The id of the definition, for the options `hooks=` and `only_hooks=` of a chat."""
     required: bool = False
     """Whether the hook also runs in a chat with `only_hooks=`."""
     withhold: bool = False
