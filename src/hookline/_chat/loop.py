@@ -34,9 +34,10 @@ from hookline._chat.output import fits
 from hookline._chat.request import (
     AS_IT_IS,
     Overrides,
-    OverridesReturns,
+    PreChatEnd,
     changed,
     first_request,
+    recorded_pre_chat,
 )
 from hookline._chat.resume import deny_step, resume_step
 from hookline._chat.speaker import remember_speaker, take_turn
@@ -181,14 +182,16 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
 
 async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep | None) -> _Begun:
     """Run preChat, deny the calls that still wait, and commit the user's message."""
-    overrides, answer, said = AS_IT_IS, None, message
+    overrides, said, answer = AS_IT_IS, message, None
     if chat.view.preChat:
-        overrides, said, answer = await chat.runtime.step(
-            (PRE_CHAT,), _pre_chat, OverridesReturns(chat), chat, message
-        )
+        returns = recorded_pre_chat(chat)
+        end = await chat.runtime.step((PRE_CHAT,), _pre_chat, returns, chat, message)
         chat.check()
-        if isinstance(answer, Stop):
-            return _Begun(respond(chat, answer.reason, clean_text(answer.text or "")), overrides)
+        overrides, said = end.overrides, end.message
+        if isinstance(end.answer, Stop):
+            text = clean_text(end.answer.text or "")
+            return _Begun(respond(chat, end.answer.reason, text), overrides)
+        answer = end.answer
         if said is not None and said is not message:
             await check_message(chat, said, "preChat")
     stop = await deny_step(chat, pending) if pending is not None else None
@@ -197,11 +200,11 @@ async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep |
     return _Begun(None, overrides, 0, answer, stop or GO)
 
 
-async def _pre_chat(chat: Chat, message: UserMessage | None) -> Any:
+async def _pre_chat(chat: Chat, message: UserMessage | None) -> PreChatEnd:
     before = await first_request(chat, message)
     ctx: PreChat[Any] = PreChat(run=chat.run, request=before)
     ctx, answer, _ = await intercept(chat.view.preChat, ctx, chat)
-    return changed(before, ctx.request), ctx.request.message, answer
+    return PreChatEnd(changed(before, ctx.request), ctx.request.message, answer)
 
 
 async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:

@@ -7,28 +7,27 @@ history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from hookline._base.cancel import no_cancellation_of_its_own
 from hookline._base.errors import HookReturnError, ModelError, UsageError
-from hookline._base.json import Reader, clean_text
+from hookline._base.json import clean_text
 from hookline._base.messages import (
     AssistantMessage,
     Data,
     Message,
     ToolMessage,
     UserMessage,
-    encoded,
 )
 from hookline._base.returns import Stop
+from hookline._base.runtime import Json
 from hookline._chat.state import Chat
 from hookline._model.model import (
     ChatRequest,
-    Model,
     ModelRequest,
     ModelResponse,
     OutputSchema,
@@ -37,6 +36,9 @@ from hookline._model.model import (
 )
 from hookline._model.scopes import Scope, Sections
 from hookline._model.tool import AnyTool, unknown_tool
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 FROM_HOOK = Scope("request")  # of a tool that a hook has added to the request
 
@@ -169,53 +171,71 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputSchema | None = None
 
 
-_record: Reader[_Record] = Reader(_Record)
+_RECORD: Json[_Record] = Json(_Record)
 
 
-class BuiltRequestReturns:
-    """Record of a `BuiltRequest`: tools and model by name, messages if hooks changed them."""
+class ByName(Generic[T, R]):
+    """A codec for values whose tools and models are recorded by name.
 
-    __slots__ = ("_chat",)
+    `pack` converts such a value to the data that `form` encodes, and `unpack` converts it back.
+    """
 
-    def __init__(self, chat: Chat) -> None:
+    __slots__ = ("_chat", "_form", "_pack", "_unpack")
+
+    def __init__(
+        self,
+        chat: Chat,
+        form: Json[R],
+        pack: Callable[[Chat, T], R],
+        unpack: Callable[[Chat, R], T],
+    ) -> None:
         self._chat = chat
+        self._form = form
+        self._pack = pack
+        self._unpack = unpack
 
-    def encode(self, value: BuiltRequest, /) -> bytes:
-        request = value.request
-        whole = self._chat.conversation.for_request()
-        known = len(request.messages) == len(whole) and request.messages == whole
-        return encoded(
-            _Record(
-                system=request.system,
-                tools=[tool.name for tool in request.tools],
-                foreign=foreign_names(self._chat, request.tools),
-                settings=request.settings,
-                model=model_name(request.model),
-                messages=None if known else list(request.messages),
-                answer=value.answer,
-                output=request.output,
-            )
-        )
+    def encode(self, value: T, /) -> bytes:
+        return self._form.encode(self._pack(self._chat, value))
 
-    def decode(self, data: bytes, /) -> BuiltRequest:
-        record = _record.decode(data)
-        chat = self._chat
-        messages: Sequence[Message] = chat.conversation.for_request()
-        if record.messages is not None:
-            messages = tuple(record.messages)
-        request = ModelRequest(
-            model=self._model(record.model),
-            messages=messages,
-            system=record.system,
-            tools=known_tools(chat, record.tools, record.foreign),
-            settings=record.settings,
-            output=record.output,
-        )
-        return BuiltRequest(request=request, answer=record.answer)
+    def decode(self, data: bytes, /) -> T:
+        return self._unpack(self._chat, self._form.decode(data))
 
-    def _model(self, name: str) -> Model:
-        model = self._chat.config.model
-        return model if model_name(model) == name else _Absent(name)
+
+def recorded_request(chat: Chat) -> ByName[BuiltRequest, Any]:
+    """The codec of a `BuiltRequest`; it records messages only if hooks have changed them."""
+    return ByName(chat, _RECORD, _pack_request, _unpack_request)
+
+
+def _pack_request(chat: Chat, value: BuiltRequest) -> _Record:
+    request = value.request
+    whole = chat.conversation.for_request()
+    known = len(request.messages) == len(whole) and request.messages == whole
+    return _Record(
+        system=request.system,
+        tools=[tool.name for tool in request.tools],
+        foreign=foreign_names(chat, request.tools),
+        settings=request.settings,
+        model=model_name(request.model),
+        messages=None if known else list(request.messages),
+        answer=value.answer,
+        output=request.output,
+    )
+
+
+def _unpack_request(chat: Chat, record: _Record) -> BuiltRequest:
+    messages: Sequence[Message] = chat.conversation.for_request()
+    if record.messages is not None:
+        messages = tuple(record.messages)
+    model = chat.config.model
+    request = ModelRequest(
+        model=model if model_name(model) == record.model else _Absent(record.model),
+        messages=messages,
+        system=record.system,
+        tools=known_tools(chat, record.tools, record.foreign),
+        settings=record.settings,
+        output=record.output,
+    )
+    return BuiltRequest(request=request, answer=record.answer)
 
 
 class _Absent:
@@ -253,33 +273,39 @@ def named(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]
     return tuple(known.get(name) or unknown_tool(name) for name in names)
 
 
-class OverridesReturns:
-    """Record of the `Overrides`, the message and the answer of preChat."""
+class PreChatEnd(msgspec.Struct, frozen=True):
+    """The result of preChat: its changes, the message, and an answer in place of the model's."""
 
-    __slots__ = ("_chat",)
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
-
-    def encode(self, value: Any, /) -> bytes:
-        start, message, answer = value
-        names = None if start.tools is None else [tool.name for tool in start.tools]
-        foreign = foreign_names(self._chat, start.tools or ())
-        return encoded((start.system, names, foreign, start.settings, message, answer))
-
-    def decode(self, data: bytes, /) -> Any:
-        system, names, foreign, settings, message, answer = _overrides.decode(data)
-        tools = None if names is None else known_tools(self._chat, names, foreign)
-        return Overrides(system=system, tools=tools, settings=settings), message, answer
+    overrides: Overrides
+    message: UserMessage | None
+    answer: ModelResponse | Stop | None
 
 
-_overrides: Reader[Any] = Reader(
-    tuple[
-        str | None,
-        list[str] | None,
-        list[str],
-        Settings | None,
-        UserMessage | None,
-        ModelResponse | Stop | None,
-    ]
-)
+_PreChatRecord: TypeAlias = tuple[
+    str | None,  # the system text
+    list[str] | None,  # the tools …
+    list[str],  # … and those among them that a hook has brought
+    Settings | None,
+    UserMessage | None,
+    ModelResponse | Stop | None,
+]
+_PRE_CHAT: Json[_PreChatRecord] = Json(_PreChatRecord)
+
+
+def recorded_pre_chat(chat: Chat) -> ByName[PreChatEnd, Any]:
+    """The codec of the result of preChat."""
+    return ByName(chat, _PRE_CHAT, _pack_pre_chat, _unpack_pre_chat)
+
+
+def _pack_pre_chat(chat: Chat, end: PreChatEnd) -> _PreChatRecord:
+    made = end.overrides
+    names = None if made.tools is None else [tool.name for tool in made.tools]
+    foreign = foreign_names(chat, made.tools or ())
+    return made.system, names, foreign, made.settings, end.message, end.answer
+
+
+def _unpack_pre_chat(chat: Chat, record: _PreChatRecord) -> PreChatEnd:
+    system, names, foreign, settings, message, answer = record
+    tools = None if names is None else known_tools(chat, names, foreign)
+    overrides = Overrides(system=system, tools=tools, settings=settings)
+    return PreChatEnd(overrides, message, answer)

@@ -21,11 +21,11 @@ from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.commit import commit, end_answer, take_ids
 from hookline._chat.request import (
     BuiltRequest,
-    BuiltRequestReturns,
     Overrides,
     build,
     check_tools,
     foreign_names,
+    recorded_request,
 )
 from hookline._chat.shown import agree, take_back
 from hookline._chat.state import Chat
@@ -55,7 +55,7 @@ async def run_step(
     if chat.config.scopes.told_by.told:
         await chat.config.scopes.told_by.tell()
 
-    key, returns = (REQUEST, iteration), BuiltRequestReturns(chat)
+    key, returns = (REQUEST, iteration), recorded_request(chat)
     built = await chat.runtime.step(key, _request, returns, chat, overrides, given)
     if isinstance(built.answer, Stop):
         return built.answer  # the step has not begun
