@@ -174,7 +174,7 @@ async def test_a_message_never_denies_a_question_that_its_user_has_not_seen(prot
         gate.open.set()
         await first
         said = (await second).text
-        assert "The previous answer asks for your approval or a result; answer that first." in said
+        assert "The previous answer needs your approval or a result; send it first." in said
         kept = await conversation_of(site, "c1")
         assert (len(kept.pending), kept.messages[-1].role) == (1, "assistant")
         await eventually(lambda: left_nothing(site))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-ALL: Final = """Talk to agents, see their hooks, serve them.
+ALL: Final = """Talk to agents, list their hooks, and serve agents.
 
 For example, with the variable `agent` of app.py in this folder:
 
@@ -89,7 +89,7 @@ origin and its options. The origin is the agent, add_hook, a plugin, a file or
 an entry point. The options are tools=, timeout= and on_error=, if they are set.
 """
 
-SERVE: Final = """Serve an agent with a chat page and the three protocols.
+SERVE: Final = """Serve an agent over HTTP, with a chat page and three protocols.
 
 For example:
 
@@ -101,8 +101,8 @@ For example:
   hookline serve app:agent --host 0.0.0.0 --allow-host chat.example.com
   hookline serve app:agent --relay redis://localhost --workers 4
 
-The command prints an address that contains the token. After Ctrl-C or SIGTERM, answers
-may still run for --drain seconds.
+The command prints an address that contains the token. After Ctrl-C or
+SIGTERM, answers may still run for --drain seconds.
 """
 
 MCP: Final = """Serve an agent as an MCP server on stdin and stdout.

@@ -23,7 +23,7 @@ async def weather(city: str) -> str:
 
 
 def model() -> ScriptedModel | str:
-    """Return the model named in HOOKLINE_MODEL, such as openai:gpt-5-mini, or a scripted one."""
+    """Return the model named in HOOKLINE_MODEL, such as openai:gpt-5-mini, or a ScriptedModel."""
     turns = ([call("weather", city="Paris")], "It is **sunny** in Paris: 18 degrees.")
     return os.environ.get("HOOKLINE_MODEL") or ScriptedModel(*turns * 20)
 
@@ -84,8 +84,8 @@ def init(folder: str) -> list[str]:
     return [
         f"wrote {', '.join(FILES)}",
         *first,
-        "  python test_app.py           runs its test",
-        "  hookline chat app:agent      talks to it",
-        "  hookline serve app:agent     opens its page",
-        "HOOKLINE_MODEL=openai:gpt-5-mini asks a real model.",
+        "  python test_app.py           runs the test",
+        "  hookline chat app:agent      talks to the agent",
+        "  hookline serve app:agent     serves a chat page",
+        "HOOKLINE_MODEL=openai:gpt-5-mini selects a real model.",
     ]

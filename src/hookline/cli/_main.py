@@ -54,7 +54,7 @@ def chat(
     ] = None,
     model: Annotated[
         str | None,
-        Parameter(help="The model to use: instead of the agent's model, or without any agent."),
+        Parameter(help="The model; replaces the agent's model, and also works without an agent."),
     ] = None,
     conversation: Annotated[
         str | None, Parameter(help="The id of a stored conversation to continue or start.")
@@ -213,7 +213,7 @@ def serve(
     port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8000,
     token: Annotated[
         str | None,
-        Parameter(help="Bearer token (HOOKLINE_TOKEN; by default a new one is printed)."),
+        Parameter(help="Bearer token; default: HOOKLINE_TOKEN, or a new token, which is printed."),
     ] = None,
     allow_host: Annotated[list[str] | None, Parameter(help="A host name of the server.")] = None,
     allow_origin: Annotated[
@@ -259,7 +259,7 @@ def serve(
     ] = False,
     debug: Debug = False,
 ) -> int:
-    """Serve an agent with a chat page and the three protocols."""
+    """Serve an agent over HTTP, with a chat page and three protocols."""
     return _serve.serve(
         _serve.Serving(
             agent=agent,

@@ -18,7 +18,7 @@ from hookline.mcp import MCPServer, load, serve_stdio
 
 
 def serve(agent: str, *, debug: bool) -> int:
-    """Serve an agent on stdin and stdout until stdin is closed; returns the exit status."""
+    """Serve an agent on stdin and stdout until stdin is closed; return the exit status."""
     # stdout belongs to the protocol: output of the agent's module goes to stderr.
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)

@@ -73,8 +73,8 @@ class Client:
     ) -> str:
         """Start a chat and return its id. If the `chat_id` already exists, nothing is started.
 
-        All arguments must be JSON data, or UsageError is raised. `model` is a name. `hooks` are ids
-        that the agent knows. The worker's function `deps=` converts `deps`.
+        All arguments must be JSON data. `model` is a name. `hooks` are ids that the agent knows.
+        The worker's function `deps=` converts `deps`. Raises UsageError for other arguments.
         """
         job = Job(
             input=input,
@@ -102,8 +102,8 @@ class Client:
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
         """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`.
 
-        Raises ApprovalError if an approval is not pending, or was answered before. Then none of the
-        answers counts.
+        Raises ApprovalError if an approval is not pending, or was answered before. In that case no
+        answer counts.
         """
         for id, decision in answers.items():
             if not isinstance(decision, (Approve, Deny)):  # pyright: ignore

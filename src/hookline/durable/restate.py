@@ -8,7 +8,8 @@
             response = await client.result("7f3")
 
 The client needs no SDK, only httpx. A chat that waits for an answer is suspended after `idle`
-seconds, and takes up no memory until the answer arrives. The server is Restate's own program.
+seconds, and takes up no memory until the answer arrives. You also need Restate's server, a separate
+program.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Chats(Client):
 class Worker:
     """Runs an agent's chats: an ASGI application, which Restate calls over HTTP/2.
 
-    `async with worker: …`, or `await worker.run()`, also serves it with hypercorn and registers its
-    address with Restate.
+    `async with worker: …` and `await worker.run()` also serve the application with hypercorn, and
+    register its address with Restate.
     """
 
     def __init__(

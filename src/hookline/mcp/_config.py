@@ -33,8 +33,8 @@ def load(
     """Return the servers of a configuration file, without the disabled servers.
 
     `inputs` has the values for `${input:id}`. With `prefix`, the names of a server's tools begin
-    with the server's name, so they are unique. Raises UsageError, with the file and the place of
-    the error.
+    with the server's name, so tool names are unique. Raises UsageError, with the file and the place
+    of the error.
     """
     file = Path(path)
     try:
@@ -111,7 +111,7 @@ def _server(
         raise reader.wrong(f"{where}.type", f"{kind!r} must be one of stdio, http")
     if kind == "sse":
         raise reader.wrong(
-            f"{where}.type", "'sse' is not supported; most such servers also support 'http'"
+            f"{where}.type", "'sse' is not supported; try 'http', which most servers support"
         )
     url = reader.text(options.get("url"), f"{where}.url")
     headers = reader.texts_by_name(options.get("headers", {}), f"{where}.headers")

@@ -14,9 +14,9 @@ MAX_TEXT = 2_000
 class MCPServerError(HooklineError):
     """An MCP server is not reachable, or has violated the protocol.
 
-    What to do: check the server's command or address, and whether the server runs on its own. The
-    error quotes the last line that a program wrote to stderr before it exited. The whole stderr is
-    in the log of `hookline.mcp` at DEBUG.
+    What to do: check the server's command or address, and whether the server runs on its own. If
+    the server is a program that has exited, the error quotes the last line of its stderr. The whole
+    stderr is in the log of `hookline.mcp` at DEBUG.
     """
 
 

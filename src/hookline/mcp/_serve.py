@@ -141,7 +141,9 @@ class _Served:
         except _Refused as exc:
             return self._error(str(exc))
         except ConversationBusyError:
-            return self._error("this conversation is busy; send the message after its answer")
+            return self._error(
+                "this conversation is busy; send the message again after the current answer"
+            )
         except ChatAbortedError as exc:
             return self._error(f"the chat was aborted: {exc.reason}")
         except Exception as exc:

@@ -445,7 +445,7 @@ async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None
     """Connect servers, and add their tools to an agent for the duration of the block.
 
     Raises MCPServerError for the first server that cannot be connected, and ScopeError if two tools
-    have the same name. In both cases no server stays connected.
+    have the same name. In both cases all servers are released.
     """
     sdk("mcp")
     started: list[MCPServer] = []

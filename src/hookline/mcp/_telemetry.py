@@ -67,7 +67,7 @@ def in_session(
     finally:
         histogram = _histogram(
             "mcp.client.session.duration",
-            "Duration of a session with an MCP server, seen by the client.",
+            "Duration of a session with an MCP server, measured by the client.",
         )
         histogram.record(perf_counter() - began, labels)
 
@@ -76,7 +76,7 @@ def measuring(name: str) -> Any:
     """Return SDK middleware that measures requests to a server; `name` is the name of its tool."""
     histogram = _histogram(
         "mcp.server.operation.duration",
-        "Duration of a request to an MCP server, seen by the server.",
+        "Duration of a request to an MCP server, measured by the server.",
     )
 
     async def measure(ctx: Any, call_next: Any) -> Any:
@@ -108,7 +108,7 @@ def measuring_sessions() -> Any:
     """Return SDK middleware that measures sessions, from the handshake until they are closed."""
     histogram = _histogram(
         "mcp.server.session.duration",
-        "Duration of a session with an MCP client, seen by the server.",
+        "Duration of a session with an MCP client, measured by the server.",
     )
 
     async def measure(ctx: Any, call_next: Any) -> Any:

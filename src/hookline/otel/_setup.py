@@ -72,7 +72,7 @@ def setup(
     headers: Mapping[str, str] | None = None,
     service_name: str | None = None,
 ) -> Exporting:
-    """Export traces, metrics and events over OTLP to `endpoint`, or as the OTEL_* variables say.
+    """Export traces, metrics and events over OTLP, to `endpoint` or as set by the OTEL_* variables.
 
     Raises UsageError if the application already has a provider; hookline uses that provider without
     `setup`. Also raises UsageError for an endpoint without a scheme, and for an exporter that is

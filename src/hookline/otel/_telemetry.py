@@ -58,7 +58,7 @@ def _nobody() -> bool:
 class Telemetry:
     """Traces, metrics and events of an agent's chats; pass it as `Agent(telemetry=...)`.
 
-    The default providers are the global ones. `capture` selects where content may be recorded (by
+    By default the global providers are used. `capture` selects where content may be recorded (by
     default nowhere, or according to the environment). `redact` receives every text before it is
     recorded. `max_text` is the maximum length of a message in characters. `max_attribute` is the
     maximum length of an attribute in bytes. `history="full"` records the whole history at each

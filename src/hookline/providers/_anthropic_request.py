@@ -74,7 +74,7 @@ class AnthropicSettings(Settings, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
     container: str | None = None
-    """The id of a container from an earlier response, in which the provider runs code."""
+    """The id of the container in which the provider runs code, from an earlier response."""
     user_id: str | None = None
     """An opaque id of the end user."""
     headers: dict[str, str] | None = None

@@ -51,7 +51,7 @@ class Found:
         yield SourceChunk(Source(url=where, title=called, name=file, media_type=kind, meta=own))
 
     def kept(self, meta: Mapping[str, Any], *, id: object, name: object = None) -> Iterable[Chunk]:
-        """Return a file that the provider created and stores; `meta` identifies it there."""
+        """Return a file that the provider created and stores; `meta` identifies the stored file."""
         file = _text(name)
         if _text(id) is None or ("file", id) in self._known:
             return

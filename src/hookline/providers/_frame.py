@@ -32,7 +32,7 @@ _logger = logging.getLogger("hookline")
 
 
 class Reader(Protocol):
-    """Converts a provider's events to chunks. It does no I/O, so recorded events can test it.
+    """Converts a provider's events to chunks. It does no I/O: tests can use recorded events.
 
     `done`: the answer is complete, and only irrelevant events can follow. `end` returns the
     remaining chunks, with the Finish at the end. It raises MalformedStreamError if the answer was

@@ -29,7 +29,7 @@ APPROVAL: Final = (
 
 
 def parse_ai_sdk(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
-    """Read a request of the SDK's chat transport: all messages, or only the last one as `message`.
+    """Read a request of the SDK's chat transport: all messages, or the last message as `message`.
 
     Raises Refused for anything else.
     """

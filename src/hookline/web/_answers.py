@@ -103,7 +103,7 @@ class Answers:
         conversation = await self._index.open(principal, asked.id)
         if waited and (conversation.pending or conversation.client_calls):
             raise Refused(
-                409, "The previous answer asks for your approval or a result; answer that first."
+                409, "The previous answer needs your approval or a result; send it first."
             )
         options = dict(config.options)
         if config.deps is not None:

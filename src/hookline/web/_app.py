@@ -154,7 +154,7 @@ def _abroad(engine: Engine | None, relay: RedisRelay | None, *, edits: bool) -> 
     if engine is None:
         return None
     if relay is None:
-        raise UsageError(f"durable={engine!r} needs relay=; pass the relay of its workers")
+        raise UsageError(f"durable={engine!r} needs relay=; pass the relay of the durable workers")
     return Abroad(engine, relay, edits=edits)
 
 
@@ -260,8 +260,8 @@ def resume_response(
 
     The answer is a run of `chat_response` with the same `runs` and `on_disconnect="detach"`, or a
     run of `resume_detached`. If you pass the `request`, a native client can name a frame in
-    `Last-Event-ID`, and receives the frames after it, even for a short time after the end of the
-    run.
+    `Last-Event-ID`, and receives the frames after that frame. This also works for a short time
+    after the end of the run.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs

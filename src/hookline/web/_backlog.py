@@ -75,7 +75,7 @@ class Reader:
         self._waiter: asyncio.Future[None] | None = None
 
     def begin(self, log: Backlog, start: int) -> None:
-        """Start to read the backlog of the run, from this number on."""
+        """Start to read the backlog of the run, from the entry with this number."""
         self._log, self.next = log, start
 
     def take(self) -> list[Entry]:

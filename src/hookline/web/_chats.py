@@ -133,10 +133,7 @@ def _of_client(
     if message is None and not incoming.results:  # regenerate: the history ends with the question
         last = history[-1] if history else None
         if not isinstance(last, UserMessage):
-            raise Refused(
-                400,
-                "To regenerate an answer, send the history up to its user message.",
-            )
+            raise Refused(400, "To regenerate an answer, send the history up to its user message.")
         history, message = history[:-1], last
     try:
         conversation = Conversation(history)

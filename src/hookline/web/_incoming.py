@@ -38,8 +38,8 @@ MAX_ITEMS: Final = 10_000
 
 class Refused(Exception):
     """The request is refused, with an HTTP `status` and a `text`: one sentence for the client.
-    `headers` are added to the response. The parsers raise this exception. Return it as a response,
-    unless you use `app`.
+    `headers` are added to the response. The parsers raise this exception. `app` sends it as a
+    response; your own routes must do that themselves.
     """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
@@ -50,7 +50,7 @@ class Refused(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's answer to one approval, and the call that the client means."""
+    """A client's answer to one approval, and the call that the answer is for."""
 
     decision: Decision
     call_id: str | None = None
@@ -62,7 +62,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed request.
 
     `message` is the new user message, or None if the request continues the chat with `answers`.
-    `history` is the history according to the client. `message_id` is the answer to continue, or the
+    `history` is the history that the client sent. `message_id` is the answer to continue, or the
     answer to replace if `regenerate` is True. `raw`: the messages as received.
     """
 
@@ -90,7 +90,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     def decisions(
         self, pending: Sequence[ApprovalRequest], *, edits: bool = True
     ) -> dict[str, Decision]:
-        """Return the decisions, each for a call that the server has asked about.
+        """Return the decisions, by approval id; the server must have asked for each of them.
 
         Raises Refused if an answer is for an approval that is not pending, or for another call or
         other arguments. Without `edits`, also raises Refused if an answer changes the arguments.

@@ -101,7 +101,7 @@ class NativeEncoder:
         return self._frame(dumps(_timed(data, at)), number)
 
     def passed(self, event: ChatEvent) -> None:
-        """Record an event that this encoder, or one with the same bytes, has written."""
+        """Record that an event was written, here or by another encoder with the same bytes."""
         self._chat_id = self._chat_id or event.chat_id
         self._seq = event.seq
         if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):

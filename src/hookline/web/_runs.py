@@ -210,7 +210,7 @@ class Runs:
             self._drop(key)
 
     def watch(self, agent: Agent[Any], *, details: bool = False) -> None:
-        """Record every hook of the agent and its sub-agents in the run in which it fires.
+        """Record every hook of the agent and its sub-agents in the run in which the hook fires.
 
         `details`: also record the changes of hooks, and the request and response of each step.
         """

@@ -77,7 +77,8 @@ async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -
 
 
 class Line:
-    """The connection to one client. If the client accepts no data for too long, it counts as gone.
+    """The connection to one client. A client that accepts no data for too long counts as
+    disconnected.
 
     One timer has two purposes: it limits the time of each send, and it sends a comment after a long
     silence.

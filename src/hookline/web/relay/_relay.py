@@ -51,7 +51,7 @@ logger = logging.getLogger("hookline.web")
 
 
 class RedisRelay:
-    """Shares runs among the processes that use a Redis. Create one relay per process, for `app()`.
+    """Shares runs among all processes with the same Redis. Create one per process, for `app()`.
 
     Every key name begins with `prefix`. `ttl`: how many seconds a stream is kept after its end.
     `lease`: a process counts as dead after so many seconds without a sign of life. `entries`: how
@@ -140,8 +140,8 @@ class RedisRelay:
         ]
 
     async def aclose(self) -> None:
-        """Write the remaining entries, and disconnect. Local readers of runs in other processes are
-        asked to reload."""
+        """Write the remaining entries, and disconnect. Readers that follow runs of other
+        processes are asked to reload."""
         if not self._open:
             return
         self._open = False
@@ -256,7 +256,7 @@ class RedisRelay:
         conversation: str,
         messages: Callable[[], Awaitable[Sequence[Message]]],
     ) -> AsyncGenerator[Shown]:
-        """Show a durable chat from one start to its rest or end: `put` its events, in order.
+        """Show one execution of a durable chat: `put` its events, in order.
 
         `messages` returns the messages of the stored conversation. Opens the relay if necessary;
         raises StoreError if Redis cannot be used then.
