@@ -490,7 +490,7 @@ async def test_an_end_that_no_code_asks_for_is_an_error_by_name_and_leaves_the_c
         (b'{"hookline":1,"lines":[{"kind":"dance"}]}', "batch 3 of its log cannot be read"),
         (
             b'{"hookline":2,"lines":"of another kind"}',
-            "format 2, but this version of hookline reads only up to format 1",
+            "format 2, but this version of hookline reads only formats up to 1",
         ),
     ],
     ids=["cut in half", "empty", "of no kind", "newer"],

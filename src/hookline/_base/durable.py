@@ -74,21 +74,21 @@ class _OfChat(LocalRuntime):
         await super().gather([partial(one, job) for job in jobs])
 
     def now(self) -> float:
-        """Seconds since the epoch; outside steps, the same value in every life."""
+        """Return seconds since the epoch; outside of steps, every life gets the same value."""
         return super().now() if IN_STEP.get() else self._journal.now()
 
 
 class Durable(LocalRuntime):
-    """`Agent(runtime=Durable())`: chats run by an engine are durable, all others are local."""
+    """`Agent(runtime=Durable())`: chats that an engine runs are durable; other chats are local."""
 
     def new_id(self) -> str:
-        """The id of the current job's chat until that chat begins; then a new id."""
+        """Return the id of the current job's chat if that chat has not begun; else a new id."""
         journal = CURRENT.get()
         begins = journal is not None and journal.chat is None and not IN_STEP.get()
         return journal.chat_id if journal is not None and begins else super().new_id()
 
     def for_chat(self, chat: Journaled) -> Runtime:
-        """The journal's runtime for its chat; raises UsageError for a second chat in one job."""
+        """Return the chat's runtime; raises UsageError for a second chat in one job."""
         journal = CURRENT.get()
         if journal is None or IN_STEP.get():
             return LOCAL

@@ -41,7 +41,7 @@ PATIENCE: Final = 60.0
 
 
 class Journal:
-    """One life of one chat, over its log."""
+    """One life of a durable chat, which it records in the chat's log."""
 
     def __init__(self, chat_id: str, log: Log, batches: list[bytes]) -> None:
         """`batches` are the batches of the log. Raises JournalError."""
@@ -78,12 +78,12 @@ class Journal:
 
     @classmethod
     async def open(cls, chat_id: str, log: Log) -> Journal:
-        """Read the log and begin a life. Raises JournalError, and leaves the chat unchanged."""
+        """Read the log and begin a life. If it raises JournalError, the chat stays unchanged."""
         return cls(chat_id, log, await log.read())
 
     @property
     def resting(self) -> bool:
-        """True if nothing is left to write and everything in the chat waits for answers."""
+        """True if all lines are written and all jobs of the chat wait for answers."""
         aborted = self._unordered or self._aborting is not None
         return self._resting >= self.jobs and self._writer.idle and not aborted
 
@@ -93,7 +93,7 @@ class Journal:
         return 0 if self.chat is None else self.chat.effects(self.chat.mark()).seq
 
     async def flush(self) -> None:
-        """Write all pending lines; after this, no other life has the same `number`."""
+        """Write all pending lines. After that, no other life has the same `number`."""
         await self._writer.flush()
 
     async def _recording(self, seq: int) -> None:
@@ -101,7 +101,7 @@ class Journal:
             await self.witness.recording(seq)
 
     def poke(self) -> None:
-        """Report a change to the engine, and tell the witness if the chat rests."""
+        """Notify the engine of a change, and the witness if the chat rests."""
         self.log.poke()
         if self.witness is not None and self.resting and not self.halted:
             self.witness.rests()
@@ -109,8 +109,8 @@ class Journal:
     async def carry(self, chat: Callable[[], Awaitable[T]]) -> T:
         """Run the chat that this function starts, and write its record until it ends.
 
-        Raises the exceptions of the chat. Raises Halted, or the exception that halted this life, if
-        the life ends before the chat does.
+        Raises the exceptions of the chat. If this life ends before the chat, raises Halted, or the
+        exception that halted the life.
         """
         writer = spawn(self._writer.run())
         token = CURRENT.set(self)
@@ -129,9 +129,9 @@ class Journal:
             await asyncio.wait([writer])
 
     async def abort(self, reason: str | None = None) -> None:
-        """Record an abort from outside, then abort the chat; later lives replay the abort.
+        """Record an abort that was requested from outside, then abort the chat.
 
-        No step begins meanwhile. An abort that comes too late is recorded as late.
+        Meanwhile, no step begins. Later lives replay the abort, unless it came too late.
         """
         if self._aborting is not None:
             return
@@ -170,7 +170,7 @@ class Journal:
     ) -> T:
         """Return the recorded result of the step, or run the step and record its result.
 
-        Raises Halted if this life has ended, and CancelledError if an abort had cut off the step.
+        Raises Halted if this life has ended. Raises CancelledError if an abort cut off the step.
         """
         self.check()
         chat, name = self.chat, key_name(key)
@@ -303,8 +303,8 @@ class Journal:
         self.halt(
             JournalError(
                 self.chat_id,
-                f"its log has the end of step {self.past.next!r}, which this code never runs; "
-                "a hook or tool was removed",
+                f"its log has a result of step {self.past.next!r}, but this code never runs that "
+                "step; a hook or tool was removed",
             )
         )
 

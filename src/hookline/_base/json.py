@@ -48,7 +48,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class BadArguments(Exception):
-    """Arguments from a model are invalid; `issues` describes each problem."""
+    """The arguments that a model sent are invalid; `issues` describes each problem."""
 
     def __init__(self, issues: tuple[str, ...]) -> None:
         super().__init__(issues)
@@ -70,7 +70,7 @@ class NotJson(Exception):
 
 
 def clean_text(text: str) -> str:
-    """The same text as valid Unicode: surrogate pairs joined, lone surrogates become U+FFFD."""
+    """Make the text valid Unicode: join surrogate pairs, and replace lone surrogates by U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -111,8 +111,8 @@ def json_text(data: Any) -> str:
 def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
     """Parse the JSON object in `text`; blank text is `{}`. Raises BadArguments.
 
-    `limit` is in bytes. Also rejected are duplicate keys, NaN and infinities, numbers out of
-    range, nesting deeper than 64, and lone surrogates.
+    `limit` is in bytes. Duplicate keys, NaN, infinities, numbers out of range, nesting deeper than
+    64, and lone surrogates are rejected too.
     """
     if len(text) > limit or not text.isascii():
         _check_text(text, limit)
@@ -241,7 +241,7 @@ def _text(data: Any) -> str:
 
 
 class Reader(Generic[T]):
-    """Reads one type from JSON. Its decoder is made at the first read, since few are ever used."""
+    """Reads one type from JSON. The decoder is made at the first read."""
 
     __slots__ = ("_decoder", "_type")
 
@@ -334,7 +334,7 @@ def _checked(data: Any, depth: int) -> Any:
         for key, item in data.items()
     }
     if len(clean) != len(data):
-        raise NotJson("two keys of a dict become the same text; make them differ as strings")
+        raise NotJson("two keys of a dict become the same text; use keys that differ as strings")
     return frozen_dict(clean)
 
 

@@ -46,7 +46,7 @@ def encoded(value: Any) -> bytes:
 
 
 class Timing(Data, frozen=True, kw_only=True):
-    """The timing of one model call, in seconds since the request."""
+    """The timing of one model call. All times are in seconds since the request."""
 
     first_chunk: float
     """Seconds until the first chunk arrived."""
@@ -97,7 +97,7 @@ class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
     """A piece of text; `meta` holds the provider's own data, such as citations."""
 
     text: str
-    """The text; never blank in a message of a history."""
+    """The text. In a message of a history, the text is never blank."""
     meta: dict[str, Any] | None = None
     """The provider's own data, such as what the text cites."""
 
@@ -121,9 +121,9 @@ class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
     media_type: str = "image/png"
     """The media type, such as "image/png"."""
     data: bytes | None = None
-    """The bytes; None if there is a `url`."""
+    """The bytes; None if `url` is set."""
     url: str | None = None
-    """An address that the provider fetches."""
+    """The URL from which the provider fetches the data."""
     meta: dict[str, Any] | None = None
     """The provider's own data for a picture that its model made."""
 
@@ -134,7 +134,8 @@ class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
 class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
     """A document, a sound or a video, as bytes or by URL.
 
-    A file that a provider has made and stores has neither; its `meta` has the provider's file id.
+    If a provider made the file and stores it, `data` and `url` are None, and `meta` has the
+    provider's file id.
     """
 
     media_type: str
@@ -142,9 +143,9 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
     name: str | None = None
     """The file name that the model sees."""
     data: bytes | None = None
-    """The bytes; None if there is a `url`."""
+    """The bytes; None if `url` is set."""
     url: str | None = None
-    """An address that the provider fetches."""
+    """The URL from which the provider fetches the data."""
     meta: dict[str, Any] | None = None
     """The provider's own data, such as the id of a file that its model made."""
 
@@ -153,9 +154,9 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
 
 
 class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
-    """A page or document that an answer is based on, found by a provider's own tool.
+    """A page or document that a provider's own tool found, and that an answer is based on.
 
-    The `meta` of a Text says which source that text cites.
+    The `meta` of a Text has the sources that the text cites.
     """
 
     url: str | None = None
@@ -174,19 +175,19 @@ class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
-    """A tool call by the model. `raw` is the text of its arguments if that is not a JSON object.
+    """A tool call by the model. `raw` is the arguments' text if that text is not a JSON object.
 
     `meta` holds the provider's own data, such as a signature that must be sent back with the call.
     """
 
     id: str
-    """The call's id, unique within the conversation; its result has the same id."""
+    """The call's id, which is unique within the conversation. The result has the same id."""
     name: str
-    """The name of the tool, even if there is no such tool."""
+    """The name of the tool that the model called, even if that tool does not exist."""
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: EMPTY)
     """The arguments as a JSON object; empty if the model wrote none."""
     raw: str | None = None
-    """The model's text for the arguments if it is not a JSON object; else None."""
+    """The text of the arguments if that text is not a JSON object; else None."""
     meta: dict[str, Any] | None = None
     """The provider's own data, which is sent back to the provider."""
 
@@ -260,7 +261,7 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
     role: ClassVar[Literal["user"]] = "user"
     """Always "user"."""
     id: str = ""
-    """The message's id, given when the message is committed."""
+    """The message's id, which is set when the message is committed."""
     parts: tuple[UserPart, ...]
     """Text, images and files, in order."""
 
@@ -273,7 +274,7 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
         return text_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """A changed copy; `text=` replaces all the text at once."""
+        """Return a changed copy; `text=` replaces the whole text."""
         if text is not None:
             media = tuple(part for part in self.parts if type(part) is not Text)
             changes["parts"] = (Text(text), *media)
@@ -281,12 +282,12 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
 
 
 class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """An answer of the model. If `partial` is true, it was cut off and its calls were removed."""
+    """An answer of the model. If `partial` is true, the answer was cut off and has no calls."""
 
     role: ClassVar[Literal["assistant"]] = "assistant"
     """Always "assistant"."""
     id: str = ""
-    """The message's id, given when the message is committed."""
+    """The message's id, which is set when the message is committed."""
     parts: tuple[ModelPart, ...]
     """Text, reasoning, calls, sources and files, in order."""
     finish_reason: FinishReason | None = None
@@ -331,7 +332,7 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
         return files_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """A changed copy; `text=` replaces all the text at once."""
+        """Return a changed copy; `text=` replaces the whole text."""
         if text is not None:
             changes["parts"] = with_text(changes.get("parts", self.parts), text)
         return msgspec.structs.replace(self, **changes)
@@ -343,7 +344,7 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     role: ClassVar[Literal["tool"]] = "tool"
     """Always "tool"."""
     id: str = ""
-    """The message's id, given when the message is committed."""
+    """The message's id, which is set when the message is committed."""
     call_id: str
     """The `id` of the call that has this result."""
     name: str
@@ -364,7 +365,7 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
 
 
 class History(Sequence[Message]):
-    """A read-only view of the first `length` messages of a list that only grows.
+    """A read-only view of the first `length` messages of a list that is only appended to.
 
     The cost of a view does not depend on the number of messages. A slice is a tuple. An index out
     of range raises IndexError.

@@ -33,13 +33,13 @@ class Log(Protocol):
         ...
 
     async def append(self, data: bytes) -> None:
-        """Append a batch, durably. Raises Halted if this life has lost the chat."""
+        """Append a batch, durably. Raises Halted if this life no longer owns the chat."""
         ...
 
     async def answer(self, request: ApprovalRequest) -> Decision:
         """Wait for the answer to this question; return Deny when the question expires.
 
-        An answer also counts if it was given before the wait began, or in an earlier life.
+        The answer may already exist: it may come from an earlier life, or from before the call.
         """
         ...
 
@@ -49,10 +49,13 @@ class Log(Protocol):
 
 
 class Witness(Protocol):
-    """Shows a durable chat elsewhere; the journal calls it during one life."""
+    """Shows a durable chat to readers in other processes.
+
+    The journal calls it during one life of the chat.
+    """
 
     async def recording(self, seq: int) -> None:
-        """Events up to this number are about to be recorded; return once they are kept."""
+        """Store the events up to this number, before the journal records them."""
         ...
 
     def rests(self) -> None:
@@ -60,7 +63,7 @@ class Witness(Protocol):
         ...
 
     async def asking(self) -> None:
-        """The chat is about to wait for an answer; return once an answer may be accepted."""
+        """Return once the chat may accept an answer; called before the chat waits for it."""
         ...
 
 
@@ -68,7 +71,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of a log."""
 
     kind: Literal["life", "begin", "end", "now", "wait", "abort", "late"]
-    """Begin of a life or step, end of a step, a time, a question, an abort, or a late abort."""
+    """The start of a life or step, the end of a step, a time, a question, an abort, or a late
+    abort."""
     key: str = ""
     """The step's name, or the id of the question."""
     value: msgspec.Raw = msgspec.Raw(b"null")
@@ -76,7 +80,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: Effects | None = None
     """The step's effects in addition to its result."""
     cut: bool = False
-    """Whether the step was cut off by an abort that it had requested."""
+    """Whether the step was cut off by an abort that the step itself had requested."""
     at: float = 0.0
     """The recorded time."""
     reason: str | None = None
@@ -122,7 +126,7 @@ def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
             raise JournalError(
                 chat_id,
                 f"batch {number} of its log is in format {format}, but this version of hookline "
-                f"reads only up to format {FORMAT}",
+                f"reads only formats up to {FORMAT}",
             )
     return lines
 

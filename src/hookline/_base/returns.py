@@ -55,10 +55,10 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
     prompt: str
     """The text that is shown to the person who answers."""
     expires: float | None = None
-    """Seconds from now until the question expires; None for never.
+    """The seconds from now until the question expires; None if it never expires.
 
-    If the approver has not answered by then, the call is denied. A later answer to a stored
-    question raises ApprovalError.
+    If the approver has not answered when the question expires, the call is denied. An answer to a
+    stored question that has expired raises ApprovalError.
     """
 
 
@@ -80,8 +80,8 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
 class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
     """The failure of a tool call, as sent to the model.
 
-    `exception` is the exception that caused the failure, if it was raised in this process. It is
-    never stored, sent or compared.
+    `exception` is the exception that caused the failure, if it was raised in this process. The
+    exception is never stored, sent or compared.
     """
 
     message: str
@@ -89,11 +89,11 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
     type: str = "ToolFailure"
     """The name of the error, such as "Denied"."""
     issues: tuple[str, ...] = ()
-    """The problems with the arguments, one text each."""
+    """The problems with the arguments, one text for each problem."""
 
     @property
     def exception(self) -> BaseException | None:
-        """The exception that was raised; None in any other process."""
+        """The exception that was raised; None outside of the process that raised it."""
         found: BaseException | None = _attributes(self).get("exception")
         return found
 
@@ -169,9 +169,9 @@ CallResult: TypeAlias = ToolResult | ToolFailure
 
 
 class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="changes"):
-    """A change to a message in history: its text, or all its parts.
+    """A change to a message in a history: a new text, or new parts.
 
-    Role, id and calls cannot change. A tool message has only text.
+    The message's role, id and calls cannot change. A tool message has only text.
     """
 
     text: str | None = None
@@ -187,10 +187,10 @@ class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="cha
 
 
 class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
-    """Run the call; `arguments` replaces the model's arguments, and is validated like them."""
+    """Run the call. `arguments` replaces the model's arguments and is validated in the same way."""
 
     arguments: dict[str, Any] | None = None
-    """The arguments to run the call with; None for the call's own."""
+    """The arguments for the call; None keeps the model's arguments."""
 
     def __post_init__(self) -> None:
         own(self, "arguments")
@@ -210,29 +210,29 @@ Answer: TypeAlias = Decision | CallResult
 
 
 class ApprovalRequest(Data, frozen=True, kw_only=True):
-    """A call that waits for an approval; `call` is exactly the call that runs if it is approved.
+    """A call that waits for an approval. `call` is exactly the call that runs after an approval.
 
-    `digest` covers name, arguments and call id; `expires` is a time in seconds since the epoch.
+    `digest` covers the call's name, arguments and id. `expires` is in seconds since the epoch.
     """
 
     id: str
-    """The id that an answer in `resume()` names; it cannot be guessed."""
+    """The id of the request, to use as a key in `resume()`. The id cannot be guessed."""
     call: ToolCall
-    """The call, exactly as it runs if it is approved."""
+    """The call, exactly as it runs after an approval."""
     prompts: tuple[str, ...]
     """The prompts of the hooks that asked."""
     chat_id: str
     """The id of the chat that asked."""
     conversation_id: str | None = None
-    """The conversation in which the call waits; None if an approver is asked at once."""
+    """The id of the conversation in which the call waits; None if the chat has no conversation."""
     iteration: int
     """The step, counted from 0."""
     digest: str
-    """A digest of name, arguments and call id."""
+    """A digest of the call's name, arguments and id."""
     expires: float | None = None
-    """A time in seconds since the epoch; None for never."""
+    """When the request expires, in seconds since the epoch; None if it never expires."""
     schema: dict[str, Any] | None = None
-    """The JSON schema of `Approve(arguments=…)` if a running tool asks; else None."""
+    """If a running tool asks, the JSON schema for `Approve(arguments=…)`; else None."""
 
     def __post_init__(self) -> None:
         own(self, "schema")
@@ -248,8 +248,8 @@ OutT = TypeVar("OutT", default=Any)
 class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     """The response of a chat. `stop_reason` is None only if the chat ended normally.
 
-    `output` is the answer as a value of the chat's `output=` type. It is None if the chat was
-    stopped before there was such an answer.
+    `output` is the answer as a value of the chat's `output=` type. `output` is None if the chat was
+    stopped before it had an answer of that type.
     """
 
     chat_id: str
@@ -265,24 +265,27 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     """Why the model ended its last answer."""
     stop_reason: str | None = None
-    """None if the chat ended normally; else a Stop's reason, "approval" or "client_tool"."""
+    """None if the chat ended normally; else the reason of a Stop, "approval" or "client_tool"."""
     pending: tuple[ApprovalRequest, ...] = ()
     """The calls that wait for an approval."""
     client_calls: tuple[ToolCall, ...] = ()
     """The calls that a client must run: `resume()` takes `{call.id: ToolResult(…)}`."""
     output: OutT | None = None
-    """The answer as a value of the `output=` type; None without one, or if stopped."""
+    """The answer as a value of the `output=` type; None without `output=`, or if stopped."""
     steps: int = 0
     """The number of model calls."""
 
     @property
     def tool_results(self) -> tuple[ToolMessage, ...]:
-        """The results of this chat's tool calls, each with its tool's name and outcome."""
+        """The results of this chat's tool calls.
+
+        Each result has the tool's name and the outcome.
+        """
         return tuple([each for each in self.messages if isinstance(each, ToolMessage)])
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources of this chat's answers that a provider's own tools found."""
+        """The sources that a provider's own tools found for this chat's answers."""
         answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
         return tuple([source for each in answers for source in each.sources])
 

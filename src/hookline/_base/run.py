@@ -82,7 +82,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def model(self) -> str:
-        """The name of the agent's model, unless a hook chooses another."""
+        """The name of the model: the agent's model, or the model that a hook chose."""
         return self._chat.model_name
 
     @property
@@ -107,7 +107,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def attempt(self) -> int:
-        """How many times this step has begun; above 1 if a durable runtime repeats the step."""
+        """How often this step has begun; above 1 if a durable runtime repeats the step."""
         return self._chat.attempt
 
     @property
@@ -123,7 +123,10 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """JSON data of the conversation, stored with the next commit; without one, of the chat."""
+        """JSON data of the conversation, which is stored with the next commit.
+
+        Without a conversation, it is JSON data of the chat.
+        """
         return self._chat.meta
 
     @property
@@ -152,10 +155,10 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     async def ask(self, prompt: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask the approver a question from a running tool; returns the approved arguments.
 
-        `schema` is a JSON schema for `Approve(arguments=…)`. Raises ToolDenied if the answer is no.
-        Also raises ToolDenied, at once, if the chat has no approver, because a running tool is
-        never suspended. Raises UsageError outside a tool call. The tool's time limit is paused
-        meanwhile.
+        `schema` is a JSON schema for `Approve(arguments=…)`. The tool's time limit is paused while
+        it waits. Raises ToolDenied if the answer is a Deny. If the chat has no approver, it raises
+        ToolDenied at once, because a running tool is never suspended. Raises UsageError outside a
+        tool call.
         """
         return await self._chat.ask(prompt, schema, self._call_id)
 

@@ -66,11 +66,11 @@ def key_name(key: Key) -> str:
 
 
 class Halted(BaseException):
-    """Raised by a durable runtime: this life of a chat has ended, and the chat continues elsewhere.
+    """Raised when a life of a durable chat has ended; the chat continues in another life.
 
-    Running work is cancelled. No hook, event, store call or release of the lease follows. Callers
-    that wait for the chat get this exception. It derives from BaseException so that
-    `except Exception` does not catch it.
+    Running work is cancelled. After that, no hooks run, nothing is published or stored, and the
+    lease is not released. Callers that wait for the chat get this exception. It derives from
+    BaseException so that `except Exception` does not catch it.
     """
 
 
@@ -119,11 +119,11 @@ class Effects(Data, frozen=True, kw_only=True):
     usage: Usage | None = None
     """The chat's token usage when the step ended, if the step changed it."""
     shown: bool = False
-    """Whether part of an answer was shown that is not yet in the history."""
+    """Whether a part of an answer was shown but is not yet in the history."""
     hidden: tuple[str, ...] = ()
     """The calls whose deltas a hook has hidden."""
     sent_tools: tuple[str, ...] | None = None
-    """The tools that were offered to the model, if there were wrappers around the model call."""
+    """The tools that were offered to the model; None if no hook wrapped the model call."""
 
 
 class Journaled(Protocol):
@@ -134,7 +134,10 @@ class Journaled(Protocol):
 
     @property
     def attempt(self) -> int:
-        """The attempts of the current step so far. Set it in `fn`'s context, before the call."""
+        """The number of attempts of the current step so far.
+
+        The runtime sets it in the context of `fn`, before it calls `fn`.
+        """
         ...
 
     @attempt.setter
@@ -154,8 +157,8 @@ class Journaled(Protocol):
     def abort(self, reason: str | None = None) -> bool:
         """Abort the chat; returns False if it is too late to abort.
 
-        An abort has a place in the record. Record the abort before you carry it out. On replay,
-        abort again once all step results that were recorded before it have been returned.
+        Record the abort before you carry it out. On replay, first return all step results that were
+        recorded before the abort, and then abort again.
         """
         ...
 
@@ -169,11 +172,11 @@ class Runtime(Protocol):
 
     @property
     def life(self) -> str | None:
-        """The name of this life, such as `"3"`, without "/"; None if a chat has only one life.
+        """The name of this life, such as `"3"`; None if a chat has only one life.
 
-        A later life, whose name begins with a higher number, takes over the lease of its
-        conversation from an earlier life at once. The lease of a chat with only one life is not
-        taken over.
+        The name must not contain "/". A name that begins with a higher number belongs to a later
+        life. A later life takes over the conversation's lease from an earlier life at once. The
+        lease of a chat with only one life is not taken over.
         """
         ...
 
@@ -183,7 +186,7 @@ class Runtime(Protocol):
         ...
 
     def for_chat(self, chat: Journaled) -> Runtime:
-        """Return the runtime of one chat; called once, before its first step."""
+        """Return the runtime of one chat; called once, before the chat's first step."""
         ...
 
     def step(
@@ -196,10 +199,10 @@ class Runtime(Protocol):
     ) -> Awaitable[T]:
         """Run `fn(*args)`, or return the result that was recorded under this key.
 
-        Raises `Halted` if this life of the chat has ended. A runtime that replays returns recorded
-        values in the order in which they were recorded, and returns all of them before a new step
-        begins. It records the begin of a model's or tool's step before the step runs, so that
-        `Journaled.attempt` is correct in a later life.
+        Raises `Halted` if this life of the chat has ended. A durable runtime returns all recorded
+        values in the order in which they were recorded, before a new step begins. Before it runs a
+        model's or a tool's step, it records that the step begins. So `Journaled.attempt` is correct
+        in a later life.
         """
         ...
 
@@ -209,17 +212,20 @@ class Runtime(Protocol):
         """Wait for the answer to a question.
 
         `ask` returns the approver's answer. Without an approver, `ask` notes that the chat waits
-        and returns None. Then the runtime must get the answer itself, and deny the request once it
-        expires (`request.expires`).
+        and returns None. In that case, the runtime must get the answer itself. When the request
+        expires (`request.expires`), the runtime must deny the request.
         """
         ...
 
     def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> Awaitable[None]:
-        """Run the jobs in parallel; the first exception cancels the others and is raised."""
+        """Run the jobs in parallel; the first exception cancels the other jobs and is raised."""
         ...
 
     def now(self) -> float:
-        """Return seconds since the epoch; calls outside steps always come in the same order."""
+        """Return seconds since the epoch.
+
+        Outside of steps, the order of calls is always the same.
+        """
         ...
 
     def new_id(self) -> str:
@@ -257,7 +263,7 @@ class LocalRuntime:
         return cast("Awaitable[Decision]", ask())
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
-        """Run each job in a task; the first exception cancels the others, and only it is raised."""
+        """Run each job in a task; the first exception cancels the other jobs and is raised."""
         tasks = [asyncio.ensure_future(job()) for job in jobs]
         ours = False  # whether a failure is raised here, not a cancellation from outside
         try:
@@ -275,7 +281,7 @@ class LocalRuntime:
             failed.sort(key=lambda exc: not isinstance(exc, Halted))  # Halted comes first
             for exc in failed[1 if ours else 0 :]:
                 if not isinstance(exc, Halted):
-                    log_throw("a call that ran in parallel with the failed call raised too", exc)
+                    log_throw("another call that ran in parallel raised an exception too", exc)
             cut = any(task.cancelled() for task in tasks)
             tasks.clear()  # otherwise the traceback of the raised exception would refer to its task
             if not ours:

@@ -104,10 +104,10 @@ class View:
 
 
 class HookBus(Generic[DepsT]):
-    """A registry of hooks and subscribers. It also works without an agent, for your own points.
+    """A registry of hooks and subscribers. For your own points, it also works without an agent.
 
-    `notify`, `intercept` and `wrap` fire a point that is declared as a class. The points in the
-    table are fired only by chats.
+    `notify`, `intercept` and `wrap` fire a point that you have declared as a class. Only chats fire
+    the built-in points.
     """
 
     origin = "add_hook"
@@ -150,13 +150,14 @@ class HookBus(Generic[DepsT]):
     ) -> Disposer:
         """Add a hook at a point; returns its disposer, which removes only this registration.
 
-        `point` is a name such as "preToolCall" or the class of its context. `hook` is called with
-        the context, and a wrapper also with `proceed`. Hooks with a higher `priority` run first.
-        `name` is by default the function's name. `tools` limits the hook to these tools. `timeout`
-        is in seconds, for async hooks. `on_error` is the effect of an exception: "raise"
-        ends the chat, "log" continues, and "deny" denies the call (at preToolCall). With `inherit`,
-        the hook also runs in the chats of sub-agents. Raises UnknownHookError for an
-        unknown point, and HookOptionError for an option that does not fit or does not exist.
+        `point` is the name of a point, such as "preToolCall", or the class of its context. `hook`
+        is called with the context; a wrapper is also called with `proceed`. Hooks with a higher
+        `priority` run first. `name` is by default the function's name. `tools` limits the hook to
+        these tools. `timeout` is in seconds, for async hooks. `on_error` is the effect of an
+        exception: "raise" ends the chat, "log" continues the chat, and "deny" denies the call (at
+        preToolCall). With `inherit`, the hook also runs in the chats of sub-agents. Raises
+        UnknownHookError for an unknown point, and HookOptionError for an option that does not fit
+        or does not exist.
         """
         options = {"priority": priority, "name": name, "tools": tools, "timeout": timeout}
         options |= {"on_error": on_error, "inherit": inherit, **unknown}
@@ -172,7 +173,7 @@ class HookBus(Generic[DepsT]):
         return enter
 
     def enter(self, hook: Hook) -> Disposer:
-        """Register a hook that `make_hook` made."""
+        """Register a hook that was made by `make_hook`."""
         key = hook.spec.key
         with _lock:
             self._hooks[key] = _sorted((*self._hooks.get(key, EMPTY), hook))
@@ -197,7 +198,7 @@ class HookBus(Generic[DepsT]):
             view.refresh(key)
 
     def sibling(self) -> HookBus[Any]:
-        """An empty bus of the same kind, for the hooks of one chat."""
+        """Return an empty bus of the same kind, for the hooks of one chat."""
         return HookBus()
 
     def all_hooks(self) -> list[Hook]:
@@ -209,7 +210,7 @@ class HookBus(Generic[DepsT]):
         return tuple(self._hooks)
 
     def watch(self, view: View) -> None:
-        """Keep a view up to date for as long as it exists."""
+        """Update a view after each change, for as long as the view exists."""
         self._views.add(view)
 
     def standing(self, key: Key) -> tuple[Hook, ...]:
@@ -255,7 +256,7 @@ class HookBus(Generic[DepsT]):
         return cast("R", getattr(last, spec.payload))
 
     async def wrap(self, ctx: Wrapper[R], inner: Callable[[Any], Awaitable[R]]) -> R:
-        """Fire a wrapper point around `inner`, which gets the payload."""
+        """Fire a wrapper point around `inner`; `inner` is called with the payload."""
         hooks = self.view.own.get(_own(ctx, "wrapper").context, EMPTY)
         return await wrap(hooks, ctx, inner, self._firing())
 
@@ -264,10 +265,10 @@ class HookBus(Generic[DepsT]):
     def subscribe(
         self, *types: type[E], size: int = 1024, overflow: Overflow = "close"
     ) -> Subscription[E]:
-        """Return an iterator over the published events of these types, or over all events.
+        """Return an iterator over the published events of these types, or of all types.
 
-        It buffers at most `size` events. On overflow, "close" ends it with
-        SubscriptionOverflowError, and "drop_oldest" drops the oldest events and counts them.
+        The iterator buffers at most `size` events. On overflow, "close" ends the iterator with
+        SubscriptionOverflowError; "drop_oldest" drops the oldest events and counts them.
         """
         subscription: Subscription[E] = Subscription(types, size, overflow, self._leave)
         with _lock:
@@ -311,10 +312,10 @@ class _GlobalBus(HookBus[Any]):
 
 
 global_bus: Final[HookBus[Any]] = _GlobalBus()
-"""The global hooks of this process. They run in every chat of every agent, before its own hooks.
+"""The global hooks of this process. They run in every chat, before the hooks of its agent.
 
-`Agent(global_hooks=False)` opts out, and so does an agent on a `NullBus`. Subscribers of this bus
-get the events of every agent that has not opted out.
+They do not run for an agent with `global_hooks=False`, or with a `NullBus` as its bus. Subscribers
+of this bus get the events of all other agents.
 """
 
 
@@ -343,6 +344,6 @@ def _own(ctx: object, kind: str) -> PointSpec:
         raise HookOptionError(
             spec.name,
             "-",
-            f"it is an {spec.kind} point, but was fired as {kind}; call the method for its kind",
+            f"this {spec.kind} point was fired as {kind}; call the method for {spec.kind} points",
         )
     return spec

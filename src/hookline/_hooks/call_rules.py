@@ -133,7 +133,10 @@ def excuse(hook: Hook, exc: BaseException) -> ToolFailure | None:
         log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", exc)
         return None
     if hook.options.on_error == "deny":
-        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised, so the call is denied", exc)
+        log_throw(
+            f"hook {hook.name!r} at {hook.spec.name} raised an exception, so the call is denied",
+            exc,
+        )
         return ToolFailure("the call was denied: its check failed", type="Denied")
     note = f"raised by hook {hook.name!r} at {hook.spec.name}"
     if note not in getattr(exc, "__notes__", ()):
@@ -153,7 +156,7 @@ def _act(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> st
     spec = hook.spec
     if refused is not None and isinstance(value, refused):
         rest = ", ".join(kind.__name__ for kind in spec.acts if kind is not refused)
-        raise refusal(hook, value, f"{rest}, None: the value was already converted once")
+        raise refusal(hook, value, f"{rest}, None (the value was already converted once)")
     act = spec.acts.get(type(value))
     if act is None:
         act = next((does for kind, does in spec.acts.items() if isinstance(value, kind)), None)

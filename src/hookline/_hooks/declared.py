@@ -21,11 +21,11 @@ from hookline._hooks.registration import (
 
 
 class HookDef:
-    """A hook to register later: for `Agent(hooks=[...])`, plugins and files of hooks.
+    """A hook that is registered later: by `Agent(hooks=[...])`, a plugin or a file of hooks.
 
-    A hook with an `id` can be named by that id. `required` hooks also run in a chat with
-    `only_hooks=`. Calling a HookDef calls its `fn`. As an attribute of a class, it binds to an
-    instance like a method. `origin` is the file or entry point of a hook found by discovery. Raises
+    A hook with an `id` can be passed to `hooks=` by its id. `required` hooks also run in a chat
+    with `only_hooks=`. Calling a HookDef calls its `fn`. A HookDef in a class binds to an instance
+    like a method. If discovery found the hook, `origin` is its file or entry point. Raises
     HookOptionError for an option that does not fit the point, and UnknownHookError for an unknown
     point.
     """
@@ -52,7 +52,7 @@ class HookDef:
 
     @property
     def id(self) -> str | None:
-        """The id that the hook can be named by, if any."""
+        """The id by which `hooks=` can name the hook; None if the hook has no id."""
         return self.options.id
 
     @property
@@ -91,7 +91,7 @@ class HookDef:
         return f"<HookDef {self.id or self.name!r} at {self.point}>"
 
     def register(self, origin: str) -> Hook:
-        """Make a registration of this definition; it is not on a bus yet."""
+        """Make a registration of this definition; the registration is not on a bus yet."""
         if self._class is not None:
             raise HookOptionError(
                 str(self.point),
@@ -106,10 +106,10 @@ class HookDef:
 
 
 class HookSet:
-    """Base class for classes whose methods are hooks, so that type checkers accept their instances.
+    """Base class for a class whose methods are hooks, so that type checkers accept its instances.
 
     Pass an instance wherever a definition is accepted: `Agent(hooks=[Tenant("ann")])`. At run time,
-    any class whose methods are decorated with `@define_hook` works.
+    the base class is not needed: decorate the methods with `@define_hook`.
     """
 
 
@@ -123,8 +123,8 @@ class HasHooks(Protocol):
 HookLike: TypeAlias = "HookDef | HookSet | HasHooks | str | Sequence[HookLike]"
 """A hook definition, an object with hooks, the id of a definition, or a list of these."""
 HooksArgument: TypeAlias = "Mapping[Any, Any] | Sequence[HookLike]"
-"""The values that `hooks=` takes: a table of points and functions, or a list of definitions
-and ids."""
+"""The values that `hooks=` takes: a dict of points and functions, or a list of definitions and
+ids."""
 
 
 def hooks_of(holder: object) -> list[Any]:

@@ -51,12 +51,12 @@ PluginObject: TypeAlias = HasHooks | HasTools | HasScopes
 
 
 class Uninstall:
-    """Removes everything that a plugin has added. It may be called more than once.
+    """Removes everything that a plugin has added. You can call it more than once.
 
-    Calling it, or leaving a `with` block, removes hooks, tools and scopes at once. Async cleanup is
-    started in a separate task; an exception in the cleanup is logged. `aclose()`, or leaving an
-    `async with` block, waits for that task and raises its exception. If no event loop is running,
-    async cleanup waits for `aclose()`.
+    A call, or the end of a `with` block, removes hooks, tools and scopes at once. Async cleanup
+    starts in a separate task; an exception in the cleanup is logged. `aclose()`, or the end of an
+    `async with` block, waits for the cleanup and raises its exception. If no event loop is running,
+    async cleanup starts only in `aclose()`.
     """
 
     def __init__(self, name: str) -> None:
@@ -72,7 +72,7 @@ class Uninstall:
         self._raised: list[Exception] = []
 
     def note(self, dispose: Callable[[], object], /) -> None:
-        """Register a function that removes something the plugin added."""
+        """Register a function that removes something that the plugin has added."""
         self._undo.append(dispose)
         if isinstance(dispose, Uninstall):
             self._inner.append(dispose)

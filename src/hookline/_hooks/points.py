@@ -79,15 +79,14 @@ KEEP: Final = "(keep)"  # the value is collected and the chain continues
 
 ENDS_CHAT: Final = "the chat ends, `onChatError` fires, and the same exception reaches the caller"
 IGNORED: Final = "the exception is logged and ignored"
-NO_CHAT: Final = "runs again, because the change of a message is not part of a chat"
+NO_CHAT: Final = "runs again, because a change of a message is not part of a chat"
 
 
 class PointSpec(Data, frozen=True, kw_only=True):
     """The properties of a hook point, as defined by its row in the table.
 
-    `acts` maps each type that a hook may return to its effect: END, KEEP, or the name of the
-    context's field that it replaces. `check` returns a description of an invalid replacement, or
-    None.
+    `acts` maps each type that a hook may return to an effect: END, KEEP, or the name of the field
+    that the value replaces. `check` describes an invalid replacement, or returns None.
     """
 
     name: str
@@ -97,7 +96,7 @@ class PointSpec(Data, frozen=True, kw_only=True):
     acts: dict[type, str]
     """The types that a hook may return, and the effect of each."""
     check: Callable[[Any, Any], str | None] | None = None
-    """A function that returns the reason to refuse a replacement, or None if it is valid."""
+    """A function that returns why a replacement is invalid; None if the replacement is valid."""
     at_tool: bool = False
     """Whether hooks at this point can be limited to tools with `tools=`."""
     flat: bool = False
@@ -107,17 +106,17 @@ class PointSpec(Data, frozen=True, kw_only=True):
     takes: tuple[type, ...] = ()  # the types that `proceed(changed)` accepts
     """The types that `proceed(changed)` accepts."""
     throws: str = ENDS_CHAT
-    """The effect of an exception in a hook."""
+    """The effect of an exception that a hook raises."""
     replay: str = "not run again"
-    """What a durable runtime does with the hooks of this point when the chat is replayed."""
+    """What a durable runtime does with the hooks of this point when it replays the chat."""
     note: str = ""
-    """Further remarks, as sentences without the last full stop."""
+    """Further remarks, as sentences; the last sentence has no full stop."""
     context: type
     """The class of the context that hooks are called with."""
 
     @property
     def key(self) -> str | type:
-        """The key of the point's hooks: its name in the table, or the user-defined class."""
+        """The key of the point's hooks: the name in the table, or the user-defined class."""
         return self.name if TABLE.get(self.name) is self else self.context
 
     @property
@@ -177,26 +176,27 @@ class Observer(Data, frozen=True):
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """Make the point's properties, at its first use."""
+        """Make the point's properties; called at the first use of the point."""
         return PointSpec(name=cls.__qualname__, kind="observer", acts={}, context=cls)
 
 
 class Interceptor(Data, Generic[R], frozen=True):
     """Base class for your own interceptor points.
 
-    `bus.intercept(MyPoint(...))` returns an R. That is the first field of the class, or the field
-    that `payload` names, as hooks have changed it. If a hook ended the chain with a value whose
-    type is in `ends`, it is that value.
+    `bus.intercept(MyPoint(...))` returns an R: the first field of the class, or the field that
+    `payload` names, with the changes of the hooks. A hook can also end the chain with a value whose
+    type is in `ends`. Then that value is returned.
     """
 
     payload: ClassVar[str] = ""
     """The name of the field that hooks may change; by default the first field."""
     ends: ClassVar[tuple[type, ...]] = ()
-    """Types that end the chain: if a hook returns such a value, it is the result."""
+    """Types that end the chain. If a hook returns a value of such a type, that value is the
+    result."""
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """Make the point's properties, at its first use; raises HookOptionError."""
+        """Make the point's properties at the first use of the point; raises HookOptionError."""
         field = _payload(cls)
         acts = dict.fromkeys(_taken(cls, Interceptor), field)
         acts.update(dict.fromkeys(cls.ends, END))
@@ -217,7 +217,7 @@ class Wrapper(Data, Generic[R], frozen=True):
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """Make the point's properties, at its first use; raises HookOptionError."""
+        """Make the point's properties at the first use of the point; raises HookOptionError."""
         acts = dict.fromkeys(_taken(cls, Wrapper), END)
         field = _payload(cls)
         return PointSpec(
@@ -237,7 +237,7 @@ def _payload(cls: Any) -> str:
     field: str = cls.payload or next(iter(cls.__struct_fields__), "")
     if field not in cls.__struct_fields__:
         raise HookOptionError(
-            cls.__qualname__, "-", "the point needs a field for its payload: declare one"
+            cls.__qualname__, "-", "the point needs a field for its payload: declare a field"
         )
     return field
 
@@ -322,8 +322,9 @@ class Context(Data, Generic[D], frozen=True, kw_only=True):
     takes=(UserMessage,),
     throws="before `proceed`, the exception reaches only the caller; after `proceed`, the chat "
     "keeps its outcome, and then the exception is raised",
-    replay="runs again, because it spans the whole chat",
-    note="Call `proceed` exactly once. If the chat raises an exception, `proceed` raises it",
+    replay="runs again, because the hook wraps the whole chat",
+    note="Call `proceed` exactly once. If the chat raises an exception, `proceed` raises the same "
+    "exception",
 )
 class AroundChat(Context[D], frozen=True, kw_only=True):
     """Around the whole chat."""
@@ -345,11 +346,11 @@ class OnChatStart(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {ChatRequest: "request", ModelResponse: END, Stop: END},
     check=_no_message,
-    note="If a hook returns a `ModelResponse`, it becomes the first answer, and the model is not "
+    note="A `ModelResponse` that a hook returns becomes the first answer, and the model is not "
     "called. If a hook returns a `Stop`, nothing is written",
 )
 class PreChat(Context[D], frozen=True, kw_only=True):
-    """Before the first step; a change applies to all steps of the chat."""
+    """Before the first step; a change by a hook applies to all steps of the chat."""
 
     request: ChatRequest
     """The message, system text, tools and settings of the chat."""
@@ -359,11 +360,11 @@ class PreChat(Context[D], frozen=True, kw_only=True):
     "preRequest",
     "interceptor",
     {ModelRequest: "request", ModelResponse: END, Stop: END},
-    note="If a hook returns a `ModelResponse`, it becomes the answer: the model and "
+    note="A `ModelResponse` that a hook returns becomes the answer: the model and "
     "`aroundRequest` are skipped",
 )
 class PreRequest(Context[D], frozen=True, kw_only=True):
-    """Before each model call; a change applies only to that call."""
+    """Before each model call; a change by a hook applies only to that call."""
 
     iteration: int
     """The step, counted from 0."""
@@ -415,7 +416,7 @@ class OnDelta(Context[D], frozen=True, kw_only=True):
 
 @row("onResponse", "interceptor", {ModelResponse: "response"})
 class OnResponse(Context[D], frozen=True, kw_only=True):
-    """After each answer, whether from the model or from a hook, before the answer is written."""
+    """After each answer of the model or of a hook, before the answer is added to the history."""
 
     iteration: int
     """The step, counted from 0."""
@@ -498,8 +499,8 @@ class AroundToolCall(Context[D], frozen=True, kw_only=True):
     {ToolResult: "result", ToolFailure: END},
     at_tool=True,
     throws=f"{ENDS_CHAT}; the history has 'ran; result withheld' as the call's result",
-    note="If a hook returns a `ToolFailure`, the call fails, and the failure goes "
-    "through `onToolCallError` once",
+    note="If a hook returns a `ToolFailure`, the call fails, and the hooks at `onToolCallError` "
+    "get the failure once",
 )
 class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     """After a call has a result, before the result is added to the history."""
@@ -520,11 +521,11 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     {ToolFailure: "error", ToolResult: END, Stop: KEEP},
     at_tool=True,
     throws=f"{ENDS_CHAT}; the history has 'ran; result withheld' as the call's result",
-    note="If a hook returns a `ToolResult`, the call succeeds, and the result passes "
-    "`onToolCallResult` once. A `Stop` takes effect after the step",
+    note="If a hook returns a `ToolResult`, the call succeeds, and the hooks at `onToolCallResult` "
+    "get the result once. A `Stop` takes effect after the step",
 )
 class OnToolCallError(Context[D], frozen=True, kw_only=True):
-    """After a call failed, was refused, or named an unknown tool."""
+    """After a call failed or was refused, or if the called tool does not exist."""
 
     call: ToolCall
     """The call that failed."""
@@ -570,7 +571,7 @@ class PreStop(Context[D], frozen=True, kw_only=True):
     steps: int
     """The number of model calls so far."""
     continuations: int
-    """How often hooks have continued the chat so far."""
+    """How often hooks at `preStop` have continued the chat so far."""
 
 
 @row(
@@ -654,8 +655,8 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
     {MessageChanges: "changes"},
     throws="nothing is written, and the same exception reaches the caller",
     replay=NO_CHAT,
-    note="No chat uses the conversation meanwhile. The message's role, id and tool calls must stay "
-    "the same",
+    note="During the update, no chat uses the conversation. The message's role, id and tool calls "
+    "must stay the same",
 )
 class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
     """Before a message in the history is changed."""
@@ -714,7 +715,7 @@ class OnScopeUnregister(Data, frozen=True, kw_only=True):
     note="Hooks at `onHook` itself are not reported. `ctx.run` is None outside of a chat",
 )
 class OnHook(Data, Generic[D], frozen=True, kw_only=True):
-    """After each hook of another point, with its input, its decision and its duration."""
+    """After each hook at another point, with that hook's input, decision and duration."""
 
     run: Run[D] | None
     """The chat; None outside of a chat."""

@@ -67,7 +67,7 @@ class HookOptions(Data, frozen=True, kw_only=True):
 
 
 class HookInfo(HookOptions, frozen=True, kw_only=True):
-    """One registration, as `hooks()` lists it."""
+    """One registered hook, as `hooks()` lists it."""
 
     point: str
     """The point's name."""
@@ -80,7 +80,7 @@ class HookInfo(HookOptions, frozen=True, kw_only=True):
     where: str | None = None
     """The `module:line` of the hook's function, if known."""
     unmatched: tuple[str, ...] = ()
-    """The entries of `tools` that match no current tool of the agent."""
+    """The entries of `tools` that match none of the agent's current tools."""
 
 
 class Hook:
@@ -132,7 +132,7 @@ class Hook:
 
 
 class Disposer:
-    """Removes one registration. It may be called more than once, or used as a context manager."""
+    """Removes one registration. You can call it more than once, or use it as a context manager."""
 
     __slots__ = ("_hook", "_remove")
 
@@ -277,7 +277,9 @@ def _problem_of_names(tools: object) -> str | None:
     if not isinstance(tools, tuple):
         return f"tools={tools!r} must be a list of names or patterns"
     if not tools:
-        return "tools=[] matches no tool, so the hook would never run; leave it out to match all"
+        return (
+            "tools=[] matches no tool, so the hook would never run; leave out tools= for all tools"
+        )
     for each in cast("tuple[object, ...]", tools):
         if not isinstance(each, str) or not each:
             return f"tools= has {each!r}, which matches no tool; use names, or patterns like 'a_*'"

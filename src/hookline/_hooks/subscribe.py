@@ -20,10 +20,10 @@ Overflow = Literal["close", "drop_oldest"]
 
 
 class Subscription(Generic[E]):
-    """The events of the requested types, in order. Close it, or use it as a context manager.
+    """An iterator over the requested events, in order. Close it, or use it as a context manager.
 
-    `dropped` counts the events lost to `overflow="drop_oldest"`. With `overflow="close"` the
-    iterator returns the events that it still holds, and then raises SubscriptionOverflowError.
+    `dropped` counts the events that `overflow="drop_oldest"` has dropped. With `overflow="close"`,
+    the iterator returns the events that it still holds, and then raises SubscriptionOverflowError.
     Raises UsageError for an invalid size or type, and StreamStateError for a second reader.
     """
 
@@ -44,7 +44,7 @@ class Subscription(Generic[E]):
         self.types = types
         """The types of events to deliver; empty for all events."""
         self.size = size
-        """The maximum number of events that it holds."""
+        """The maximum number of events that the subscription holds."""
         self.overflow: Overflow = overflow
         self.dropped = 0
         self.closed = False
@@ -55,7 +55,7 @@ class Subscription(Generic[E]):
         self._waiter: asyncio.Future[None] | None = None
 
     def offer(self, event: E) -> None:
-        """Add an event if its type was requested; never waits."""
+        """Add an event if its type was requested; this method never waits."""
         if self.closed or (self.types and not isinstance(event, self.types)):
             return
         if len(self._items) >= self.size:
@@ -83,7 +83,7 @@ class Subscription(Generic[E]):
             loop.call_soon_threadsafe(_release, waiter)
 
     def close(self) -> None:
-        """Stop receiving events; events that are already held can still be read."""
+        """Stop receiving events. Events that were already received can still be read."""
         if not self.closed:
             self.closed = True
             self._leave(self)
@@ -100,7 +100,9 @@ class Subscription(Generic[E]):
                     raise SubscriptionOverflowError(self.size)
                 raise StopAsyncIteration
             if self._waiter is not None and not self._waiter.done():
-                raise StreamStateError("a subscription has one reader; subscribe again for another")
+                raise StreamStateError(
+                    "a subscription has one reader; subscribe again for another reader"
+                )
             waiter = self._waiter = asyncio.get_running_loop().create_future()
             if self._items or self.closed:  # an event arrived from another thread
                 continue

@@ -41,7 +41,7 @@ class Proceed(Protocol[P, R_co]):
     """Runs the wrapped operation: `await proceed()` or `await proceed(changed)`.
 
     Raises HookError if an earlier call of the same `proceed` is still running, or if the hook has
-    returned. Exceptions of the wrapped operation are raised unchanged.
+    already returned. Exceptions of the wrapped operation are raised unchanged.
     """
 
     async def __call__(self, payload: P | None = None, /) -> R_co:

@@ -25,8 +25,8 @@ __all__ = ["Callee", "hints_of", "is_async_callable", "parse_docstring", "read_c
 
 _NO_KEYWORD: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the '/' from the signature",
-    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; make it one list parameter",
-    inspect.Parameter.VAR_KEYWORD: "takes any name; name the parameters, or make it one dict",
+    inspect.Parameter.VAR_POSITIONAL: "accepts any number of values; use one list",
+    inspect.Parameter.VAR_KEYWORD: "accepts any name; name each parameter, or use one dict",
 }
 
 
@@ -56,7 +56,7 @@ def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
         if problem is None and parameter.annotation is parameter.empty:
             problem = "has no type hint; write one, for example 'str' or 'Any'"
             if name in ("self", "cls"):
-                problem = "belongs to a method; make the tool from an instance's method"
+                problem = "belongs to a method; make the tool from the method of an instance"
         if problem is not None:
             raise ToolDefinitionError(tool, f"parameter {name!r} {problem}")
     return Callee(parameters=parameters, hints=_resolve(function, parameters, tool), doc=doc)
@@ -171,7 +171,7 @@ _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     """Split a docstring into the description and the texts of the parameters.
 
-    The description has no sections on parameters, results and errors."""
+    The description does not include the sections on parameters, results and errors."""
     lines = doc.expandtabs().splitlines()
     kept: list[str] = []
     texts: dict[str, str] = {}

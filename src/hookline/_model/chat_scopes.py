@@ -34,5 +34,5 @@ class ChatScopes(Scopes):
         self._place((*self._agents._entries, (self._token, self._own)))
         hidden = {each.name for each in self._own.tools} & self._agents.tools.keys()
         for name in sorted(hidden - self._hidden):
-            logger.warning("tool %r was registered, but is hidden in a chat with its own one", name)
+            logger.warning("tool %r was registered, but a chat's own tool hides it", name)
         self._hidden = hidden

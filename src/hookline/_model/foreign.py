@@ -142,8 +142,8 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
             except (unresolvable, ValueError) as error:
                 raise ToolDefinitionError(
                     tool,
-                    f"its schema refers to {ref[:100]!r}, which it does not contain, and nothing "
-                    "is fetched; put the definition under '$defs'",
+                    f"its schema refers to {ref[:100]!r}, which is not in the schema, and "
+                    "nothing is fetched; put the definition under '$defs'",
                 ) from error
     except jsonschema.SchemaError as error:
         raise ToolDefinitionError(

@@ -42,7 +42,7 @@ _AT_PATH: Final = re.compile(r"(?s)(.*) - at `(?:key` in `)?\$(.*)`")
 
 
 def is_model(kind: object) -> bool:
-    """Whether `hint` is a pydantic model class; checked without importing pydantic."""
+    """Return whether `hint` is a pydantic model class, without importing pydantic."""
     return isinstance(kind, type) and hasattr(kind, "model_validate_json")
 
 
@@ -53,7 +53,7 @@ def is_record(kind: object) -> bool:
 
 
 def decode_foreign(kind: Any, value: object) -> object:
-    """Decode pydantic models in their strict JSON mode; msgspec's `dec_hook`."""
+    """Decode pydantic models in their strict JSON mode, as msgspec's `dec_hook`."""
     if isinstance(value, kind):
         return value
     if not is_model(kind):
@@ -62,7 +62,10 @@ def decode_foreign(kind: Any, value: object) -> object:
 
 
 def find_issues(value: Any, hint: Any, path: str) -> list[str]:
-    """List every reason why `value` does not fit the type `hint`; empty if it fits."""
+    """List every reason why `value` does not fit the type `hint`.
+
+    The list is empty if `value` fits.
+    """
     try:
         msgspec.convert(value, hint, str_keys=True, dec_hook=decode_foreign)
     except Exception as error:

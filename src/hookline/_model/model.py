@@ -68,7 +68,7 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
 
 
 class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="call"):
-    """A piece of call number `index`; the first piece has the name, and an `id` if there is one.
+    """A piece of the call at position `index`. The first piece has the name and perhaps the id.
 
     `meta` may come with any chunk of the call, and is stored with the call.
     """
@@ -90,17 +90,17 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
 
 
 class SourceChunk(Data, frozen=True, tag_field="chunk", tag="source"):
-    """A page or document that the answer is based on. Like a call, it ends the open part."""
+    """A page or document that the answer is based on. This chunk ends the open part."""
 
     source: Source
-    """The whole part, which is added to the answer."""
+    """The whole part. It is added to the answer."""
 
 
 class FileChunk(Data, frozen=True, tag_field="chunk", tag="file"):
-    """A picture or a file that the model made. Like a call, it ends the open part."""
+    """A picture or a file that the model made. This chunk ends the open part."""
 
     file: MediaPart
-    """The whole part, which is added to the answer."""
+    """The whole part. It is added to the answer."""
 
 
 class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
@@ -137,13 +137,13 @@ class Settings(Data, frozen=True, kw_only=True):
     """Settings of model calls. `extra` is passed to the provider unchanged."""
 
     temperature: float | None = None
-    """The sampling temperature. For all settings, None means the provider's default."""
+    """The sampling temperature. In all settings, None is the provider's default."""
     top_p: float | None = None
-    """The probability mass for nucleus sampling."""
+    """The probability mass for nucleus sampling (top-p)."""
     max_tokens: int | None = None
     """The maximum number of tokens of an answer."""
     stop: tuple[str, ...] = ()
-    """Texts that end the answer as soon as the model writes one of them."""
+    """Stop texts: the answer ends as soon as the model writes one of these texts."""
     seed: int | None = None
     """A seed for sampling; ignored by providers that do not support seeds."""
     tool_choice: str | None = None
@@ -169,7 +169,7 @@ DEFAULT_SETTINGS = Settings()
 class OutputSchema(Data, frozen=True, kw_only=True):
     """The schema that the answer must fit, for a model with `takes_schema = True`.
 
-    `schema` is a JSON schema of an object; its `$ref`s point to the `$defs` at its root.
+    `schema` is a JSON schema of an object. Each `$ref` points to the `$defs` at the schema's root.
     """
 
     name: str
@@ -182,7 +182,7 @@ class OutputSchema(Data, frozen=True, kw_only=True):
 
 
 class ChatRequest(Data, frozen=True, kw_only=True):
-    """The start of a chat; a change in `preChat` applies to all its steps."""
+    """The input of a chat; a change in `preChat` applies to all steps of the chat."""
 
     message: UserMessage | None
     """The user's message; None if the chat continues from its history."""
@@ -203,7 +203,7 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     model: Model
     """The model to call; a hook may replace it with another."""
     messages: Sequence[Message]
-    """The history, and messages that hooks have added for this call."""
+    """The history, and the messages that hooks have added for this call only."""
     system: str | None = None
     """The system text, with the text that scopes add."""
     tools: tuple[AnyTool, ...] = ()
@@ -214,9 +214,9 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     """The type that the answer must fit, if one was requested."""
 
     def prompted(self) -> ModelRequest:
-        """Return the request with its `output` described in the system text.
+        """Return the request with a system text that describes `output`.
 
-        This form of the request is sent to models without `takes_schema = True`.
+        Models without `takes_schema = True` get the request in this form.
         """
         if self.output is None:
             return self
@@ -298,7 +298,7 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
         return files_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """A changed copy; `text=` replaces all the text at once."""
+        """Return a changed copy; `text=` replaces the whole text."""
         if text is not None:
             changes["parts"] = with_text(changes.get("parts", self.parts), text)
         return msgspec.structs.replace(self, **changes)
@@ -306,15 +306,15 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
 
 @runtime_checkable
 class Model(Protocol):
-    """A language model. `stream` is usually an async generator, and is closed when it is left.
+    """A language model. `stream` is usually an async generator, and is closed after the last read.
 
     The optional attributes `name` and `provider` identify the model in traces. A model with
-    `takes_schema = True` gets `request.output` and sends it in its provider's schema mode. For
-    other models the system text describes the schema, and `request.output` is None.
+    `takes_schema = True` gets `request.output`, and sends the schema in its provider's schema mode.
+    For other models, the system text describes the schema, and `request.output` is None.
     """
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """Yield the answer in chunks, Finish last; raise a ModelError if there is no answer."""
+        """Yield the answer in chunks, with Finish last, or raise a ModelError."""
         ...
 
 

@@ -235,7 +235,7 @@ class _OneOf:
             for arm in other.get("anyOf", [other]):
                 if {"type", "enum", "const"}.isdisjoint(arm) or arm.get("type") == "object":
                     raise self._refused(
-                        f"{self._other.kind!r} may also be an object; make it a record"
+                        f"{self._other.kind!r} may also be an object; make the type a record"
                     )
                 arms.append(arm)
         return {"anyOf": arms}
@@ -243,14 +243,14 @@ class _OneOf:
     def _describe(self, member: _Leaf, schema: _Json, definitions: _Json) -> _Json:
         schema = _resolved(schema, definitions)
         if schema.get("type") != "object":
-            raise self._refused(f"{member.name} is not an object in JSON; make it a record")
+            raise self._refused(f"{member.name} is not an object in JSON; make the type a record")
         fields = schema.get("properties", {})
         own = KIND in fields
         kind = _constant(fields[KIND]) if own else member.name
         if kind is None:
             raise self._refused(
-                f"{member.name} has its own field {KIND!r}; rename the field, or make it a Literal "
-                "of one string"
+                f"{member.name} has its own field {KIND!r}; rename the field, or make its type a "
+                "Literal of one string"
             )
         if kind in self._members:
             raise self._refused(f"two members are named {kind!r}; rename one of them")
@@ -264,8 +264,8 @@ class _OneOf:
 
     def _refused(self, why: str) -> UsageError:
         return UsageError(
-            f"output={self._whole!r}: {why}. The members of a union must be records with different "
-            "names"
+            f"output={self._whole!r}: {why}. The members of a union must be records with "
+            "different names, such as dataclasses or pydantic models"
         )
 
     def read(self, value: Any, path: str) -> Any:

@@ -20,9 +20,11 @@ class Rates(Data, frozen=True, kw_only=True):
     output: float
     """The price of output tokens, including reasoning."""
     cache_read: float | None = None
-    """The price of input tokens read from a cache; by default the price of other input."""
+    """The price of input tokens that are read from a cache; by default, the price of other
+    input."""
     cache_write: float | None = None
-    """The price of input tokens written to a cache; by default the price of other input."""
+    """The price of input tokens that are written to a cache; by default, the price of other
+    input."""
 
     def cost(self, usage: Usage) -> float:
         """Compute the cost of these tokens."""
@@ -42,8 +44,8 @@ Prices: TypeAlias = Mapping[str, Rates] | PriceFunction
 def price_function(prices: Prices) -> PriceFunction:
     """Make a function that prices tokens from a table or a function.
 
-    In a table, a model without an entry uses the entry whose name is its longest prefix:
-    `gpt-5-2026-01-01` costs as much as `gpt-5`. Raises UsageError for anything that is neither a
+    If a model has no entry in a table, the entry with the longest name that begins the model's name
+    applies: `gpt-5-2026-01-01` costs as much as `gpt-5`. Raises UsageError if `prices` is neither a
     table nor a function.
     """
     if callable(prices):

@@ -52,7 +52,7 @@ _REF: Final = "#/$defs/"
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The schema of a function for a model, and the conversion of the arguments of a call."""
+    """The schema that a model gets of a function, and the conversion of a call's arguments."""
 
     schema: dict[str, Any]
     description: str
@@ -87,9 +87,9 @@ def inspect_callable(
 ) -> Signature:
     """Inspect the signature of a function, method, partial or callable object.
 
-    Parameters for which `skip(hint)` is true are injected, and are not part of the schema. Neither
-    are parameters that a partial binds by keyword. Raises ToolDefinitionError if the callable
-    cannot be a tool.
+    Parameters for which `skip(hint)` is true are injected. The schema contains neither injected
+    parameters nor parameters that a partial binds by keyword. Raises ToolDefinitionError if the
+    callable cannot be a tool.
     """
     callee = read_callable(fn, tool)
     injected = [name for name, hint in callee.hints.items() if skip(hint)]

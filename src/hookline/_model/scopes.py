@@ -36,10 +36,11 @@ from hookline._model.tool import (
 class Scope(ReadOnly):
     """A named bundle of tools, a section of context, and a switch.
 
-    `context()` is called at each step. Its text or JSON data is added under `title`, as a section
-    of the system text, or to the last user message of the request (`inject="user"`). It is never
-    stored. `enabled(run)` switches the whole scope on or off; it may also take no parameter. Raises
-    ScopeError for an empty label, two tools of the same name, or an async function.
+    `context()` is called at each step. The returned text or JSON data is added under `title` to the
+    system text, or, with `inject="user"`, to the last user message of the request. This section is
+    never stored. `enabled(run)` returns whether the whole scope is on; the function may also take
+    no parameter. Raises ScopeError for an empty label, two tools of the same name, or an async
+    function.
     """
 
     __slots__ = ("__weakref__", "context", "enabled", "inject", "is_on", "label", "title", "tools")
@@ -55,9 +56,9 @@ class Scope(ReadOnly):
     enabled: Enabled | None
     """Called at each request and tool call; returns whether the scope is on."""
     is_on: Callable[[Run[Any]], object] | None
-    """`enabled`, as a function that always takes the run."""
+    """The `enabled` function in a form that always takes the run."""
     inject: Literal["system", "user"]
-    """The position of the section among the others."""
+    """The position of the section among the sections of all scopes."""
     """Where the context is added: to the system text, or to the last user message."""
 
     def __init__(
@@ -145,7 +146,7 @@ _telling: ContextVar[Scopes | None] = ContextVar("hookline_telling", default=Non
 
 
 class Scopes:
-    """The scopes of one agent. `observer` is notified of each registration and removal."""
+    """The scopes of one agent. `observer` is called after each registration and removal."""
 
     def __init__(self, observer: Observer | None = None) -> None:
         self._entries: tuple[tuple[object, Scope], ...] = ()  # with a token per registration
@@ -176,9 +177,9 @@ class Scopes:
         return next((scope for scope in self._scopes if scope.label == label), None)
 
     def register(self, scope: Scope) -> Callable[[], object]:
-        """Add a scope; returns a disposer that removes only this scope, never a later one.
+        """Add a scope; returns a disposer that removes only this scope, never a later scope.
 
-        Raises ScopeError, and changes nothing, if the label or a tool's name is taken.
+        If the label or a tool's name is taken, raises ScopeError and changes nothing.
         """
         with LOCK:
             self._check(scope)
@@ -190,9 +191,9 @@ class Scopes:
     def replace(self, label: str, scope: Scope) -> Callable[[], object]:
         """Replace the scope with this label atomically; returns the disposer of the new scope.
 
-        No request is made without either scope. Observers are notified of a removal and of a
-        registration. Raises ScopeError, and changes nothing, if there is no scope with this label,
-        or if another scope uses the new label or the name of a new tool.
+        Each request has either the old scope or the new scope. Observers are notified of a removal
+        and of a registration. If there is no scope with this label, or if another scope uses the
+        new label or the name of a new tool, raises ScopeError and changes nothing.
         """
         with LOCK:
             old = self.get(label)
@@ -321,7 +322,7 @@ class Scopes:
                 value = scope.context()
                 text = value if isinstance(value, str) else json_text(to_json_data(value))
             except (Exception, CancelledError) as exc:
-                log_throw(f"scope {scope.label!r}.context() raised and was left out", exc)
+                log_throw(f"scope {scope.label!r}.context() raised; the section was left out", exc)
                 continue
             if value is not None and text:
                 texts[scope.inject].append(f"## {scope.title}\n{text}")

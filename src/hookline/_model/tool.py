@@ -36,16 +36,17 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 Enabled: TypeAlias = Callable[[], bool] | Callable[[Run[Any]], bool]
-"""Returns whether a tool or a scope is on; may also take no parameter."""
+"""A function that returns whether a tool or a scope is on. It may also take no parameter."""
 
 
 class Tool(ReadOnly, Generic[P, R]):
-    """A tool that a model can call. Made by `@tool`; calling the tool calls its function.
+    """A tool that a model can call, made by `@tool`. Calling the tool calls its function.
 
-    With `parallel=False`, no other call runs at the same time. `idempotent` allows a wrapper to
-    run the tool again. `timeout` is in seconds (None: the agent's limit, inf: no limit).
-    `enabled(run)` is called at every request and tool call. With `client=True`, a client runs the
-    tool and posts the result. Raises ToolDefinitionError if a model could not call the tool.
+    With `parallel=False`, no other call runs at the same time. `idempotent` allows a wrapper to run
+    the tool again. `timeout` is in seconds; with None, the agent's limit applies, and with inf,
+    there is no limit. `enabled(run)` is called at every request and tool call. With `client=True`,
+    a client runs the tool and posts the result. Raises ToolDefinitionError if a model cannot call
+    the tool.
     """
 
     __slots__ = (
@@ -73,17 +74,17 @@ class Tool(ReadOnly, Generic[P, R]):
     parameters: dict[str, Any]
     """The JSON schema of the tool's arguments."""
     parallel: bool
-    """False if no other call may run at the same time."""
+    """Whether other calls may run at the same time."""
     idempotent: bool
-    """True if a wrapper may run the tool again."""
+    """Whether a wrapper may run the tool again."""
     timeout: float | None
     """The time limit of a call in seconds; None for the agent's limit, inf for no limit."""
     enabled: Enabled | None
-    """Returns whether the tool is offered and may run."""
+    """A function that returns whether the tool is offered and may run."""
     client: bool
     """True if a client runs the tool and posts the result; `fn` only describes the arguments."""
     is_on: Callable[[Run[Any]], object] | None
-    """`enabled`, as a function that always takes the run."""
+    """The `enabled` function in a form that always takes the run."""
     is_async: bool
     """Whether the function is async; a sync function runs in a thread."""
     signature: Signature | ForeignSignature
@@ -155,10 +156,10 @@ class Tool(ReadOnly, Generic[P, R]):
         """Make a tool from a JSON schema; `fn` gets the arguments as one dict.
 
         If `fn` has a parameter annotated `Run`, it also gets the run. The library jsonschema checks
-        the arguments against the schema (Draft 2020-12 unless `$schema` says otherwise). They are
-        not converted, and defaults are not filled in. With `validate=False`, `fn` must check them
-        itself. With `client=True` there is no `fn`. Raises ToolDefinitionError if the schema is not
-        valid, or has a `$ref` that points outside the schema.
+        the arguments against the schema, by default with Draft 2020-12. The arguments are not
+        converted, and defaults are not filled in. With `validate=False`, `fn` must check the
+        arguments itself. With `client=True`, there is no `fn`. Raises ToolDefinitionError if the
+        schema is not valid, or has a `$ref` that points outside the schema.
         """
         _check_name(name)
         fn = client_function(name, fn, client)
@@ -210,15 +211,15 @@ class Tool(ReadOnly, Generic[P, R]):
 class ProviderTool(Tool[..., Any]):
     """A tool that the provider itself runs, such as a web search.
 
-    The tool is offered by name like any other tool, so that hooks can remove it from a request, but
-    hookline never calls it. `entries` has the data to send to each provider. Raises
+    The tool is offered by name like any other tool, so that hooks can remove it from a request.
+    hookline never calls the tool. `entries` has the data to send to each provider. Raises
     ToolDefinitionError for a name that is not a valid tool name.
     """
 
     __slots__ = ("entries",)
 
     entries: dict[str, dict[str, Any]]
-    """The entry for each provider, by its name; other providers do not see the tool."""
+    """The entry for each provider, by the provider's name. Other providers do not see the tool."""
 
     def __init__(self, name: str, entries: dict[str, dict[str, Any]]) -> None:
         def run_elsewhere() -> None:
@@ -228,7 +229,7 @@ class ProviderTool(Tool[..., Any]):
         self._set(entries=entries)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with changed options and the same entries; raises TypeError for others."""
+        """Return a changed copy with the same entries; raises TypeError for an unknown option."""
         made = super().replace(**changes)
         made._set(entries=self.entries)
         return made
@@ -294,12 +295,12 @@ def tool(
     enabled: Enabled | None = None,
     client: bool = False,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-    """Make a Tool from a function: its name, its docstring, and its typed parameters.
+    """Make a Tool from a function's name, docstring and typed parameters.
 
     A parameter annotated `Run[Deps]` gets the run and is not part of the schema. A sync function
-    runs in a thread. With `client=True`, the function only describes the tool and is never called:
-    the chat ends with `stop_reason="client_tool"`, and `resume()` continues with the result that a
-    client has posted. Raises ToolDefinitionError if no schema can be made.
+    runs in a thread. With `client=True`, the function only describes the tool and is never called.
+    The chat ends with `stop_reason="client_tool"`, and `resume()` continues with the result from
+    the client. Raises ToolDefinitionError if no schema can be made.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
