@@ -281,8 +281,7 @@ def docs() -> str:
         "",
         "![The life of a chat, and its hook points](images/life.svg)",
         "",
-        "This page is the reference. The page [Hooks by task](tasks.md) lists the point for each",
-        "task.",
+        "This page is the reference. To find the point for a task, see [Hooks by task](tasks.md).",
         "",
         "An **observer** watches; its return value is ignored. An **interceptor** returns a",
         "changed value, or `None` to change nothing; the next interceptor sees the changed value.",
@@ -306,7 +305,7 @@ def docs() -> str:
         "",
         "## Rules",
         "",
-        "In the sections below, “If a hook raises” describes the effect of an exception with",
+        "In the sections below, the effect of an exception applies to hooks with",
         '`on_error="raise"`, the default. With `on_error="log"`, the exception is logged and the',
         "chat continues with the last good value. “On replay” says whether the hooks run again",
         "when another process continues a [durable chat](durable.md) and replays its recorded",
@@ -347,7 +346,7 @@ def docs() -> str:
         lines += [f"Context: `{spec.context.__name__}`", "", *names, ""]
         if spec.note:
             lines += [f"{spec.note}.", ""]
-        lines += [f"If a hook raises: {spec.throws}. On replay: {spec.replay}.", ""]
+        lines += [f"If a hook raises an exception: {spec.throws}. On replay: {spec.replay}.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

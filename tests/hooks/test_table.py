@@ -247,7 +247,7 @@ def test_every_row_has_a_section_that_names_its_context_and_fields(head: Any) ->
     assert head.note in section
     assert head.throws
     assert head.replay
-    assert f"If a hook raises: {head.throws}. On replay: {head.replay}." in section
+    assert f"If a hook raises an exception: {head.throws}. On replay: {head.replay}." in section
 
 
 @ROWS

@@ -498,7 +498,7 @@ class AroundToolCall(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {ToolResult: "result", ToolFailure: END},
     at_tool=True,
-    throws=f"{ENDS_CHAT}; the history has 'ran; result withheld' as the call's result",
+    throws=f"{ENDS_CHAT}; the history shows 'ran; result withheld' as the call's result",
     note="If a hook returns a `ToolFailure`, the call fails, and the hooks at `onToolCallError` "
     "get the failure once",
 )
@@ -520,7 +520,7 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {ToolFailure: "error", ToolResult: END, Stop: KEEP},
     at_tool=True,
-    throws=f"{ENDS_CHAT}; the history has 'ran; result withheld' as the call's result",
+    throws=f"{ENDS_CHAT}; the history shows 'ran; result withheld' as the call's result",
     note="If a hook returns a `ToolResult`, the call succeeds, and the hooks at `onToolCallResult` "
     "get the result once. A `Stop` takes effect after the step",
 )
@@ -614,9 +614,9 @@ class OnChatEnd(Context[D], frozen=True, kw_only=True):
     outcome: Outcome
     """"done", "aborted" or "error"."""
     response: Response | None
-    """The response; None unless the chat is done."""
+    """The response if the chat is done, or None."""
     error: BaseException | None
-    """The exception; None unless the chat failed."""
+    """The exception if the chat failed, or None."""
     usage: Usage
     """The tokens that the chat has used."""
     duration: float
