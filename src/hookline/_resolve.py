@@ -104,7 +104,7 @@ def resolve_store(url: str) -> Store:
 
 
 def shown_url(url: str) -> str:
-    """Return the URL in a form that is safe in errors, without any password."""
+    """Return the URL without its password, so that errors can show it."""
     scheme, sep, rest = url.partition("://")
     if not sep:
         return url if not any(sign in url for sign in ":@?") else "…"

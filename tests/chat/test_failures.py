@@ -285,7 +285,7 @@ async def test_a_generator_that_yields_while_it_is_closed_breaks_the_ending(
     with pytest.raises(LookupError, match="the hook's own"):
         await agent.chat("hi")
     assert out == ["error"]
-    assert "raised while it was closed" in caplog.text
+    assert "raised an exception while it was being closed" in caplog.text
 
 
 async def test_the_producer_survives_an_early_break() -> None:

@@ -811,7 +811,7 @@ async def test_a_consumer_s_error_wins_over_the_chat_s(
             await anext(stream)
             await turns()
             raise ValueError("mine")
-    assert "after its reader had left: RuntimeError" in caplog.text
+    assert "after its stream was closed: RuntimeError" in caplog.text
 
 
 async def test_leaving_by_timeout_while_waiting() -> None:

@@ -204,7 +204,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
         if chat.broken or chat.cancelled:
             raise
         raise ModelError(
-            "the model raised CancelledError although nobody had cancelled it; its adapter must "
+            "the model raised CancelledError although nothing had cancelled it; its adapter must "
             "raise a ModelError instead"
         ) from exc
     finally:
@@ -260,7 +260,7 @@ async def _close(chunks: Any) -> None:
         try:
             await chunks.aclose()
         except Exception as exc:
-            log_throw("the model's stream raised while it was closed", exc)
+            log_throw("the model's stream raised an exception while it was being closed", exc)
 
 
 async def _iterator(chunks: Any) -> Any:

@@ -33,10 +33,11 @@ from hookline._chat.supervisor import Supervisor
 class ChatStream(Generic[OutT]):
     """The events of one chat, as they happen.
 
-    Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. Nothing
-    runs before it is entered or first read. Leaving it early stops the chat. An error ends it with
-    ChatFailed and is then raised; `stream.abort()` ends it with ChatAborted. Raises
-    StreamStateError for a second reader, or in an event loop other than the one that began it.
+    Use it as `async with agent.chat_stream(...) as stream: async for event in stream: ...`. The
+    chat starts when the stream is entered or first read. Leaving the stream early stops the chat.
+    If the chat fails, the last event is ChatFailed, and then the error is raised. After
+    `stream.abort()`, the last event is ChatAborted. Raises StreamStateError for a second reader, or
+    in a different event loop.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class ChatStream(Generic[OutT]):
         if self._reading:
             raise StreamStateError(
                 "a stream has one reader, and another task is reading it; "
-                "use agent.subscribe() for further ones"
+                "use agent.subscribe() for more readers"
             )
         if self._supervisor is None:
             self._start()
@@ -145,16 +146,17 @@ class ChatStream(Generic[OutT]):
         supervisor = self._supervisor
         if supervisor is None or supervisor.response is None:
             raise StreamStateError(
-                "the stream has no response yet: read it to its end; only after ChatDone there is "
-                "one"
+                "the stream has no response yet; read the stream to its end, and only then use "
+                "the response"
             )
         return supervisor.response
 
     def partial_outputs(self) -> AsyncIterator[Any]:
         """The output as JSON data while it is written; iterate over this instead of the events.
 
-        The data start over if the model starts a new answer; the last item is the output. Raises
-        the exceptions of the stream, and UsageError without `output=`.
+        If the model starts a new answer, the data start again from the beginning. The last item is
+        the output. Raises the exceptions of the stream, and UsageError if the chat has no
+        `output=`.
         """
         form = self._input[0].output
         if form is None:
@@ -167,14 +169,20 @@ class ChatStream(Generic[OutT]):
     # ── leaving ─────────────────────────────────────────────────────────────────────────────
 
     def abort(self, reason: str | None = None) -> bool:
-        """Abort the chat; the stream ends with ChatAborted. Returns False if it is too late."""
+        """Abort the chat; the stream ends with ChatAborted.
+
+        Returns False if it is too late to abort.
+        """
         if self._supervisor is None:
             timely, self._closed = not self._closed, True
             return timely
         return self._supervisor.chat.abort(reason, by_reader=True)
 
     async def aclose(self) -> None:
-        """Stop the chat if it still runs, and wait for its end. You can call it more than once."""
+        """Stop the chat if it still runs, and wait for its end.
+
+        You can call this method more than once.
+        """
         supervisor = self._supervisor
         if supervisor is None or (self._closed and supervisor.ended):
             self._closed = True
@@ -194,7 +202,7 @@ class ChatStream(Generic[OutT]):
                 await supervisor.join()
         expected = (ChatAbortedError, StreamInterruptedError)
         if supervisor.error is not None and not isinstance(supervisor.error, expected):
-            log_throw("the chat failed after its reader had left", supervisor.error)
+            log_throw("the chat failed after its stream was closed", supervisor.error)
         supervisor.error = None
 
     async def __aenter__(self) -> Self:

@@ -65,7 +65,7 @@ class Conversation:
         self.id = id or LOCAL.new_id()
         """The conversation's id, in its store and in `chat(conversation=…)`."""
         self.meta: dict[str, Any] = meta if meta is not None else {}
-        """Your own JSON data, saved with the next message or by `save`."""
+        """Your own JSON data. It is saved with the next message, or by `save`."""
         self.ledger: Ledger | None = None
         """The record of what its store has, if it is in a store."""
         self._chat_id: str | None = None
@@ -99,14 +99,14 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages, as one tuple that stays the same until the next commit."""
+        """All messages, as a tuple. It is the same tuple until the next commit."""
         if self._snapshot is None or len(self._snapshot) != len(self.items):
             self._snapshot = tuple(self.items)
         return self._snapshot
 
     @property
     def history(self) -> History:
-        """A read-only view of the messages, which is cheap for any number of messages."""
+        """A read-only view of the messages; its cost does not depend on their number."""
         return History(self.items, len(self.items))
 
     @property
@@ -121,7 +121,7 @@ class Conversation:
 
     @property
     def pending_step(self) -> PendingStep | None:
-        """The step that waits for answers, in the form that a resumed chat needs."""
+        """The step that waits for answers, with everything that a resumed chat needs."""
         return self._pending
 
     @property
@@ -165,9 +165,10 @@ class Conversation:
 
     @classmethod
     def from_json(cls, data: bytes | str, *, id: str | None = None) -> Conversation:
-        """Make a conversation from its JSON text. Raises UsageError or HistoryError.
+        """Make a conversation from JSON text. Raises UsageError or HistoryError.
 
-        A step that was running when the text was made is closed, because its calls may have run.
+        If a step was running when the text was made, that step is closed, because its calls may
+        have run.
         """
         try:
             read = _exported.decode(data)
@@ -183,7 +184,7 @@ class Conversation:
 
     @classmethod
     def at(cls, store: Store, id: str) -> Conversation:
-        """Return the conversation with this id in a store; it is read when its next chat starts."""
+        """Return the conversation with this id in a store; the next chat loads its messages."""
         check_id(id)
         found = cls(id=id)
         found.ledger = Ledger(store, id)
@@ -193,8 +194,8 @@ class Conversation:
     async def open(cls, store: Store, id: str) -> Conversation:
         """Load the conversation with this id from a store, or create it if there is none.
 
-        Its chats write to the store. Raises StoreError, or HistoryError if the stored messages are
-        not a valid history.
+        The chats of the conversation write to the store. Raises StoreError. Raises HistoryError if
+        the stored messages are not a valid history.
         """
         found = cls.at(store, id)
         stored = await store.load(id)
@@ -203,12 +204,11 @@ class Conversation:
         return found
 
     async def save(self, store: Store | None = None) -> None:
-        """Save pending changes: those to `meta`, and those made by `reset` and `restore`.
+        """Save pending changes: changes to `meta`, and changes by `reset` and `restore`.
 
-        With `store`, the whole conversation is written to that store, and later changes go there
-        too; that store must not have a conversation with this id. Raises UsageError if the
-        conversation is in no store; and ConversationConflictError, ConversationBusyError or
-        StoreError.
+        With `store`, the whole conversation is written to that store, and so are later changes. The
+        store must not have a conversation with this id. Raises UsageError if the conversation is in
+        no store. Also raises ConversationConflictError, ConversationBusyError or StoreError.
         """
         if store is not None:
             check_id(self.id)
@@ -239,7 +239,7 @@ class Conversation:
             await self.ledger.leave()
 
     async def _adopt(self, stored: Stored, chat_id: str | None) -> None:
-        """Load the stored state, for this chat, or, without a chat, only for reading."""
+        """Load the stored state for this chat; without a chat, load it only for reading."""
         ledger, step = self.ledger, stored.pending
         assert ledger is not None
         messages, runs = stored.messages, chat_id is None and stored.owner is not None
@@ -288,7 +288,7 @@ class Conversation:
             self._snapshot = None
 
     def _rewind(self, chat_id: str) -> None:
-        """Rewind to the start of this chat, if an earlier life of it has written here.
+        """If an earlier life of this chat has written messages, rewind to the start of the chat.
 
         The messages of the earlier life are set aside. They are not written again when the chat
         reaches them.
@@ -304,7 +304,7 @@ class Conversation:
         self.ahead = items[begin:]
 
     def take_back(self, id: str) -> None:
-        """Put the last message aside if it has this id: an earlier life has written it."""
+        """Set the last message aside if it has this id: an earlier life has written it."""
         if self.items and self.items[-1].id == id:
             self.ahead = [self.items[-1], *self.ahead]
             self.items = self.items[:-1]  # views of the old list stay what they were
@@ -332,7 +332,7 @@ class Conversation:
         self._pending = pending
 
     def hold(self, chat_id: str, iteration: int, requests: Iterable[ApprovalRequest]) -> None:
-        """Set the requests that the running chat itself waits for; none if it waits for nothing."""
+        """Set the requests that the running chat itself waits for; empty if it waits for none."""
         asked = tuple(requests)
         self._pending = None
         if asked:
@@ -341,7 +341,7 @@ class Conversation:
             )
 
     async def claim(self, chat_id: str, answered: Iterable[str]) -> None:
-        """Claim the answers to these requests for this chat, so that they cannot be used twice."""
+        """Claim the answers to these requests for this chat, so that no answer is used twice."""
         assert self._pending is not None
         claimed = self._pending.replace(claimed=chat_id, answered=tuple(answered))
         if self.ledger is None:
@@ -374,9 +374,10 @@ class Conversation:
     # ── for the chat, if the conversation is in a store ─────────────────────────────────────────
 
     async def take(self, chat_id: str, lost: Lost, life: str | None = None) -> None:
-        """Take the lease for this life of a chat, and load what other writers have changed.
+        """Take the lease for this life of a chat, and load the changes of other writers.
 
-        Raises ConversationBusyError, or ConversationConflictError if both sides have changes.
+        Raises ConversationBusyError. Raises ConversationConflictError if the conversation has
+        unsaved changes and another writer has changed it too.
         """
         assert self.ledger is not None
         known, meta = self.ledger.version, self.meta
@@ -406,10 +407,10 @@ class Conversation:
         return tuple(self.items if self._fresh else self.items[self.ledger.count :])
 
     async def write(self, message: Message, entered: Callable[[], None]) -> None:
-        """Write a message to the store, if there is one, append it, and announce it.
+        """Write a message to the store (if there is one), append the message, and announce it.
 
-        Either all of this happens, even if the task is cancelled meanwhile, or, if the store
-        refuses the message, none of it.
+        If the store refuses the message, nothing happens. If the store accepts the message, all
+        three steps happen, even if the task is cancelled during them.
         """
         if self.ledger is None:
             self._append(message)
@@ -427,7 +428,7 @@ class Conversation:
         entered()
 
     async def flush(self) -> None:
-        """Write pending changes to the store, even if the task is cancelled meanwhile."""
+        """Write pending changes to the store, even if the task is cancelled during the write."""
         assert self.ledger is not None
         async with self.ledger.turn:
             await finished(self._put())
@@ -442,7 +443,7 @@ class Conversation:
         self._snapshot = None
 
     async def change(self, message: Message) -> None:
-        """Replace the message that has this id, even if the task is cancelled meanwhile."""
+        """Replace the message that has this id, even if the task is cancelled during the write."""
         if self.ledger is None:
             self._replace(message)
         else:
@@ -463,9 +464,8 @@ class Conversation:
     async def leave(self, chat_id: str) -> None:
         """End this chat's reservation: write pending changes, and release its lease.
 
-        The chat may have been abandoned in the middle of a store operation. That operation is
-        awaited. A step that could not be closed in time is closed now, so that no reader finds it
-        open.
+        If the chat was abandoned during a store operation, wait for that operation. If a step could
+        not be closed in time, close it now, so that no reader finds the step open.
         """
         ledger = self.ledger
         assert ledger is not None

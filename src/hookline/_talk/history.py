@@ -130,10 +130,11 @@ class Repair(Data, frozen=True, kw_only=True):
 
 
 def repair_history(messages: Sequence[Message]) -> Repair:
-    """Repair a history; the same input always gives the same output.
+    """Repair a history. For the same input, the output is always the same.
 
-    Results are moved to their calls, and missing results are added ("may have run"). Results
-    without a call, second results, second calls with the same id and repeated messages are removed.
+    Results are moved to their calls, and missing results are added ("may have run"). These are
+    removed: results without a call, second results of a call, second calls with the same id, and
+    repeated messages.
     """
     actions: list[str] = []
     results: dict[int, dict[str, ToolMessage]] = {}

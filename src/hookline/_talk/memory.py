@@ -41,20 +41,20 @@ class _Entry:
 
 
 class MemoryStore:
-    """Conversations in the memory of this process, for as long as the store exists."""
+    """A store that keeps conversations in memory, for as long as the store object exists."""
 
     lease: float | None = None
-    """None: if the process dies, the store and its leases are gone as well."""
+    """None: leases never expire, because they end with the process."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
     async def open(self, conversation_id: str) -> Conversation:
-        """Load the conversation with this id, or create it if there is none."""
+        """Load the conversation with this id, or create it."""
         return await Conversation.open(self, conversation_id)
 
     async def load(self, conversation_id: str) -> Stored | None:
-        """Return the stored conversation; None if nothing was ever written."""
+        """Return the stored conversation; None if it was never written."""
         check_id(conversation_id)
         with _lock:
             entry = self._entries.get(conversation_id)
@@ -73,8 +73,8 @@ class MemoryStore:
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
         """Give the lease to this owner, and return the version.
 
-        Raises ConversationBusyError if another owner holds the lease, unless that owner is an
-        earlier life of the same chat and `heir` is true.
+        With `heir`, take the lease from an earlier life of the same chat (see `Store.acquire`).
+        Raises ConversationBusyError if another owner holds the lease.
         """
         check_id(conversation_id)
         with _lock:
@@ -94,7 +94,7 @@ class MemoryStore:
         return entry is not None and entry.owner == owner
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Release the lease, if this owner holds it."""
+        """Release the lease if this owner holds it."""
         with _lock:
             entry = self._entries.get(conversation_id)
             if entry is not None and entry.owner == owner:
@@ -102,7 +102,7 @@ class MemoryStore:
                 entry.updated = time.time()
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write the whole change or nothing, and return the new version."""
+        """Write the whole change or nothing. Return the new version."""
         with _lock:
             entry = self._mine(conversation_id, change.owner, change.expected)
             if change.meta is not msgspec.UNSET:
@@ -118,7 +118,7 @@ class MemoryStore:
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the message that has this id, and return the new version."""
+        """Replace the message that has the id of `message`, and return the new version."""
         with _lock:
             entry = self._mine(conversation_id, owner, expected)
             place = next(i for i, each in enumerate(entry.messages) if each.id == message.id)
@@ -134,7 +134,10 @@ class MemoryStore:
         return entry
 
     async def delete(self, conversation_id: str) -> bool:
-        """Delete a conversation; returns False if there is none. Raises ConversationBusyError."""
+        """Delete a conversation; returns False if it does not exist.
+
+        Raises ConversationBusyError.
+        """
         check_id(conversation_id)
         with _lock:
             entry = self._entries.get(conversation_id)
@@ -164,7 +167,7 @@ class MemoryStore:
         return tuple(found[offset : offset + limit])
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """The requests that wait for an approval, in one conversation or in all."""
+        """Return the requests that wait for an approval, in one or all conversations."""
         if conversation_id is not None:
             check_id(conversation_id)
         with _lock:

@@ -22,10 +22,11 @@ from hookline._talk.history import interrupted, open_calls
 class PendingStep(Data, frozen=True, kw_only=True):
     """A step that waits for approvals or clients, with everything that a resumed chat needs.
 
-    A call of the step that has no result and is not listed here has not been processed, because it
-    must not overtake a waiting call. `system`, `tools` and `settings` include the changes of
-    `preChat`. `claimed` names the chat that has claimed the answers to the requests and client
-    calls in `answered`: each answer is used once, even if that chat dies.
+    Some calls of the step may have no result and not be listed here. They have not been processed,
+    because a call must not overtake a waiting call. `system`, `tools` and `settings` include the
+    changes of `preChat`. If a chat has claimed answers, `claimed` is the id of that chat, and
+    `answered` lists the claimed requests and client calls. So each answer is used only once, even
+    if that chat dies.
     """
 
     chat_id: str
@@ -47,15 +48,15 @@ class PendingStep(Data, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """The names of the tools that preChat chose."""
     foreign: tuple[str, ...] = ()
-    """Tools that a hook added to the request and that belong to no scope."""
+    """The tools that a hook added to the request and that do not belong to a scope."""
     settings: Settings | None = None
     """The settings, with the changes of `preChat`."""
     state: dict[str, Any] | None = None
     """The JSON values of `run.state` for the resumed chat."""
     held: bool = False
-    """True if its chat is still running and waits itself, so no other chat can take the answers."""
+    """True if the chat that asked is still running, so that no other chat can take the answers."""
     guards: tuple[str, ...] = ()
-    """The required hooks of the chat, by id or name; a resumed chat must have them too."""
+    """The ids or names of the chat's required hooks. A resumed chat must have the same hooks."""
     claimed: str | None = None
     """The id of the chat that has claimed the answers."""
     answered: tuple[str, ...] = ()
@@ -73,12 +74,12 @@ class PendingStep(Data, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """All calls of the step that wait, or have waited, for an answer."""
+        """All calls of the step that wait for an answer, or have waited for one."""
         return (*[each.call for each in self.requests], *self.client_calls)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids that answers may use: the ids of all requests and client calls."""
+        """The ids that an answer can have: the ids of all requests and client calls."""
         asked = [each.id for each in self.requests]
         return (*asked, *[each.id for each in self.client_calls])
 
@@ -97,7 +98,7 @@ class Stored(Data, frozen=True, kw_only=True):
     pending: PendingStep | None = None
     """The step that waits for answers, if any."""
     owner: str | None = None
-    """The life of a chat that holds the lease, if any."""
+    """The life of a chat that holds the lease; None if the lease is free."""
 
 
 class ConversationInfo(Data, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ class Change(Data, frozen=True, kw_only=True):
     """One write to a conversation.
 
     `owner` holds the lease, `expected` is the version before the write, and `place` is the number
-    of messages before the new ones. With `fresh`, everything stored is deleted first.
+    of messages before the new messages. With `fresh`, all stored messages are deleted first.
     """
 
     owner: str
@@ -129,7 +130,7 @@ class Change(Data, frozen=True, kw_only=True):
     expected: int
     """The version before the write."""
     place: int
-    """The number of messages before the new ones."""
+    """The number of messages before the new messages."""
     messages: tuple[Message, ...] = ()
     """The messages to append."""
     meta: dict[str, Any] | UnsetType = UNSET
@@ -137,7 +138,7 @@ class Change(Data, frozen=True, kw_only=True):
     pending: PendingStep | UnsetType | None = UNSET
     """The new pending step, or None for no step; UNSET keeps the stored step."""
     fresh: bool = False
-    """Whether to delete everything stored first."""
+    """Whether to delete all stored messages first."""
 
 
 @runtime_checkable
@@ -146,52 +147,56 @@ class Store(Protocol):
 
     All methods may be called from several tasks at once. They raise StoreError if the store cannot
     be read or written. Each write increments the version. Only the owner of a lease may write. An
-    owner is one life of a chat, `"{chat_id}/{life}"`. Compare the whole string; only `acquire`
-    treats two lives of the same chat as related.
+    owner is one life of a chat, `"{chat_id}/{life}"`. All methods except `acquire` compare owners
+    as whole strings, so two lives of the same chat are different owners.
     """
 
     @property
     def lease(self) -> float | None:
-        """Seconds after which a lease that was not renewed may be taken over; None for never."""
+        """The seconds after which a lease expires if it is not renewed; None for never."""
         ...
 
     async def load(self, conversation_id: str) -> Stored | None:
-        """Return the stored conversation; None if nothing was ever written."""
+        """Return the stored conversation; None if it was never written."""
         ...
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner and return the version; create the conversation if missing.
+        """Give the lease to this owner and return the version. Create the conversation if
+        necessary.
 
-        An owner that holds the lease gets it again. With `heir`, the lease is taken over at once
-        from a life of the same chat that does not come after this one (`inherits`). Raises
-        ConversationBusyError if another owner holds the lease.
+        If the owner already holds the lease, the owner keeps it. With `heir`, the owner takes the
+        lease from another life of the same chat at once, unless that life is a later one
+        (`inherits`). Raises ConversationBusyError if another owner holds the lease.
         """
         ...
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
-        """Renew the owner's lease; returns False if another owner holds it now."""
+        """Renew the owner's lease; returns False if another owner holds the lease now."""
         ...
 
     async def release(self, conversation_id: str, owner: str) -> None:
-        """Release the lease, if this owner holds it."""
+        """Release the lease if this owner holds it."""
         ...
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write the whole change or nothing, and return the new version.
+        """Write the whole change or nothing. Return the new version.
 
-        Raises ConversationConflictError if the version or the owner differs. If a store cannot tell
-        whether an earlier attempt was written, it must check that before it tries again.
+        Raises ConversationConflictError if the version or the owner differs. If a store does not
+        know whether an earlier attempt was written, it must check before it tries again.
         """
         ...
 
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the message that has this id, and return the new version."""
+        """Replace the message that has the id of `message`, and return the new version."""
         ...
 
     async def delete(self, conversation_id: str) -> bool:
-        """Delete a conversation; returns False if there is none. Raises ConversationBusyError."""
+        """Delete a conversation; returns False if it does not exist.
+
+        Raises ConversationBusyError.
+        """
         ...
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
@@ -199,7 +204,7 @@ class Store(Protocol):
         ...
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """The requests that wait for an approval, in one conversation or in all."""
+        """Return the requests that wait for an approval, in one or all conversations."""
         ...
 
 
@@ -214,9 +219,10 @@ def chat_of(owner: str) -> str:
 
 
 def inherits(owner: str, held: str) -> bool:
-    """Whether this life takes over what that one holds: one of its chat that comes no later.
+    """Return whether `owner` may take over the lease from `held`.
 
-    The number at the begin of a life's name counts; a life without one has number 0.
+    Both must be lives of the same chat, and `held` must not be a later life. The number at the
+    beginning of a life's name decides which life is later; a life without a number has number 0.
     """
     return chat_of(owner) == chat_of(held) and _number_of(held) <= _number_of(owner)
 

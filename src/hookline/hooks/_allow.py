@@ -15,9 +15,10 @@ from hookline.points import PreRequest, PreToolCall, matches
 def allow_tools(
     *names: str, hide: bool = True, inherit: bool = False, required: bool = True
 ) -> Hooks:
-    """Allow only these tools to run; `"read_*"` is a pattern. Without names, no tool may run.
+    """Allow only these tools to run; `"read_*"` is a pattern. If no names are given, no tool may
+    run.
 
-    With `hide`, other tools are not offered to the model either.
+    With `hide`, the other tools are not offered to the model either.
     """
 
     def offer(ctx: PreRequest[Any]) -> ModelRequest | None:

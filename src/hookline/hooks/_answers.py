@@ -12,16 +12,19 @@ class CacheStore(Protocol):
     """A store of answers: `MemoryCache`, or any object with these two methods."""
 
     async def get(self, key: str, /) -> bytes | None:
-        """Return the bytes stored under this key; None if there are none."""
+        """Return the bytes stored under this key; None if there are no bytes."""
         ...
 
     async def set(self, key: str, value: bytes, /) -> None:
-        """Store the bytes under this key; the store decides for how long."""
+        """Store the bytes under this key. The store decides how long it keeps them."""
         ...
 
 
 class MemoryCache:
-    """A cache of the most recently used answers: at most `size`, none older than `ttl` seconds."""
+    """A cache of at most `size` answers: the most recently used.
+
+    Answers expire after `ttl` seconds.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class MemoryCache:
         self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     async def get(self, key: str, /) -> bytes | None:
-        """Return the bytes stored under this key; None if there are none, or they are too old."""
+        """Return the bytes stored under this key; None if they are missing or expired."""
         since, value = self._kept.get(key, (0.0, None))
         if value is None:
             return None
@@ -47,7 +50,7 @@ class MemoryCache:
         return value
 
     async def set(self, key: str, value: bytes, /) -> None:
-        """Store the bytes; the least recently used entries are removed."""
+        """Store the bytes; if the cache is full, remove the least recently used entries."""
         self._kept[key] = (self._clock(), value)
         self._kept.move_to_end(key)
         while len(self._kept) > self._size:

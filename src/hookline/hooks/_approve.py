@@ -28,10 +28,11 @@ def approve(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Ask for approval of calls by name, predicate and arguments; a call must match all of them.
+    """Ask for approval of a call if its name, the predicate `when` and its arguments all match.
 
-    With `arguments={"path": "/etc/*"}`, approval is needed only if the argument matches. A text may
-    contain `*`; a function is called with the value. A call without the argument needs no approval.
+    With `arguments={"path": "/etc/*"}`, approval is needed only if the argument `path` matches. A
+    text may contain `*`; a function is called with the argument's value. A call without this
+    argument needs no approval.
     """
 
     async def check(ctx: PreToolCall[Any]) -> Ask | None:

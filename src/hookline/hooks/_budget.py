@@ -59,15 +59,15 @@ def budget(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """End a chat gracefully at a limit; only the limits that are given apply.
+    """End a chat gracefully when it reaches one of the given limits.
 
-    N `steps` are N model calls; `count` may count the steps in another way. `cost` is the cost of
-    the tokens by `price`: a dict of model names to `Rates`, or a function `(model, usage)` such as
-    `genai_prices()`. With `finish_reasons`, the chat ends after an answer with one of these finish
-    reasons. With `say`, the user gets the reason as a message, such as "step limit reached: 10/10".
-    If `cost` is set, a model without a price raises UsageError: before the model call if `price` is
-    a dict, and after the answer if it is a function. Raises UsageError for a budget without a limit
-    and for invalid limits.
+    By default, a step is a model call; `count` can count steps in another way. `cost` is the cost
+    of the tokens. `price` is a dict of model names to `Rates`, or a function `(model, usage)` such
+    as `genai_prices()`. With `finish_reasons`, the chat ends after an answer with one of these
+    finish reasons. With `say`, the user gets the reason as a message, such as "step limit reached:
+    10/10". If `cost` is set, a model without a price raises UsageError. With a dict, this happens
+    before the model call; with a function, after the answer. Raises UsageError for a budget without
+    a limit and for invalid limits.
     """
     wanted: Amounts = (steps, tokens, seconds, cost)
     _check(wanted, finish_reasons, price, count)

@@ -61,8 +61,8 @@ def cache(
 ) -> Hooks:
     """Answer repeated requests from a cache, which stores only complete answers.
 
-    `key` may return None for a request that must not be cached. If the store fails, that is logged
-    and the model is called.
+    `key` may return None for a request that must not be cached. If the store fails, the error is
+    logged and the model is called.
     """
     kept: CacheStore = store if store is not None else MemoryCache()
 

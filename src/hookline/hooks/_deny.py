@@ -31,14 +31,14 @@ def deny_commands(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Refuse calls with such a command in their arguments: `deny_commands("rm -rf")`.
+    """Refuse calls whose arguments contain one of these commands: `deny_commands("rm -rf")`.
 
-    Each text is a command with flags and words. The hook also finds the command if it is quoted,
-    reordered, split or hidden in common ways, or follows `sudo`, `;`, `|` or `bash -c`. A compiled
-    pattern is searched for in the unchanged text. `tools` and `argument` limit the check to these
-    tools and this argument. A shell has more ways to hide a command than any list can cover: to
-    prevent a command reliably, use `allow_tools` or `approve`, and a sandbox. Raises UsageError if
-    no command is given.
+    Each text is a command with flags and words. The hook also finds a command that is quoted,
+    reordered, split or hidden in common ways, or that follows `sudo`, `;`, `|` or `bash -c`. You
+    can also pass compiled patterns, which are searched for in the unchanged text. `tools` and
+    `argument` limit the check to these tools and this argument. No list can cover every way to hide
+    a command in a shell. To prevent a command reliably, use `allow_tools` or `approve`, and a
+    sandbox. Raises UsageError if no command is given.
     """
     if not commands:
         raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")

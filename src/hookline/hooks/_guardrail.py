@@ -74,13 +74,14 @@ def guardrail(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Stop the chat if `check` returns a text, which is sent to the user; None lets it pass.
+    """Stop the chat if `check` returns a text; the text is sent to the user.
 
-    With `on="input"`, the check gets the user's message and runs in parallel with the model; with
-    `parallel=False`, it runs before anything is stored. With `on="output"`, it gets each answer
-    that has text. The answer is shown after the check has passed, or, with `live=True`, as it
-    arrives. A check trips if it raises, returns any other value, or takes longer than `timeout`
-    seconds; the user then sees `text`. Raises UsageError for invalid options.
+    If `check` returns None, the chat continues. With `on="input"`, the check gets the user's
+    message and runs in parallel with the model. With `parallel=False`, it runs before anything is
+    stored. With `on="output"`, the check gets each answer that has text. The answer is shown only
+    after the check has passed; with `live=True`, it is shown as it arrives. The chat also stops if
+    the check raises an exception, returns another type, or takes longer than `timeout` seconds.
+    Then the user gets `text`. Raises UsageError for invalid options.
     """
     if on not in ("input", "output"):
         raise UsageError(f"guardrail(on={on!r}): on must be 'input' or 'output'")

@@ -16,7 +16,7 @@ from hookline.points import PreRequest, PreToolCall, matches
 
 
 def tool_digest(tool: Tool[..., Any]) -> str:
-    """Return a digest of a tool as models see it: its name, description and schema."""
+    """Return a digest of everything that a model sees of a tool: name, description and schema."""
     told = [tool.name, tool.description, tool.parameters]
     return sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
@@ -28,12 +28,12 @@ def pin_tools(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Refuse a tool whose name, description or schema differs from the approved one.
+    """Refuse a tool if its name, description or schema differs from the approved version.
 
-    `pins` maps the names of tools to digests made by `tool_digest`, or is the path of a JSON file
-    with such a map. If names are given, such as `"files_*"`, only these tools are checked; a tool
-    without a pin is refused. With `hide`, refused tools are not offered to the model either. Raises
-    UsageError for pins that cannot be read.
+    `pins` maps the names of tools to digests made by `tool_digest`. It can also be the path of a
+    JSON file with this map. If names such as `"files_*"` are given, only the tools with these names
+    are checked. A checked tool without a digest in `pins` is refused. With `hide`, refused tools
+    are not offered to the model either. Raises UsageError for pins that cannot be read.
     """
     known = _read(pins)
 

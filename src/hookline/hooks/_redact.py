@@ -60,13 +60,13 @@ def redact(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Replace matches of these patterns, and these values, in all that is shown, stored or traced.
+    """Replace these patterns and values in everything that is shown, stored or traced.
 
-    `hold` is the number of characters of live text that are held back; matches up to this length
-    are always found. Pass `words=True` if no pattern matches white space: each word is then
-    released at its end. With `arguments`, the arguments of tool calls are also redacted. The stream
-    then does not show them piece by piece, and tools receive the redacted arguments. Raises
-    UsageError for a pattern that matches the empty text.
+    In a live stream, the last `hold` characters are held back, so that matches up to this length
+    are always found. If no pattern matches white space, pass `words=True`: then each word is shown
+    as soon as it is complete. With `arguments`, the arguments of tool calls are redacted too. Then
+    the stream does not show the arguments piece by piece, and tools get the redacted arguments.
+    Raises UsageError for a pattern that matches the empty text.
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
     # All hooks have the same name.

@@ -43,13 +43,14 @@ def retry(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     draw: Callable[[], float] = random.random,
 ) -> Hooks:
-    """Call the model again after a temporary error: at most `attempts` attempts in total.
+    """Call the model again after a temporary error, with at most `attempts` calls in total.
 
-    Before retry number n, it waits for a random fraction of `base * 2 ** (n - 1)` seconds, up to
-    `longest`. If the service asks for a longer wait (`retry_after`), it waits that long instead. If
-    the service asks for more than `patience`, the error is raised. `on` is error types or a
-    function of the error; by default, any `ModelError` that is `retryable`. Each wait reports a
-    status `retrying`. Raises UsageError if `attempts` is below 1.
+    The wait before retry number n is a random fraction of `base * 2 ** (n - 1)` seconds or of
+    `longest`, whichever is less. If the service asks for a longer wait (`retry_after`), the hook
+    waits that long. If the service asks for more than `patience` seconds, the error is raised. `on`
+    is one or more error types, or a function of the error; by default, every `ModelError` that is
+    `retryable`. Before each wait, the hook reports the status `retrying`. Raises UsageError if
+    `attempts` is below 1.
     """
     if attempts < 1:
         raise UsageError(f"attempts={attempts!r} must be at least 1")
@@ -85,11 +86,12 @@ def fallback(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """Call the next of these models when one fails; if all fail, raise the last one's error.
+    """If a model fails, call the next of these models. If all fail, raise the last error.
 
-    `on` is one or more error types, or a function of the error; by default, every `ModelError`. It
-    wraps `retry`, so each model is retried before the next is called. Each change reports a status
-    `falling-back`. Raises UsageError if no model is given.
+    `on` is one or more error types, or a function of the error; by default, every `ModelError`.
+    `fallback` wraps `retry`, so each model is retried before the next model is called. Before each
+    change of the model, the hook reports the status `falling-back`. Raises UsageError if no model
+    is given.
     """
     if not models:
         raise UsageError("fallback() needs at least one model; pass the models to fall back on")
@@ -123,7 +125,7 @@ def fallback(
 
 
 def _why(exc: Exception) -> dict[str, Any]:
-    """The error's type and the service's codes, but never its text."""
+    """Return the error's type and the service's codes, but never the error's text."""
     known = {key: getattr(exc, key, None) for key in ("status", "code")}
     told = {key: value for key, value in known.items() if isinstance(value, (int, str))}
     return {"error": type(exc).__name__, **told}

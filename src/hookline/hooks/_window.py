@@ -30,7 +30,7 @@ Count = Callable[[Message], int]
 
 
 def rough_tokens(message: Message) -> int:
-    """Estimate the number of tokens of a message: a quarter of the bytes of its JSON."""
+    """Estimate the number of tokens of a message: a quarter of the size of its JSON in bytes."""
     return len(message.to_json()) // 4 + 1
 
 
@@ -44,9 +44,10 @@ def window(
 ) -> Hooks:
     """Send the model only the last messages, up to a number of messages or tokens.
 
-    The request begins with a user message: if the window does not, the user message that it answers
-    is put first. The last group is sent whatever its size. `count` returns the number of tokens of
-    a message. Raises UsageError if neither `messages` nor `tokens` is given.
+    A request always begins with a user message. If the window begins with an answer, the user
+    message before that answer is added. The last group of messages is always sent, even if it is
+    too large. `count` returns the number of tokens of a message. Raises UsageError if neither
+    `messages` nor `tokens` is given.
     """
     if messages is None and tokens is None:
         raise UsageError("window() needs messages= or tokens=")
@@ -90,10 +91,10 @@ def truncate(
     inherit: bool = True,
     required: bool = False,
 ) -> Hooks:
-    """Shorten the results of tool calls to `limit` characters, the last `tail` from the end.
+    """Shorten the results of tool calls to `limit` characters. The last `tail` characters are kept.
 
-    A value that is not text is shortened as JSON. `tools` limits this to these tools. Raises
-    UsageError if `tail` is more than `limit`.
+    A value that is not text is shortened as JSON. With `tools`, only the results of these tools are
+    shortened. Raises UsageError if `tail` is more than `limit`.
     """
     if not 0 <= tail <= limit:
         raise UsageError(f"truncate({limit!r}, tail={tail!r}): there must be 0 <= tail <= limit")

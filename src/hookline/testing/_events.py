@@ -26,7 +26,8 @@ async def closed_after(stream: Any) -> AsyncGenerator[None, None]:
 async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list[E]:
     """Collect all events of a stream, then close it. Raises the exceptions of the stream.
 
-    `into` is an optional list to collect into; it keeps the events before an exception.
+    `into` is an optional list to which the events are added. After an exception, the list has the
+    events before it.
     """
     items: list[E] = [] if into is None else into
     async with closed_after(stream):
@@ -36,7 +37,7 @@ async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list
 
 
 def text_of_events(events: Iterable[ChatEvent], *, path: tuple[str, ...] = ()) -> str:
-    """Return the text that a UI shows after these events: one paragraph per answer with text.
+    """Return the text that a UI shows after these events: a paragraph for each answer with text.
 
     A ResponseReset retracts the text of an answer. `path` selects the chat of a sub-agent.
     """

@@ -193,7 +193,7 @@ _CONTEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
 
 
 def context_line(point: str, ctx: Any) -> str:
-    """Describe a context by the point's name and the important fields; unknown points by name."""
+    """Describe a context by the point's name and its important fields; unknown points by name."""
     tell = _CONTEXTS.get(point)
     return point if tell is None else words(point, tell(ctx))
 

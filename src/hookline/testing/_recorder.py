@@ -30,7 +30,7 @@ _MARK: Final = _Mark()
 
 
 class Recorder:
-    """A recording, made by `record`. It ends with its `with` block, or with `stop()`.
+    """A recording, made by `record`. It ends at the end of its `with` block, or with `stop()`.
 
     `lines` has one line for each hook point that fired, and for each event if events are recorded.
     A wrapper has two lines: `aroundRequest 0 >` and `aroundRequest 0 <`, or `! ValueError: why` if
@@ -70,7 +70,7 @@ class Recorder:
 
     @property
     def points(self) -> list[str]:
-        """The names of the hook points that fired, in order; a wrapper counts when it begins."""
+        """The names of the hook points that fired, in order. A wrapper counts when it begins."""
         return list(self._points)
 
     @property
@@ -93,8 +93,8 @@ class Recorder:
     async def read(self, stream: AsyncIterable[ChatEvent]) -> list[ChatEvent]:
         """Read a stream to its end and record each event. Raises the exceptions of the stream.
 
-        A reader lags behind the chat; with `record(agent, events=True)`, events are recorded when
-        they are published.
+        An event is recorded when it is read, which may be later than it was published. With
+        `record(agent, events=True)`, events are recorded when they are published.
         """
         events: list[ChatEvent] = []
         async with closed_after(stream):
@@ -158,7 +158,7 @@ class Recorder:
         return wrap if wrapper else observe
 
     def stop(self) -> None:
-        """Stop recording; the recorded lines stay. Further calls do nothing."""
+        """Stop recording, but keep the recorded lines. Further calls do nothing."""
         self._stack.close()
         self._drain()
         if self._subscription is not None:
@@ -186,12 +186,12 @@ def record(
 ) -> Recorder:
     """Record the hook points of an agent's chats, after all other hooks.
 
-    The recorder changes nothing. `points` are the points to record; by default all except onDelta
-    and onHook, which are noisy. `events=True` also records published events, in order with the
-    hooks; a list of event types records only those. With `inherit`, sub-agents are recorded too.
-    `echo`, such as `print`, is called with each line. If a hook ends a chain, later hooks do not
-    run: to record the point anyway, pass a high `priority=`. Raises UnknownHookError for an unknown
-    point.
+    The recorder changes nothing. `points` are the points to record; by default, these are all
+    points except onDelta and onHook, which fire very often. `events=True` also records published
+    events, in order with the hooks; a list of event types records only events of these types. With
+    `inherit`, sub-agents are recorded too. `echo`, such as `print`, is called with each line. If a
+    hook ends a chain, later hooks do not run, and neither does the recorder. To record the point in
+    this case too, pass a high `priority=`. Raises UnknownHookError for an unknown point.
     """
     chosen = [name for name in TABLE if name not in NOISY] if points is None else points
     published = () if events is False else _EVENTS if events is True else events

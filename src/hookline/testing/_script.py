@@ -29,21 +29,21 @@ class ScriptError(HooklineError, AssertionError):
 class ScriptedModel:
     """A model that answers each call with the next turn of its script.
 
-    A turn is a str (a text answer), a ToolCall, a list of such parts, an exception (which is
-    raised), a ModelResponse (played as it is), a Turn, or a callable, sync or async, that takes the
-    request and returns one of these. Chats that share a model take turns in the order of their
-    calls.
+    A turn is a str (a text answer), a ToolCall, a list of these parts, a ModelResponse, a Turn, or
+    an exception, which is raised. A turn can also be a sync or async function that takes the
+    request and returns a turn. If several chats share a model, each call gets the next turn.
 
     `requests` has all requests, in order. `closed` and `cancelled` count the streams that were left
-    before their end, and `open` the streams that are being read. As a context manager, it calls
-    `done()` if the block did not raise. `strict=False` accepts requests in which a call has no
-    result, or a result has no call. `repeat=True` starts the script again at its end.
+    before their end, and `open` the streams that are being read. As a context manager, the model
+    calls `done()` at the end of the block, unless the block raised an exception. `strict=False`
+    accepts requests in which a call has no result, or a result has no call. `repeat=True` starts
+    the script again at its end.
     """
 
     provider = "scripted"
     """The provider's name in traces."""
     takes_schema = True
-    """True: the model gets the schema of `output=` as `request.output`."""
+    """True, so that the model gets the schema of `output=` as `request.output`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ScriptedModel:
 
     @property
     def last_request(self) -> ModelRequest:
-        """The last request; raises ScriptError if there is none."""
+        """The last request; raises ScriptError if the model was never called."""
         if not self.requests:
             raise ScriptError(f"{self!r} was never called; run the chat first")
         return self.requests[-1]
@@ -83,8 +83,8 @@ class ScriptedModel:
     def done(self) -> None:
         """Check that the whole script was played and that every request was valid.
 
-        Raises ScriptError for unused turns. Also raises the error of an earlier bad call again:
-        ScriptError for a surplus call, HistoryError for an invalid request.
+        Raises ScriptError for unused turns. If an earlier call was wrong, raises its error again:
+        ScriptError if there was no turn for the call, HistoryError if the request was invalid.
         """
         if self._misfit is not None:
             raise self._misfit
@@ -106,7 +106,7 @@ class ScriptedModel:
             self.done()
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """Play the next turn; raises ScriptError if there is none."""
+        """Play the next turn; raises ScriptError if there are no more turns."""
         self.requests.append(request)
         return self._stream(request, len(self.requests) - 1)
 

@@ -31,7 +31,7 @@ class TracedSpan(NamedTuple):
     error: str | None
     """The span's `error.type`; None if it succeeded."""
     id: int
-    """The span's id; its children have it as their `parent`."""
+    """The span's id, which is the `parent` of the span's children."""
     parent: int | None
     """The id of the parent span; None for a root span."""
     start: int
@@ -43,7 +43,7 @@ class Spans:
 
     def __init__(self, telemetry: Any, exporter: Any) -> None:
         self.telemetry: Any = telemetry
-        """For `Agent(telemetry=...)`, if an agent sets its own telemetry."""
+        """The telemetry to pass to an agent that sets its own: `Agent(telemetry=...)`."""
         self._exporter = exporter
 
     @property
@@ -57,10 +57,11 @@ class Spans:
         return [span for span in self.all if span.name == name]
 
     def tree(self, *attributes: str, events: bool = False) -> str:
-        """Draw the spans with one line per span, children indended below their parents.
+        """Draw the spans with one line for each span; children are indented below their parents.
 
-        A line has the name, the `error.type` after an exclamation mark, and the given `attributes`
-        if the span has them. With `events`, the names of a span's events follow below it.
+        A line has the span's name, the `error.type` after an exclamation mark, and those of the
+        given `attributes` that the span has. With `events`, the names of the span's events are on
+        the lines below.
         """
         return "\n".join(_lines(self.all, None, 0, attributes, events))
 
@@ -72,7 +73,7 @@ class Spans:
 def spans(**options: Any) -> Generator[Spans, None, None]:
     """Collect the spans of all chats that begin inside the block.
 
-    Agents without their own telemetry are traced, and so are their sub-agents. `options` are the
+    Agents without telemetry of their own are traced, and so are their sub-agents. `options` are the
     options of `hookline.otel.Telemetry`. Nothing global is changed. Raises UsageError if
     OpenTelemetry's SDK is not installed.
     """

@@ -15,10 +15,10 @@ from hookline.errors import UsageError
 class Sequencer:
     """Makes concurrent tasks run in a given order.
 
-    Use `async with seq(0): …` in one task and `async with seq(1): …` in another: each block runs
-    after the previous one has ended. Raises UsageError for a position that was already used. If a
-    task is cancelled while it waits, all other tasks raise UsageError, because its turn will never
-    come.
+    Use `async with seq(0): …` in one task and `async with seq(1): …` in another task. Each block
+    runs after the previous block has ended. Raises UsageError for a position that was already used.
+    If a waiting task is cancelled, all other tasks raise UsageError, because the block of the
+    cancelled task never runs.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,9 @@ class Sequencer:
 class TestRuntime(LocalRuntime):
     """The local runtime with a manual clock and predictable ids.
 
-    `now()` returns `time`, in seconds; `advance(seconds)` moves it. Chats have the ids "chat-1",
-    "chat-2", … Durations and expiries use this clock; time limits use the event loop's clock.
+    `now()` returns `time`, in seconds; `advance(seconds)` moves the clock forward. Chats have the
+    ids "chat-1", "chat-2" and so on. Durations and expiries use this clock, but time limits use the
+    event loop's clock.
     """
 
     __test__ = False  # not a test class, although its name begins with "Test"

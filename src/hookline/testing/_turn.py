@@ -58,8 +58,9 @@ def call(
 ) -> ToolCall:
     """Make a call for a script: `call("weather", city="Paris")`.
 
-    Without `id=`, the script numbers its calls: "call_1", "call_2", … To pass an argument named
-    `id`, use a dict: `call("find", {"id": 7})`. Raises TypeError for an id that is not a str.
+    Without `id=`, the script numbers its calls: "call_1", "call_2" and so on. For an argument that
+    is named `id`, use a dict: `call("find", {"id": 7})`. Raises TypeError for an id that is not a
+    str.
     """
     if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
@@ -80,15 +81,15 @@ def raw_call(name: str, text: str, id: str | None = None) -> ToolCall:
 class Turn:
     """One answer of a scripted model, with control over every detail.
 
-    `parts` are played in order. A str is a piece of streamed text; a Text, Reasoning, ToolCall,
-    Source, Image or File is a whole part; a chunk is sent as it is. `reasoning=` and `text=` come
-    before them, `tool_calls=` after. `chunk` is the number of characters per piece of text,
-    reasoning and arguments (0: whole). `delay` is in seconds, or an async callable to await, before
-    each chunk. `fail` is raised after `fail_after` chunks, by default after all except the Finish.
-    `raw_chunks` are yielded as they are, even if they are invalid. `cleanup` is an exception to
-    raise when the stream is closed. `finish_reason` and `usage` are for the Finish, by default
-    derived from the parts; with `no_finish`, no Finish is sent. Raises ValueError for contradictory
-    options.
+    `parts` are played in order, after `reasoning=` and `text=` and before `tool_calls=`. A str is a
+    piece of streamed text. A Text, Reasoning, ToolCall, Source, Image or File is a whole part. A
+    chunk is sent unchanged. `chunk` is the number of characters in each piece of text, reasoning
+    and arguments; 0 sends them whole. `delay` is the delay before each chunk, in seconds, or an
+    async function to await. `fail` is an exception to raise after `fail_after` chunks, by default
+    after all chunks except the Finish. `raw_chunks` are sent unchanged, even if they are invalid.
+    `cleanup` is an exception to raise when the stream is closed. `finish_reason` and `usage` are
+    sent in the Finish; by default, they are derived from the parts. With `no_finish`, no Finish is
+    sent. Raises ValueError for contradictory options.
     """
 
     __slots__ = (
@@ -140,7 +141,10 @@ class Turn:
         self.no_finish = no_finish
 
     def chunks(self, size: int, numbers: Numbers, model: str) -> list[object]:
-        """The chunks to stream, in pieces of `size` unless the turn has its own `chunk` size."""
+        """The chunks to stream.
+
+        The size of a piece is `chunk` if that is set, and otherwise `size`.
+        """
         if self.raw_chunks is not None:
             return list(self.raw_chunks)
         pieces = _pieces(self.parts, size if self.chunk is None else self.chunk, numbers)

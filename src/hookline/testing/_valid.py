@@ -7,10 +7,11 @@ from hookline.errors import HistoryError
 
 
 def validate_request(request: ModelRequest) -> None:
-    """Check invariant I1 and the rules of providers; raises HistoryError with every problem.
+    """Check a request against the rules of providers; raises HistoryError with every problem.
 
-    Each call has exactly one result right after its message; no assistant message is empty; no
-    call contains the raw text of invalid arguments; the offered tools have different names.
+    These are the rules. Each call has exactly one result, directly after the message of the call.
+    No assistant message is empty. No call contains the raw text of invalid arguments. The offered
+    tools have different names.
     """
     found: list[str] = []
     try:

@@ -35,14 +35,15 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wire:
-    """One answer of the server. `answer` is a turn of a script; the options say how it is sent.
+    """One answer of the server. `answer` is a turn of a script; the options change how it is sent.
 
     A `status` above 399 sends an error instead, with `code` and `message`. `body` sends exactly
-    these bytes. `piece` is the number of bytes per write (0: one event per write). `delay` is in
-    seconds, or an async callable to await, before each write. `garbage` is inserted after `after`
-    bytes. `cut` breaks the connection after that number of bytes. `stall` stops sending after that
-    number of bytes. `headers` are sent in addition to those of the format. `habits` are deviations
-    of a server from its documented format, such as "no_index" or "crlf"; docs/models.md lists them.
+    these bytes. `piece` is the number of bytes in each write; 0 writes one event at a time. `delay`
+    is the delay before each write, in seconds, or an async function to await. After `after` bytes,
+    `garbage` is inserted. After `cut` bytes, the connection is closed. After `stall` bytes, the
+    server stops sending. `headers` are sent in addition to the headers of the format. `habits` are
+    deviations of a server from its documented format, such as "no_index" or "crlf"; docs/models.md
+    lists them.
     """
 
     def __init__(
@@ -100,15 +101,16 @@ class Wire:
 
 
 class WireServer:
-    """Answers each request with the next turn of its script: a `Wire`, or the `answer` of one.
+    """Answers each request with the next turn of its script: a `Wire`, or the `answer` of a `Wire`.
 
         async with WireServer("openai", Wire("Hello", piece=1)) as server:
             model = OpenAIModel("gpt-x", base_url=server.url, api_key="any")
 
-    `requests` has all requests. `opened` counts connections, and `open` the current ones. `asked`
-    is set by the first request. `left` is set when a client leaves in the middle of an answer, and
-    `left_at` is then the time of the event loop's clock. A surplus request is answered with status
-    500, and raises ScriptError at the end.
+    `requests` has all requests. `opened` is the number of all connections, and `open` is the number
+    of open connections. The event `asked` is set by the first request. The event `left` is set when
+    a client disconnects in the middle of an answer; `left_at` is the time at which this happens, by
+    the event loop's clock. If there are more requests than turns, they get status 500, and the
+    server raises ScriptError at the end of its block.
     """
 
     def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
