@@ -111,7 +111,8 @@ class Agent(Chats[DepsT, OutT]):
         scopes: Bundles of tools and context that are added and removed together.
         hooks: A dict of points and their functions, or a list of hook definitions and ids. These
             hooks are registered on the agent. A chat can add hooks with `hooks=`, or replace the
-            agent's hooks with `only_hooks=`. It cannot replace hooks that are marked `required`.
+            agent's hooks with `only_hooks=`. A chat cannot replace hooks that are marked
+            `required`.
         known_hooks: Hook definitions that chats may use by id. These hooks are not registered on
             the agent.
         output: The type of the answer; the value is in `response.output`. If a type checker cannot
@@ -133,7 +134,7 @@ class Agent(Chats[DepsT, OutT]):
         global_hooks: If False, the agent does not use the hooks and subscribers of
             `hookline.global_bus`.
         runtime: The runtime that runs the steps of a chat. A durable runtime makes chats durable.
-        telemetry: The telemetry that traces the chats. By default, it is OpenTelemetry if the
+        telemetry: The telemetry that traces the chats. By default, OpenTelemetry traces them if the
             process has an SDK. None turns tracing off.
     """
 

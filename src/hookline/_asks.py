@@ -377,14 +377,15 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> Response[Any]:
-        """Answer calls that wait, and continue: `{approval_id: Approve() | Deny("why")}`.
+        """Answer waiting calls and continue the chat: `{approval_id: Approve() | Deny("why")}`.
 
         For a call of a client's tool, use the id of the call, and pass a ToolFailure or the result:
         `{call.id: ToolResult(value)}`.
 
         The other arguments are those of `chat`; pass the same arguments as in the first chat.
         Raises ApprovalError if an answer does not match a waiting call. Raises UsageError if an
-        answer approves a call whose tool does not exist. In both cases, nothing is run.
+        answer approves a call whose tool does not exist. If it raises one of these errors, no tool
+        has run.
         """
         given = Given(
             conversation=conversation,

@@ -148,7 +148,8 @@ class HistoryError(UsageError):
     """The history breaks the pairing of calls and results, or repeats a message.
 
     What to do: pass the messages through `repair_history`, which fixes them and reports each fix.
-    Or fix the code that makes the messages. `problems` describes each problem in one sentence.
+    You can also fix the code that makes the messages. `problems` describes each problem in one
+    sentence.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -280,8 +281,8 @@ def _short(name: str) -> str:
 class UnknownToolError(ToolCallError):
     """The model called a tool that does not exist.
 
-    What to do: usually nothing. If it happens often, describe in the system text what each tool is
-    for. `tool` is the name that the model used.
+    What to do: usually nothing. If the error happens often, describe in the system text what each
+    tool is for. `tool` is the name that the model used.
     """
 
     def __init__(self, tool: str, offered: Iterable[str]) -> None:
@@ -308,9 +309,9 @@ class DisabledToolError(ToolCallError):
 class ToolArgumentsError(ToolCallError):
     """The arguments do not fit the tool's schema; `issues` describes each problem.
 
-    What to do: usually nothing, since the model may try again. If it happens often, describe the
-    parameters of `tool` better, or change the arguments in a hook at `preToolCall`. `raw` is the
-    text of the arguments if that text is not a JSON object.
+    What to do: usually nothing, since the model may try again. If the error happens often, describe
+    the parameters of `tool` better, or change the arguments in a hook at `preToolCall`. `raw` is
+    the text of the arguments if that text is not a JSON object.
     """
 
     def __init__(self, tool: str, issues: Sequence[str], raw: str | None = None) -> None:
@@ -341,9 +342,9 @@ class ToolTimeoutError(ToolCallError, TimeoutError):
 class ToolLimitError(ToolCallError):
     """The model made more calls in one step than the agent allows.
 
-    What to do: usually nothing, since the model may call again. If it happens often, increase
-    `Limits.tool_calls`. `tool` is the name of the tool that was not run; `limit` is the allowed
-    number of calls.
+    What to do: usually nothing, since the model may call again. If the error happens often,
+    increase `Limits.tool_calls`. `tool` is the name of the tool that was not run; `limit` is the
+    allowed number of calls.
     """
 
     def __init__(self, tool: str, limit: int) -> None:
@@ -383,10 +384,10 @@ class StopChat(HooklineError):
 class ModelError(HooklineError):
     """A model failed, or its answer broke the protocol.
 
-    What to do: if `retryable` is true, wait `retry_after` seconds if that is set, and try again;
-    `hookline.hooks.retry` does both. If `retryable` is false, change the request or the adapter.
-    `provider`, `status` (HTTP), `code` (the provider's own code) and `request_id` are None if
-    unknown. The texts of these errors never contain an API key.
+    What to do: if `retryable` is true, try again. If `retry_after` is set, first wait that number
+    of seconds. `hookline.hooks.retry` does both. If `retryable` is false, change the request or the
+    adapter. `provider`, `status` (HTTP), `code` (the provider's own code) and `request_id` are None
+    if unknown. The texts of these errors never contain an API key.
     """
 
     retryable: bool = False
@@ -483,7 +484,8 @@ class IdleTimeoutError(ModelError, TimeoutError):
 class MalformedStreamError(ModelError):
     """The answer is cut off, or is not in the service's format.
 
-    What to do: try again. If it happens every time, check the address and any proxy in between.
+    What to do: try again. If the error happens every time, check the address and any proxy in
+    between.
     """
 
     retryable = True
@@ -575,7 +577,8 @@ class ChatAbortedError(HooklineError):
         self.reason = reason
         self.partial = tuple(partial)
         super().__init__(
-            f"the chat was aborted: {reason or 'no reason given'}; see partial for what was kept"
+            f"the chat was aborted: {reason or 'no reason given'}; "
+            "see partial for the messages that were kept"
         )
 
 

@@ -160,7 +160,7 @@ class SourceAdded(Event, frozen=True, kw_only=True, tag="source_added"):
     iteration: int
     """The step, counted from 0."""
     source: Source
-    """The source. It becomes a part of the answer."""
+    """The source, which becomes a part of the answer."""
 
 
 class FileAdded(Event, frozen=True, kw_only=True, tag="file_added"):
@@ -169,7 +169,7 @@ class FileAdded(Event, frozen=True, kw_only=True, tag="file_added"):
     iteration: int
     """The step, counted from 0."""
     file: MediaPart
-    """The complete picture or file. It becomes a part of the answer."""
+    """The complete picture or file, which becomes a part of the answer."""
 
 
 class ResponseReset(Event, frozen=True, kw_only=True, tag="response_reset"):
@@ -187,7 +187,7 @@ class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
     finish_reason: FinishReason | None = None
     """Why the model ended its answer."""
     usage: Usage | None = None
-    """The tokens of the step's model call. If the step had to wait, an earlier chat made the
+    """The tokens of the step's model call. If the step had to wait, an earlier chat made the model
     call."""
 
 

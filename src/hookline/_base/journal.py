@@ -78,7 +78,7 @@ class Journal:
 
     @classmethod
     async def open(cls, chat_id: str, log: Log) -> Journal:
-        """Read the log and begin a life. If it raises JournalError, the chat stays unchanged."""
+        """Read the log and begin a life. Raises JournalError; then the chat stays unchanged."""
         return cls(chat_id, log, await log.read())
 
     @property

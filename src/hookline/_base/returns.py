@@ -265,7 +265,7 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     """Why the model ended its last answer."""
     stop_reason: str | None = None
-    """None if the chat ended normally; else the reason of a Stop, "approval" or "client_tool"."""
+    """None if the chat ended normally; else "approval", "client_tool" or the reason of a Stop."""
     pending: tuple[ApprovalRequest, ...] = ()
     """The calls that wait for an approval."""
     client_calls: tuple[ToolCall, ...] = ()

@@ -125,7 +125,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     def meta(self) -> dict[str, Any]:
         """JSON data of the conversation, which is stored with the next commit.
 
-        Without a conversation, it is JSON data of the chat.
+        Without a conversation, the data belong to the chat.
         """
         return self._chat.meta
 
@@ -155,10 +155,10 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     async def ask(self, prompt: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask the approver a question from a running tool; returns the approved arguments.
 
-        `schema` is a JSON schema for `Approve(arguments=…)`. The tool's time limit is paused while
-        it waits. Raises ToolDenied if the answer is a Deny. If the chat has no approver, it raises
-        ToolDenied at once, because a running tool is never suspended. Raises UsageError outside a
-        tool call.
+        `schema` is a JSON schema for `Approve(arguments=…)`. While the tool waits, its time limit
+        is paused. Raises ToolDenied if the answer is a Deny. If the chat has no approver, this
+        method raises ToolDenied at once, because a running tool is never suspended. Raises
+        UsageError outside a tool call.
         """
         return await self._chat.ask(prompt, schema, self._call_id)
 

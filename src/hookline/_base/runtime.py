@@ -200,9 +200,9 @@ class Runtime(Protocol):
         """Run `fn(*args)`, or return the result that was recorded under this key.
 
         Raises `Halted` if this life of the chat has ended. A durable runtime returns all recorded
-        values in the order in which they were recorded, before a new step begins. Before it runs a
-        model's or a tool's step, it records that the step begins. So `Journaled.attempt` is correct
-        in a later life.
+        values in the order in which they were recorded, before a new step begins. Before a model
+        call or a tool runs, the runtime records that the step has begun. So `Journaled.attempt` is
+        correct in a later life.
         """
         ...
 

@@ -15,7 +15,9 @@ from hookline._chat.step import StepEnd, finish_step
 from hookline._model.model import ModelRequest, ModelResponse
 from hookline._talk.store import PendingStep
 
-_LEFT: Final = ToolFailure("not finished: the user continued without its result", type="Aborted")
+_LEFT: Final = ToolFailure(
+    "not finished: the user continued without the result of this call", type="Aborted"
+)
 
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, StepEnd]:

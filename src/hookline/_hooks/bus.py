@@ -104,7 +104,7 @@ class View:
 
 
 class HookBus(Generic[DepsT]):
-    """A registry of hooks and subscribers. For your own points, it also works without an agent.
+    """A registry of hooks and subscribers. A bus also works without an agent, for your own points.
 
     `notify`, `intercept` and `wrap` fire a point that you have declared as a class. Only chats fire
     the built-in points.

@@ -25,7 +25,7 @@ class HookDef:
 
     A hook with an `id` can be passed to `hooks=` by its id. `required` hooks also run in a chat
     with `only_hooks=`. Calling a HookDef calls its `fn`. A HookDef in a class binds to an instance
-    like a method. If discovery found the hook, `origin` is its file or entry point. Raises
+    like a method. `origin` is the file or entry point in which discovery found the hook. Raises
     HookOptionError for an option that does not fit the point, and UnknownHookError for an unknown
     point.
     """
@@ -199,7 +199,7 @@ def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
                 yield point, fn
         return
     if isinstance(hooks, (str, HookDef)) or not isinstance(hooks, Sequence):
-        raise UsageError(f"hooks={hooks!r} must be a table, or a list of definitions and ids")
+        raise UsageError(f"hooks={hooks!r} must be a dict of points and functions, or a list")
     given = cast("Sequence[Any]", hooks)  # type: ignore[redundant-cast]
     for each in given:
         if isinstance(each, (HookDef, str)):
@@ -216,7 +216,7 @@ def _held(each: object) -> list[Any]:
     held = hooks_of(each)
     if not held and not hasattr(each, "hooks"):
         raise UsageError(
-            f"{each!r} in hooks= is not a hook; pass a hook of define_hook or hookline.hooks, an "
-            "id, or an object that has such hooks"
+            f"{each!r} in hooks= is not a hook; pass a hook made by define_hook or "
+            "hookline.hooks, the id of a hook, or an object that has hooks"
         )
     return held

@@ -51,12 +51,12 @@ PluginObject: TypeAlias = HasHooks | HasTools | HasScopes
 
 
 class Uninstall:
-    """Removes everything that a plugin has added. You can call it more than once.
+    """A handle that removes everything that a plugin has added. Further calls do nothing.
 
-    A call, or the end of a `with` block, removes hooks, tools and scopes at once. Async cleanup
-    starts in a separate task; an exception in the cleanup is logged. `aclose()`, or the end of an
-    `async with` block, waits for the cleanup and raises its exception. If no event loop is running,
-    async cleanup starts only in `aclose()`.
+    Calling the handle, or leaving its `with` block, removes hooks, tools and scopes at once. Async
+    cleanup starts in a separate task; an exception in the cleanup is logged. `aclose()`, or leaving
+    an `async with` block, waits for the cleanup and raises its exception. If no event loop is
+    running, async cleanup starts only in `aclose()`.
     """
 
     def __init__(self, name: str) -> None:

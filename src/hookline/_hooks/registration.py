@@ -132,7 +132,7 @@ class Hook:
 
 
 class Disposer:
-    """Removes one registration. You can call it more than once, or use it as a context manager."""
+    """Removes one registration: call it (also repeatedly), or use it as a context manager."""
 
     __slots__ = ("_hook", "_remove")
 

@@ -93,14 +93,14 @@ class SourceChunk(Data, frozen=True, tag_field="chunk", tag="source"):
     """A page or document that the answer is based on. This chunk ends the open part."""
 
     source: Source
-    """The whole part. It is added to the answer."""
+    """The whole part, which is added to the answer."""
 
 
 class FileChunk(Data, frozen=True, tag_field="chunk", tag="file"):
     """A picture or a file that the model made. This chunk ends the open part."""
 
     file: MediaPart
-    """The whole part. It is added to the answer."""
+    """The whole part, which is added to the answer."""
 
 
 class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):

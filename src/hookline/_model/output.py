@@ -264,8 +264,8 @@ class _OneOf:
 
     def _refused(self, why: str) -> UsageError:
         return UsageError(
-            f"output={self._whole!r}: {why}. The members of a union must be records with "
-            "different names, such as dataclasses or pydantic models"
+            f"output={self._whole!r}: {why}. The members of a union must be records, "
+            "such as dataclasses or pydantic models, and must have different names"
         )
 
     def read(self, value: Any, path: str) -> Any:

@@ -52,7 +52,7 @@ _REF: Final = "#/$defs/"
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The schema that a model gets of a function, and the conversion of a call's arguments."""
+    """A function's schema for the model, and the conversion of a call's arguments."""
 
     schema: dict[str, Any]
     description: str

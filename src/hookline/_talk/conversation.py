@@ -99,7 +99,7 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages, as a tuple. It is the same tuple until the next commit."""
+        """All messages, as a tuple that stays the same until the next commit."""
         if self._snapshot is None or len(self._snapshot) != len(self.items):
             self._snapshot = tuple(self.items)
         return self._snapshot

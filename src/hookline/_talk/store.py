@@ -22,11 +22,11 @@ from hookline._talk.history import interrupted, open_calls
 class PendingStep(Data, frozen=True, kw_only=True):
     """A step that waits for approvals or clients, with everything that a resumed chat needs.
 
-    Some calls of the step may have no result and not be listed here. They have not been processed,
-    because a call must not overtake a waiting call. `system`, `tools` and `settings` include the
-    changes of `preChat`. If a chat has claimed answers, `claimed` is the id of that chat, and
-    `answered` lists the claimed requests and client calls. So each answer is used only once, even
-    if that chat dies.
+    Some calls of the step may have no result and not be listed here. These calls have not been
+    processed, because a call must not overtake a waiting call. `system`, `tools` and `settings`
+    include the changes of `preChat`. If a chat has claimed answers, `claimed` is the id of that
+    chat, and `answered` lists the claimed requests and client calls. So each answer is used only
+    once, even if that chat dies.
     """
 
     chat_id: str
@@ -165,7 +165,7 @@ class Store(Protocol):
         necessary.
 
         If the owner already holds the lease, the owner keeps it. With `heir`, the owner takes the
-        lease from another life of the same chat at once, unless that life is a later one
+        lease from another life of the same chat at once, unless that life is a later life
         (`inherits`). Raises ConversationBusyError if another owner holds the lease.
         """
         ...

@@ -65,9 +65,9 @@ def budget(
     of the tokens. `price` is a dict of model names to `Rates`, or a function `(model, usage)` such
     as `genai_prices()`. With `finish_reasons`, the chat ends after an answer with one of these
     finish reasons. With `say`, the user gets the reason as a message, such as "step limit reached:
-    10/10". If `cost` is set, a model without a price raises UsageError. With a dict, this happens
-    before the model call; with a function, after the answer. Raises UsageError for a budget without
-    a limit and for invalid limits.
+    10/10". If `cost` is set, a model without a price raises UsageError. If `price` is a dict, the
+    error is raised before the model call. If `price` is a function, the error is raised after the
+    answer. Raises UsageError for a budget without a limit and for invalid limits.
     """
     wanted: Amounts = (steps, tokens, seconds, cost)
     _check(wanted, finish_reasons, price, count)

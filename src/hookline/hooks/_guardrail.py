@@ -77,11 +77,11 @@ def guardrail(
     """Stop the chat if `check` returns a text; the text is sent to the user.
 
     If `check` returns None, the chat continues. With `on="input"`, the check gets the user's
-    message and runs in parallel with the model. With `parallel=False`, it runs before anything is
-    stored. With `on="output"`, the check gets each answer that has text. The answer is shown only
-    after the check has passed; with `live=True`, it is shown as it arrives. The chat also stops if
-    the check raises an exception, returns another type, or takes longer than `timeout` seconds.
-    Then the user gets `text`. Raises UsageError for invalid options.
+    message and runs in parallel with the model. With `parallel=False`, the check runs before
+    anything is stored. With `on="output"`, the check gets each answer that has text. The answer is
+    shown only after the check has passed; with `live=True`, the answer is shown as it arrives. The
+    chat also stops if the check raises an exception, returns another type, or takes longer than
+    `timeout` seconds. Then the user gets `text`. Raises UsageError for invalid options.
     """
     if on not in ("input", "output"):
         raise UsageError(f"guardrail(on={on!r}): on must be 'input' or 'output'")

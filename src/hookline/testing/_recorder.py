@@ -30,7 +30,7 @@ _MARK: Final = _Mark()
 
 
 class Recorder:
-    """A recording, made by `record`. It ends at the end of its `with` block, or with `stop()`.
+    """A recording, made by `record`. The recording ends with its `with` block, or with `stop()`.
 
     `lines` has one line for each hook point that fired, and for each event if events are recorded.
     A wrapper has two lines: `aroundRequest 0 >` and `aroundRequest 0 <`, or `! ValueError: why` if

@@ -83,8 +83,8 @@ class ScriptedModel:
     def done(self) -> None:
         """Check that the whole script was played and that every request was valid.
 
-        Raises ScriptError for unused turns. If an earlier call was wrong, raises its error again:
-        ScriptError if there was no turn for the call, HistoryError if the request was invalid.
+        Raises ScriptError for unused turns. If an earlier call had no turn or an invalid request,
+        raises the ScriptError or HistoryError of that call again.
         """
         if self._misfit is not None:
             raise self._misfit

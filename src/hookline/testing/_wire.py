@@ -109,8 +109,8 @@ class WireServer:
     `requests` has all requests. `opened` is the number of all connections, and `open` is the number
     of open connections. The event `asked` is set by the first request. The event `left` is set when
     a client disconnects in the middle of an answer; `left_at` is the time at which this happens, by
-    the event loop's clock. If there are more requests than turns, they get status 500, and the
-    server raises ScriptError at the end of its block.
+    the event loop's clock. Requests after the last turn get status 500, and the server raises
+    ScriptError at the end of its block.
     """
 
     def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
