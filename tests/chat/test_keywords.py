@@ -171,7 +171,7 @@ async def test_a_tool_that_a_scope_brings_later_is_hidden_from_a_chat_that_has_o
     response = await agent.chat("hi", tools=[extra])
     assert [each.text for each in response.tool_results] == ["seen ", "extra", "more"]
     assert sorted(each.name for each in model.last_request.tools) == ["extra", "look", "more"]
-    assert caplog.text.count("tool 'extra' was registered, but is hidden") == 1
+    assert caplog.text.count("tool 'extra' was registered, but a chat's own") == 1
     response = await agent.chat("hi")
     assert [each.text for each in response.tool_results] == ["later"]
 
