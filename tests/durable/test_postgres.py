@@ -185,6 +185,30 @@ async def test_a_chat_waits_on_while_the_database_is_away(
     assert len(closing.left) < len(TURNS)
 
 
+async def test_a_chat_is_not_put_aside_before_its_question_is_stored(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could answer the question, so nothing would ever wake the chat."""
+    failures = iter(range(10))  # for longer than a worker keeps a chat that waits
+    real = Jobs.ask
+
+    async def broken(*args: Any) -> Any:
+        if next(failures, None) is not None:
+            raise StoreError("the database is away")
+        return await real(*args)
+
+    monkeypatch.setattr(Jobs, "ask", broken)
+    ran: list[str] = []
+    async with (
+        server.worker(asking(ran, call("delete", path="a"), "Done.")),
+        server.engine.client() as client,
+    ):
+        id = await client.start("Delete a.")
+        await client.answer(id, {await waits(client, id): Approve()})
+        assert (await client.result(id)).text == "Done."
+    assert ran == ["a"]
+
+
 async def test_a_question_expires_though_the_database_is_away_then(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

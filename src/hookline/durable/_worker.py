@@ -102,6 +102,7 @@ class _Log:
         self.owner = owner
         self.poll = poll
         self.waiting: dict[str, float | None] = {}  # questions, with their expiry times
+        self.unstored: set[str] = set()  # those among them that nobody can answer yet
 
     async def read(self) -> list[bytes]:
         return await self.jobs.read(self.id, self.owner)
@@ -113,12 +114,14 @@ class _Log:
     async def answer(self, request: ApprovalRequest) -> Decision:
         body = msgspec.json.encode(request).decode()
         self.waiting[request.id] = request.expires
+        self.unstored.add(request.id)
         try:
             while True:
                 late = request.expires is not None and time.time() >= request.expires
                 default = encode_decision(LATE) if late else None
                 try:
                     found = await self.jobs.ask(self.id, self.owner, request.id, body, default)
+                    self.unstored.discard(request.id)
                 except StoreError:  # the engine is not reachable; a question can wait for it
                     found = None
                 if found is not None:
@@ -126,6 +129,7 @@ class _Log:
                 await asyncio.sleep(self.poll)
         finally:
             del self.waiting[request.id]
+            self.unstored.discard(request.id)
 
     def poke(self) -> None:
         """Do nothing: the worker looks at each of its turns."""
@@ -221,7 +225,7 @@ class Worker:
     async def _put_aside(self, life: _Life) -> None:
         """Put aside a chat that only waits: it needs no worker."""
         log, now = life.log, time.monotonic()
-        if not life.journal.resting or not log.waiting:
+        if not life.journal.resting or not log.waiting or log.unstored:
             life.rests_since = None
             return
         if life.rests_since is None:
