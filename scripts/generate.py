@@ -157,6 +157,11 @@ def point_type(spec: PointSpec) -> str:
     return f'Literal["{spec.name}"] | type[{context(spec).format(D="Any")}]'
 
 
+def withhold(spec: PointSpec) -> str:
+    """The option of a definition at onResponse."""
+    return "withhold: bool = False,\n        " if spec.name == "onResponse" else ""
+
+
 def calls(result: str, extra: str, *, var: str) -> str:
     out: list[str] = []
     for spec in TABLE.values():
@@ -167,7 +172,7 @@ def calls(result: str, extra: str, *, var: str) -> str:
         point: {point_type(spec)},
         hook: {hook},
         *,
-        {extra}{options(spec)}
+        {extra}{withhold(spec) if extra else ""}{options(spec)}
     ) -> {result}: ...
 """)
     for point, hook in OWN:
@@ -186,7 +191,11 @@ def calls(result: str, extra: str, *, var: str) -> str:
 def decorators(extra: str) -> str:
     """The decorator form of `define_hook`."""
     hooks = [
-        (point_type(spec), hook_type(spec).replace("{D}", "Any"), options(spec))
+        (
+            point_type(spec),
+            hook_type(spec).replace("{D}", "Any"),
+            withhold(spec) + options(spec),
+        )
         for spec in TABLE.values()
     ]
     # Of a function, or of a method, whose first parameter is the object.

@@ -106,6 +106,9 @@ def test_a_definition_that_cannot_work_is_refused_where_it_is_made() -> None:
         HookDef("onChatStart", lambda ctx: None, tools=["look"])
     with pytest.raises(HookOptionError, match="async"):
         HookDef("aroundRequest", lambda ctx, proceed: None)
+    with pytest.raises(HookOptionError, match="works only at onResponse"):
+        HookDef("onMessage", lambda ctx: None, withhold=True)
+    assert HookDef("onResponse", lambda ctx: None, withhold=True).options.withhold
 
 
 def test_an_unknown_point_in_the_table_form_is_refused_at_construction() -> None:

@@ -1795,6 +1795,8 @@ async def chats(conversation: Conversation) -> None:
 
 definition = define_hook("onMessage", on_message, id="audit", required=True)
 define_hook("preToolCall", pre_tool_call, on_error="deny", tools=["add"])
+define_hook("onResponse", on_response, withhold=True)
+define_hook("onMessage", on_message, withhold=True)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 define_hook("onMesage", on_message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 define_hook("onMessage", pre_tool_call)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 define_hook("preToolCall", pre_tool_call_wrong)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

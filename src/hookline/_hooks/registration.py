@@ -247,6 +247,8 @@ def _problem(
     for option, value in (("inherit", inherit), ("required", required), ("withhold", withhold)):
         if not isinstance(value, bool):
             return f"{option}={value!r} must be True or False"
+    if withhold and spec.name != "onResponse":
+        return "withhold=True works only at onResponse; leave it out"
     if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return _problem_at(spec, hook, tools, timeout, on_error)
