@@ -248,7 +248,7 @@ def _problem(
         if not isinstance(value, bool):
             return f"{option}={value!r} must be True or False"
     if withhold and spec.name != "onResponse":
-        return "withhold=True works only at onResponse; leave it out"
+        return f"withhold={withhold!r} works only at onResponse; leave it out"
     if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return _problem_at(spec, hook, tools, timeout, on_error)
