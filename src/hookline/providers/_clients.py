@@ -135,7 +135,8 @@ def check_extra(module: str, extra: str) -> None:
 def check_async(client: object, right: str) -> None:
     """Raise UsageError for a client whose requests cannot be awaited."""
     if not callable(client) and not hasattr(client, "__aenter__"):
-        raise UsageError(f"client= must not be a {type(client).__name__}; pass {right}")
+        kind = type(client).__name__
+        raise UsageError(f"client= is an object of type {kind}, which is not async; pass {right}")
 
 
 def from_environment(*names: str) -> str | None:
