@@ -311,9 +311,9 @@ TEXTS = [
         sent='"signature": "sealed"',
     ),
     Habit(
-        server="servers of DeepSeek-R1, Qwen3 or QwQ that do not parse reasoning",
+        server="servers that run DeepSeek-R1, Qwen3 or QwQ and do not parse reasoning",
         habit="reasoning in the text, as <think>…</think>",
-        does="reads it as reasoning for models that are known to do this, or with think_tags=True",
+        does="reads the text as reasoning if the model is known for this or think_tags=True is set",
         model="deepseek-r1:8b",
         wire=sse(
             delta(content="<thi"),
@@ -402,7 +402,7 @@ TEXTS = [
     ),
     Habit(
         server="servers that cannot stream",
-        habit="200 with a complete answer instead of a stream",
+        habit="status 200 with a complete answer instead of a stream",
         does="reads the answer",
         wire=Wire(
             body=json.dumps(
@@ -531,7 +531,7 @@ ERRORS = [
     ),
     Habit(
         server="OpenRouter",
-        habit="200 with an error in the body",
+        habit="status 200 with an error in the body",
         does="raises the matching error",
         wire=Wire(
             body=b'{"error": {"code": 402, "message": "out of credits"}}',
@@ -543,7 +543,7 @@ ERRORS = [
     ),
     Habit(
         server="proxies, sign-in pages",
-        habit="200 with an HTML page",
+        habit="status 200 with an HTML page",
         does="raises an error with the page's text; the error is not retryable",
         wire=Wire(body=HTML, headers={"content-type": "text/html"}),
         error=MalformedStreamError,
@@ -552,7 +552,7 @@ ERRORS = [
     ),
     Habit(
         server="vLLM",
-        habit="400: the prompt is too long",
+        habit="status 400: the prompt is too long",
         does="raises ContextTooLongError",
         wire=Wire(
             status=400,
@@ -565,7 +565,7 @@ ERRORS = [
     ),
     Habit(
         server="FastAPI servers",
-        habit="422 with a list of details",
+        habit="status 422 with a list of details",
         does="raises an error that contains the details",
         wire=Wire(
             status=422, body=b'{"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}'
@@ -576,7 +576,7 @@ ERRORS = [
     ),
     Habit(
         server="Ollama",
-        habit="404 with a string as the error",
+        habit="status 404 with a string as the error",
         does="raises an error with the text and the server's address",
         wire=Wire(status=404, body=b'{"error": "model \\"m\\" not found, try pulling it first"}'),
         error=BadRequestError,
@@ -594,7 +594,7 @@ ERRORS = [
     ),
     Habit(
         server="OpenAI",
-        habit="401 with the API key in its text",
+        habit="status 401 with a text that contains the API key",
         does="raises an error without the key",
         wire=Wire(
             status=401,
@@ -606,7 +606,7 @@ ERRORS = [
     ),
     Habit(
         server="OpenAI, Groq",
-        habit="429 with Retry-After",
+        habit="status 429 with Retry-After",
         does="raises RateLimitError with the time to wait",
         wire=Wire(status=429, headers={"retry-after": "7"}),
         error=RateLimitError,
@@ -614,7 +614,7 @@ ERRORS = [
     ),
     Habit(
         server="OpenAI",
-        habit="429 because no credit is left",
+        habit="status 429 because no credit is left",
         does="raises an error that is not retryable",
         wire=Wire(status=429, code="insufficient_quota"),
         error=RateLimitError,
@@ -622,7 +622,7 @@ ERRORS = [
     ),
     Habit(
         server="nginx, Cloudflare",
-        habit="502 with an HTML page",
+        habit="status 502 with an HTML page",
         does="raises OverloadedError",
         wire=Wire(status=502, body=b"<html>Bad Gateway</html>"),
         error=OverloadedError,
@@ -630,7 +630,7 @@ ERRORS = [
     ),
     Habit(
         server="Azure",
-        habit="400: the prompt was filtered",
+        habit="status 400: the prompt was filtered",
         does="raises ContentRefusedError",
         wire=Wire(status=400, code="content_filter", message="The response was filtered"),
         error=ContentRefusedError,
@@ -697,7 +697,7 @@ ANTHROPIC = [
     Habit(
         server="Anthropic",
         habit="thinking with a signature",
-        does="reads it as reasoning, and sends the reasoning back with its signature",
+        does="reads the thinking as reasoning, and sends the reasoning back with its signature",
         wire=named(
             START,
             *block(
@@ -781,7 +781,7 @@ ANTHROPIC = [
     ),
     Habit(
         server="gateways",
-        habit="200 with a complete message instead of a stream",
+        habit="status 200 with a complete message instead of a stream",
         does="raises an error: the answer was not streamed",
         wire=Wire(body=b'{"type": "message", "role": "assistant", "content": [], "model": "c"}'),
         error=MalformedStreamError,
@@ -790,7 +790,7 @@ ANTHROPIC = [
     ),
     Habit(
         server="gateways",
-        habit="200 with an error in the body",
+        habit="status 200 with an error in the body",
         does="raises the matching error",
         wire=Wire(
             body=b'{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}'
@@ -876,7 +876,7 @@ RESPONSES = [
     ),
     Habit(
         server="gateways",
-        habit="200 with a complete response instead of a stream",
+        habit="status 200 with a complete response instead of a stream",
         does="raises an error: the answer was not streamed",
         wire=Wire(body=b'{"id": "r", "object": "response", "output": []}'),
         error=MalformedStreamError,
@@ -1120,10 +1120,10 @@ def page() -> str:
         "",
         "<!-- Written by scripts/generate.py from tests/providers/_habits.py: do not edit. -->",
         "",
-        "This page lists how servers are known to deviate from the providers' formats, and what",
-        f"hookline does. Each of the {count} rows has a test: a local server sends such an answer",
-        "over a socket to the provider's own SDK. The rows are based on public documentation,",
-        "issues and source code; no provider's service was called.",
+        "This page lists known deviations of servers from the providers' formats, and how hookline",
+        f"handles each deviation. Each of the {count} rows has a test: a local server sends an",
+        "answer with this deviation over a socket to the provider's own SDK. The rows are based on",
+        "public documentation, issues and source code; no provider's service was called.",
     ]
     for title, rows in HABITS.items():
         lines += ["", f"## {title}", "", "| server | habit | what hookline does |", "|---|---|---|"]
