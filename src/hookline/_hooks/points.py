@@ -321,7 +321,7 @@ class Context(Data, Generic[D], frozen=True, kw_only=True):
     payload="message",
     takes=(UserMessage,),
     throws="before `proceed`, the exception reaches only the caller; after `proceed`, the chat "
-    "keeps its outcome, and then the exception is raised",
+    "keeps its outcome and the exception is raised",
     replay="runs again, because the hook wraps the whole chat",
     note="Call `proceed` exactly once. If the chat raises an exception, `proceed` raises the same "
     "exception",
@@ -330,7 +330,7 @@ class AroundChat(Context[D], frozen=True, kw_only=True):
     """Around the whole chat."""
 
     message: UserMessage | None
-    """The user's message; None for a chat that is resumed or continues from its history."""
+    """The user's message; None if the chat is resumed or continues from its history."""
 
 
 @row("onChatStart", "observer")
@@ -338,7 +338,7 @@ class OnChatStart(Context[D], frozen=True, kw_only=True):
     """Once, before the user's message is added to the history."""
 
     message: UserMessage | None
-    """The user's message; None for a chat that is resumed or continues from its history."""
+    """The user's message; None if the chat is resumed or continues from its history."""
 
 
 @row(
@@ -403,10 +403,10 @@ class AroundRequest(Context[D], frozen=True, kw_only=True):
     },
     flat=True,
     note="An empty tuple drops the delta. A `PartEndChunk` cannot be dropped. Dropping a "
-    "`ToolCallChunk` only hides it from the stream",
+    "`ToolCallChunk` only hides the chunk from the stream",
 )
 class OnDelta(Context[D], frozen=True, kw_only=True):
-    """At each delta of the answer; the changed delta is streamed, stored and traced."""
+    """At each delta of the answer, before the delta is streamed, stored and traced."""
 
     iteration: int
     """The step, counted from 0."""
@@ -525,7 +525,7 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     "get the result once. A `Stop` takes effect after the step",
 )
 class OnToolCallError(Context[D], frozen=True, kw_only=True):
-    """After a call failed or was refused, or if the called tool does not exist."""
+    """After a call failed, was refused, or named a tool that does not exist."""
 
     call: ToolCall
     """The call that failed."""
@@ -558,7 +558,7 @@ class OnStep(Context[D], frozen=True, kw_only=True):
     "preStop",
     "interceptor",
     {Continue: KEEP},
-    note="A `Continue` counts only if `ctx.reason` is None: then the model ended by itself. "
+    note="A `Continue` counts only if the model ended the chat by itself (`ctx.reason` is None). "
     "If several hooks return a `Continue`, their inputs are joined",
 )
 class PreStop(Context[D], frozen=True, kw_only=True):
@@ -571,7 +571,7 @@ class PreStop(Context[D], frozen=True, kw_only=True):
     steps: int
     """The number of model calls so far."""
     continuations: int
-    """How often hooks at `preStop` have continued the chat so far."""
+    """The number of times that hooks at `preStop` have continued the chat."""
 
 
 @row(
@@ -636,7 +636,7 @@ class OnStatus(Context[D], frozen=True, kw_only=True):
     data: Any
     """JSON data."""
     call: ToolCall | None
-    """The call whose tool reports the progress; None if a hook reports it."""
+    """The call whose tool reports the progress; None if a hook reports the progress."""
 
 
 @row("onApproval", "observer")
