@@ -177,7 +177,7 @@ async def test_of_type_gives_these_types_in_order() -> None:
 
 
 def test_of_type_wants_a_type() -> None:
-    with pytest.raises(UsageError, match="pass one, such as"):
+    with pytest.raises(UsageError, match="pass a type, such as"):
         of_type(stream.empty())
 
 

@@ -1,4 +1,4 @@
-"""Let two agents talk to each other: `Dialogue(a, b)` streams the events of their turns.
+"""Let two agents talk to each other: `Dialogue(a, b)` streams the events of all turns.
 
     async with Dialogue(critic, author, conversation=talk, turns=6) as dialogue:
         dialogue.send("Write a poem about the sea.")
@@ -7,8 +7,8 @@
 
 Each turn is a chat of one side, with that side's own hooks. Each side sees its own words as the
 assistant's messages, and the other side's words as the user's. The stored conversation is the view
-of `a`: the words of `b` and the texts of `send` are user messages, and the conversation's meta
-records who said each of them.
+of `a`: the words of `b` and the texts of `send` are user messages. The conversation's meta records
+the speaker of each user message.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Dialogue(Generic[D]):
     """A conversation between two agents: an async iterator over the events of all turns, in order.
 
     `a` goes first and answers the text that you pass to `send`. If the last stored message is an
-    answer of `a`, `b` begins. The dialogue ends after `turns` turns, after `stop()`, or when a side
-    says nothing, waits for an approval, is stopped or raises. Leaving the dialogue early stops the
-    current turn. Raises UsageError if `turns` is below 1, if both sides are the same agent, or if
-    there is nothing to answer.
+    answer of `a`, `b` begins. The dialogue ends after `turns` turns, or after `stop()`. It also
+    ends when a side says nothing, waits for an approval, is stopped or raises. Leaving the dialogue
+    early stops the current turn. Raises UsageError if `turns` is below 1, if both sides are the
+    same agent, or if there is nothing to answer.
     """
 
     def __init__(

@@ -5,8 +5,8 @@
 
 A file that fails to load is reported, and the others still load. If a required file fails,
 DiscoveryError is raised, so that no agent starts without its guards. An unreadable file counts as
-required. Code from a folder has all rights of the program. So the folder must be an absolute path,
-and only its owner may write to the folder. Links to files outside of the folder are refused.
+required. Code from a folder has all rights of the program. The folder must therefore be an absolute
+path, and writable only for its owner. Links to files outside of the folder are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The hooks that were found, for `Agent(hooks=)` or `agent.use()`, and the problems."""
+    """The hooks for `Agent(hooks=)` or `agent.use()`, and the problems of the search."""
 
     hooks: tuple[HookDef, ...]
     """The definitions that were loaded, in order."""
@@ -104,10 +104,10 @@ def from_folder(
 
     Loads the hooks that have a name in the module: definitions, objects with hooks, and lists of
     these. A class of hooks is instantiated if the file has no instance or subclass of that class.
-    Files whose names begin with `_` are skipped. `required` lists files that must load. A file can
-    mark itself as required with a line `# hookline: required`; an unreadable file counts as
-    required. `root` must contain this folder, after symlinks are resolved. Raises DiscoveryError if
-    the folder is not safe, or if a required file fails.
+    Files whose names begin with `_` are skipped. `required` lists files that must load. A file
+    with the line `# hookline: required`, or an unreadable file, counts as required. After symlinks
+    are resolved, this folder must be inside `root`. Raises DiscoveryError if the folder is not
+    safe, or if a required file fails.
     """
     place = _safe_folder(Path(folder), None if root is None else Path(root))
     finds = _Finds()
@@ -304,7 +304,7 @@ def from_entry_points(
     An entry point names a hook definition, an object or a class whose methods are hooks, or a list
     of these. It may also name a function that returns one of these. `names` restricts the search to
     these entry points. `required` lists entry points that must exist and load. Raises
-    DiscoveryError if one of them is missing or fails.
+    DiscoveryError if a required entry point is missing or fails.
     """
     finds = _Finds()
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
@@ -323,7 +323,7 @@ def from_entry_points(
                 offered = offered()
             hooks = list(dict.fromkeys(_definitions(offered, set())))
             if not hooks:
-                raise UsageError(f"{point.value} returned an empty list; it must return hooks")
+                raise UsageError(f"{point.value} returned an empty list; return hooks")
             return hooks
 
         finds.take(f"entry point {point.name}", point.name in required, load)

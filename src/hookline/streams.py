@@ -1,16 +1,16 @@
 """aiostream operators for chat streams: `text`, `of_type`, `coalesce`, `sentences`.
 
-A chat stream is itself a valid source for aiostream. Call the first operator on the stream, and
-pipe the others. You can mix operators of aiostream and of this module:
+A chat stream is itself a valid source for aiostream. Call the first operator with the stream as its
+argument, and add the others with `.pipe()`. You can mix operators of aiostream and of this module:
 
     lines = text(agent.chat_stream("hi")) | sentences.pipe() | pipe.take(3)
     async with lines.stream() as spoken:
         async for sentence in spoken: ...
 
-When you leave that block, the chat ends before the next statement runs. An exception of the chat is
-raised unchanged. No adapter is needed, because aiostream closes the sources that it opened. A chat
-runs only once: a second iteration over the same aiostream stream is empty. If a cancellation
-arrives while aiostream's `merge` closes its operators, the cancellation is lost.
+When you leave the `async with` block, the chat ends before the next statement runs. An exception of
+the chat is raised unchanged. No adapter is needed, because aiostream closes the sources that it
+opened. A chat runs only once: a second iteration over the same aiostream stream is empty. If a
+cancellation arrives while aiostream's `merge` closes its operators, the cancellation is lost.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ async def text(
 ) -> AsyncIterator[str]:
     """The text of a chat's TextDelta events, by default without the text of its sub-agents.
 
-    `between` is inserted between two complete texts, such as those before and after a tool call.
-    Strings cannot express a ResponseReset. So for models behind a retry or fallback, read the
-    events, or stream with `release="response"`.
+    `between` is inserted between two complete texts, such as the texts before and after a tool
+    call. Strings cannot express a ResponseReset. If the model is behind a retry or fallback, read
+    the events, or stream with `release="response"`.
     """
     complete = False
     async with streamcontext(source) as streamer:
@@ -112,7 +112,7 @@ def _of_type(operator: Callable[..., AsyncIterator[Any]]) -> _OfType:
 def of_type(source: AsyncIterable[object], *types: type[Any]) -> AsyncIterator[Any]:
     """Keep only the events of these types; raises UsageError if no type is given."""
     if not types:
-        raise UsageError("of_type() needs at least one type; pass one, such as TextDelta")
+        raise UsageError("of_type() needs at least one type; pass a type, such as TextDelta")
     return _filtered(source, types)
 
 
@@ -153,11 +153,11 @@ def coalesce(
 ) -> AsyncIterator[object]:
     """Join small pieces: strings, or the text and reasoning deltas of one step.
 
-    A joined piece is sent when it has at least `chars` characters, or `seconds` after its first
-    part arrived. The piece is also sent before any other event, at the end, and before an
-    exception. A joined delta has the `seq` of its last part. Coalesce before you merge, because
-    deltas of different chats are never joined. Raises UsageError if neither limit is given, or if a
-    limit is not positive.
+    A joined piece is sent when it has at least `chars` characters, or when `seconds` have passed
+    since its first part arrived. The piece is also sent before any other event, before an
+    exception, and at the end of the stream. A joined delta has the `seq` of its last part. Coalesce
+    before you merge, because deltas of different chats are never joined. Raises UsageError if
+    neither limit is given, or if a limit is not positive.
     """
     if chars is None and seconds is None:
         raise UsageError("coalesce() needs a limit; pass chars=, seconds= or both")
@@ -290,9 +290,10 @@ async def sentences(source: AsyncIterable[str]) -> AsyncIterator[str]:
     """Whole sentences, each as soon as its end is certain, with surrounding white space removed.
 
     A sentence ends after `.` `!` `?` `…` (and a closing quote or bracket) if white space follows;
-    after `。` `！` `？`; and at the end of a line. The remaining text follows at the end of the
-    source, and before an exception. The number of a list item, such as `1.`, is not a sentence.
-    Abbreviations are not recognized: "Dr. Who" counts as two sentences.
+    after `。` `！` `？`; and at the end of a line. When the source ends, the remaining text is
+    sent. If the source raises, the remaining text is sent before the exception. The number of a
+    list item, such as `1.`, is not a sentence. Abbreviations are not recognized: "Dr. Who" counts
+    as two sentences.
     """  # noqa: RUF002 – the full-width signs are meant
     splitter = _Splitter()
     async with streamcontext(source) as streamer:

@@ -378,7 +378,9 @@ WRONG = [
     ),
     pytest.param(["app:number"], 2, "app:number must be an Agent, not a int", id="no agent"),
     pytest.param(["app:broken"], 2, "app:broken() raised LookupError: no conf", id="a factory"),
-    pytest.param(["app:delete"], 2, "hookline calls it without arguments", id="needs arguments"),
+    pytest.param(
+        ["app:delete"], 2, "the function is called without arguments", id="needs arguments"
+    ),
     pytest.param(["breaks:agent"], 2, "needs nothing_of_this_name, which is not", id="imports"),
     pytest.param(["typo:agent"], 2, "raised SyntaxError", id="syntax"),
     pytest.param([], 2, "name an agent, as in", id="nothing"),
@@ -398,7 +400,7 @@ WRONG = [
     pytest.param(
         ["app:knows", "--deps", "app:no_shop"],
         2,
-        "--deps app:no_shop() raised LookupError: it is closed; hookline calls it without",
+        "--deps app:no_shop() raised LookupError: it is closed; the function is called for",
         id="deps: raises",
     ),
     pytest.param(

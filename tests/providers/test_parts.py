@@ -36,9 +36,9 @@ REFUSED: dict[str, dict[str, str]] = {
         "nothing": "set one of them",
     },
     "openai-chat": {
-        "PDF by URL": "pass its data=",
-        "sound by URL": "pass its data=",
-        "nothing": "pass its data=",
+        "PDF by URL": "pass the file's data=",
+        "sound by URL": "pass the file's data=",
+        "nothing": "pass the file's data=",
     },
     "anthropic": {
         "TIFF": "send PNG or JPEG",

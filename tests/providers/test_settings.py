@@ -275,7 +275,7 @@ async def test_an_extra_that_names_no_provider_is_refused(kind: Any, extra: Any)
 @each_wire
 async def test_settings_of_a_provider_belong_to_its_model_and_not_to_an_agent(kind: Any) -> None:
     async with wire(kind) as (model, server):
-        with pytest.raises(UsageError, match="belongs to the model"):
+        with pytest.raises(UsageError, match="must be passed to the model"):
             await Agent(model, settings=AnthropicSettings(top_k=1)).chat("Hi.")
         assert server.requests == []
 

@@ -156,7 +156,7 @@ async def test_a_tool_of_the_front_end_never_takes_the_name_of_ours(allowed: Any
     async with direct(agent, client_tools=allowed) as (_, http):
         answer = await http.post("/ag-ui", json=bringing({**PICK, "name": "weather"}))
         assert answer.status_code == 400
-        assert answer.text == "The server already has a tool 'weather'; rename yours."
+        assert answer.text == "The server already has a tool 'weather'; rename your tool."
 
 
 @pytest.mark.parametrize(

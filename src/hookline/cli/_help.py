@@ -35,9 +35,10 @@ For example:
   git diff | hookline chat app:reviewer
   hookline chat app:agent -m "Hi" --output json | jq .event
 
-Ctrl-C stops an answer. At the prompt, Ctrl-D or Ctrl-C twice leaves. End a
-line with a backslash to continue on the next line. A tool call that needs an
-approval is shown in full: y runs it, n refuses it, e edits its arguments.
+Ctrl-C stops an answer. At the prompt, press Ctrl-D once or Ctrl-C twice to
+leave. End a line with a backslash to continue on the next line. A tool call
+that needs an approval is shown in full: y runs it, n refuses it, e edits its
+arguments.
 
 Exit status: 0 done, 1 the chat failed, 2 wrong usage, 3 an approval is
 needed and there is nobody to ask, 130 interrupted.
@@ -61,7 +62,7 @@ For example:
   hookline init
   hookline init myagent
 
-The command writes app.py and test_app.py. It does not change existing files.
+The command writes app.py and test_app.py. Existing files are not changed.
 """
 
 CONVERSATIONS: Final = """List the conversations of a store, the most recently changed first.
@@ -114,7 +115,7 @@ In the configuration of an MCP client, use this command for the server:
 The server has one tool, chat. The output of the agent's module goes to stderr.
 """
 
-MCP_LIST: Final = """List the tools of MCP servers, by the names that a model sees.
+MCP_LIST: Final = """List the tools of MCP servers under the names that a model sees.
 
 For example:
 

@@ -34,7 +34,7 @@ app.register_install_completion_command()  # pyright: ignore[reportUnknownMember
 
 Debug = Annotated[bool, Parameter(help="Show tracebacks of errors.")]
 Target = Annotated[
-    str, Parameter(help="module:attribute of an agent, or of a function that returns one.")
+    str, Parameter(help="module:attribute of an agent, or of a function that returns an agent.")
 ]
 
 
@@ -42,7 +42,7 @@ Target = Annotated[
 def chat(
     agent: Annotated[
         str | None,
-        Parameter(help="module:attribute of an agent, or of a function that returns one."),
+        Parameter(help="module:attribute of an agent, or of a function that returns an agent."),
     ] = None,
     /,
     *,
@@ -57,18 +57,18 @@ def chat(
         Parameter(help="The model; replaces the agent's model, and also works without an agent."),
     ] = None,
     conversation: Annotated[
-        str | None, Parameter(help="The id of a stored conversation to continue or start.")
+        str | None, Parameter(help="The id of the conversation to continue or start.")
     ] = None,
     store: Annotated[
         str | None, Parameter(help="The store for conversations, such as sqlite:///chats.db.")
     ] = None,
     mcp: Annotated[
         list[str] | None,
-        Parameter(help="A file of MCP servers whose tools the agent uses, such as mcp.json."),
+        Parameter(help="A file, such as mcp.json, with MCP servers for the agent."),
     ] = None,
     deps: Annotated[
         str | None,
-        Parameter(help="module:attribute of the deps, or of a callable that makes them."),
+        Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
     ] = None,
     resume: Annotated[
         bool, Parameter(help="Continue the most recently changed conversation of the store.")
@@ -222,7 +222,7 @@ def serve(
     on_disconnect: Annotated[
         Literal["detach", "cancel"],
         Parameter(
-            help="When a page is closed, let its answer continue (detach) or abort it (cancel).",
+            help="When a page is closed, its answer continues (detach) or is aborted (cancel).",
             show_default=True,
         ),
     ] = "detach",
@@ -243,9 +243,7 @@ def serve(
     ] = None,
     deps: Annotated[
         str | None,
-        Parameter(
-            help="module:attribute of the deps of each chat, or of a callable that makes them."
-        ),
+        Parameter(help="module:attribute of each chat's deps, or of a callable that returns deps."),
     ] = None,
     starter: Annotated[
         list[str] | None, Parameter(help="A suggested question on the empty page.")

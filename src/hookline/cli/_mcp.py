@@ -68,7 +68,7 @@ def _lines(each: dict[str, Any]) -> list[Line]:
 def _servers(source: str, arguments: list[str]) -> list[MCPServer]:
     if source.startswith(("http://", "https://")):
         if arguments:
-            raise UsageError(f"a URL takes no arguments, but got {arguments}; leave them out")
+            raise UsageError(f"a URL takes no arguments; leave out {arguments}")
         return [MCPServer.http(source)]
     if source.endswith(".json"):
         servers = load(source)

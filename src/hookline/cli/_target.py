@@ -31,7 +31,7 @@ def locate(target: str) -> Any:
     try:
         return found()
     except Exception as exc:
-        why = "hookline calls it without arguments, and it must return an Agent"
+        why = "the function is called without arguments, and must return an Agent"
         raise _failed(target, exc, why) from exc
 
 
@@ -55,7 +55,7 @@ def deps_at(target: str | None) -> MakeDeps:
             made = found()
             return await made if isawaitable(made) else made
         except Exception as exc:
-            why = "hookline calls it without arguments, for each chat"
+            why = "the function is called for each chat, without arguments"
             raise _failed(f"--deps {target}", exc, why) from exc
 
     return make

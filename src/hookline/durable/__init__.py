@@ -31,8 +31,9 @@ def chats(
     """Return a worker for durable chats: `async with chats(…): …`, or `await chats(…).run()`.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; it must be a RedisRelay that nothing else uses. Raises UsageError
-    for a URL of an unknown engine, an agent without `runtime=Durable()`, or a missing package.
+    the chats in web applications; pass a RedisRelay that nothing else uses. Raises UsageError if
+    the URL names no known engine, if the agent has no `runtime=Durable()`, or if a package is
+    missing.
     """
     engine, address = engine_of(url)
     worker: AnyWorker = engine.chats(agent, address, deps=deps, relay=relay)
@@ -42,7 +43,7 @@ def chats(
 def client(url: str) -> Client:
     """Return the client that starts, answers, aborts and awaits chats, from any process.
 
-    Raises UsageError for a URL of an unknown engine, or a missing package.
+    Raises UsageError if the URL names no known engine, or if a package is missing.
     """
     engine, address = engine_of(url)
     made: Client = engine.Chats(address)

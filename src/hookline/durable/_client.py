@@ -73,8 +73,9 @@ class Client:
     ) -> str:
         """Start a chat and return its id. If the `chat_id` already exists, nothing is started.
 
-        All arguments must be JSON data. `model` is a name. `hooks` are ids that the agent knows.
-        The worker's function `deps=` converts `deps`. Raises UsageError for other arguments.
+        All arguments must be JSON data. `model` is a name. `hooks` are ids of hooks that the agent
+        knows. `deps` is converted by the worker's function `deps=`. Raises UsageError for other
+        arguments.
         """
         job = Job(
             input=input,
@@ -96,14 +97,14 @@ class Client:
         return id
 
     async def pending(self, chat_id: str) -> tuple[ApprovalRequest, ...]:
-        """Return the approvals of a chat that still wait for an answer."""
+        """Return the approvals that a chat is waiting for."""
         return tuple([_request.decode(text) for text in await self._board.questions(chat_id)])
 
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
         """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`.
 
-        Raises ApprovalError if an approval is not pending, or was answered before. In that case no
-        answer counts.
+        Raises ApprovalError if an approval is not pending, or was answered before. After this
+        error, none of the answers counts.
         """
         for id, decision in answers.items():
             if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
@@ -114,8 +115,8 @@ class Client:
         wrong = await self._board.answer(chat_id, encoded)
         if wrong is not None:
             raise ApprovalError(
-                f"chat {chat_id!r} has no pending approval {wrong!r}: it was answered, has "
-                "expired, or the chat is over; look at pending()"
+                f"chat {chat_id!r} has no pending approval {wrong!r}: the approval was "
+                "answered or has expired, or the chat is over; look at pending()"
             )
 
     async def abort(self, chat_id: str, reason: str | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Durable chats on PostgreSQL only, as tasks of Absurd: any number of machines, no other server.
+"""Durable chats on PostgreSQL, on any number of machines; no other server is needed.
 
     agent = Agent("anthropic:…", tools=[…], store="postgresql://…", runtime=Durable())
     async with chats(agent, "postgresql://…"):               # a worker: any number of processes
@@ -6,10 +6,10 @@
             await client.start("Book it.", conversation="c1", chat_id="7f3")
             response = await client.result("7f3")
 
-Absurd is a schema of PostgreSQL functions: queues, claims, checkpoints, events. hookline creates
-this schema if it is missing. The program `absurdctl` lists tasks and deletes old ones. If a worker
-gives no sign of life for `lease` seconds, other workers take over its chats. A chat that waits for
-an answer is suspended after `idle` seconds.
+The chats are tasks of Absurd, a schema of PostgreSQL functions for queues, claims, checkpoints and
+events. hookline creates this schema if it is missing. The program `absurdctl` lists tasks and
+deletes old tasks. If a worker gives no sign of life for `lease` seconds, other workers take over
+its chats. A chat that waits for an answer is suspended after `idle` seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Chats", "Worker", "chats"]
 
 
 class Chats(Client):
-    """The client of the durable chats in a database, for any process."""
+    """The client of the durable chats in a database; works in any process."""
 
     def __init__(self, url: str, *, queue: str = "hookline", poll: float = 0.1) -> None:
         super().__init__(Jobs(url, queue, poll))
@@ -48,12 +48,12 @@ def chats(
     """Return a worker for the durable chats in a database.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; it must be a RedisRelay that nothing else uses. `queue` is the
-    queue of the chats: each agent in a database needs a separate queue. `concurrency` is the
-    maximum number of chats that run at once. A worker that gives no sign of life for `lease`
-    seconds, a whole number, counts as dead. A chat that only waits is suspended after `idle`
-    seconds. The database is polled every `poll` seconds. Raises UsageError for an agent without
-    `runtime=Durable()`, or a lease that is too short.
+    the chats in web applications; pass a RedisRelay that nothing else uses. `queue` is the queue of
+    the chats: each agent in a database needs a separate queue. `concurrency` is the maximum number
+    of chats that run at once. A worker that gives no sign of life for `lease` seconds counts as
+    dead; `lease` is a whole number. A chat that only waits is suspended after `idle` seconds. The
+    database is polled every `poll` seconds. Raises UsageError if the agent has no
+    `runtime=Durable()`, or if the lease is too short.
     """
     if lease != int(lease) or lease < 1 or lease < 3 * poll:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Durable chats on Restate: any number of machines; a dead worker is noticed at once.
+"""Durable chats on Restate, on any number of machines; a dead worker is noticed at once.
 
     agent = Agent("anthropic:…", tools=[…], store="postgresql://…", runtime=Durable())
     app = chats(agent)                                   # ASGI: `hypercorn module:app`, or
@@ -36,7 +36,7 @@ DAY = 86_400.0
 
 
 class Chats(Client):
-    """The client of the durable chats of a Restate server, for any process."""
+    """The client of the durable chats on a Restate server; works in any process."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Chats(Client):
 
 
 class Worker:
-    """Runs an agent's chats: an ASGI application, which Restate calls over HTTP/2.
+    """An ASGI application that runs an agent's chats; Restate calls it over HTTP/2.
 
     `async with worker: …` and `await worker.run()` also serve the application with hypercorn, and
-    register its address with Restate.
+    register the application with Restate.
     """
 
     def __init__(
@@ -127,7 +127,9 @@ class Worker:
             await asyncio.wait([running])
 
     async def run(self) -> None:
-        """Serve until cancelled; Restate then continues the running chats in another worker."""
+        """Serve until cancelled. After that, Restate continues the running chats in another
+        worker.
+        """
         await self._serve(asyncio.Event())
 
     async def _serve(self, up: asyncio.Event) -> None:
@@ -180,17 +182,17 @@ def chats(
     bind: str = "127.0.0.1:9080",
     admin: str | None = None,
 ) -> Worker:
-    """Return a worker for the durable chats of a Restate server: an ASGI application.
+    """Return a worker, an ASGI application, for the durable chats of a Restate server.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; it must be a RedisRelay that nothing else uses. `name` is the
-    name of the worker's services: each agent of a server needs a different name. A chat that only
-    waits is suspended after `idle` seconds. A worker that hangs counts as dead after twice that
-    time. Restate keeps outcomes, and recognizes known ids, for `retention` seconds. `identity_keys`
-    are the public keys of a Restate server that signs its calls. If you pass `url`, the address of
-    Restate's ingress, `async with` and `run()` serve the application at `bind`. They also register
-    that address with Restate's admin API at `admin`, by default port 9070 on the host of the
-    ingress.
+    the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
+    the worker's services: each agent of a server needs a different name. A chat that only waits is
+    suspended after `idle` seconds. A worker that hangs counts as dead after twice `idle` seconds.
+    For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the Restate server
+    signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
+    ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
+    register the application with Restate. `admin` is the address of Restate's admin API; the
+    default is port 9070 on the host of the ingress.
     """
     return Worker(
         agent,

@@ -6,9 +6,9 @@
         await client.start("Book it.", conversation="c1", chat_id="7f3")
         response = await client.result("7f3")
 
-A worker polls the file a few times a second: it signals that it is alive, and takes free jobs. The
-jobs of a worker that gave no sign of life for `lease` seconds count as free. A chat that waits for
-an answer is suspended after `idle` seconds, and takes up no memory until the answer arrives.
+A few times a second, a worker signals in the file that it is alive, and takes free jobs. If a
+worker gives no sign of life for `lease` seconds, its jobs count as free. A chat that waits for an
+answer is suspended after `idle` seconds, and takes up no memory until the answer arrives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Chats", "Worker", "chats"]
 
 
 class Chats(Client):
-    """The client of the durable chats in a file, for any process."""
+    """The client of the durable chats in a file; works in any process."""
 
     def __init__(self, file: str | os.PathLike[str], *, poll: float = 0.1) -> None:
         super().__init__(Jobs(os.fspath(file), poll))
@@ -47,11 +47,11 @@ def chats(
     """Return a worker for the durable chats in a file.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; it must be a RedisRelay that nothing else uses. `concurrency` is
-    the maximum number of chats that run at once. A worker that gives no sign of life for `lease`
+    the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
+    maximum number of chats that run at once. A worker that gives no sign of life for `lease`
     seconds counts as dead. A chat that only waits is suspended after `idle` seconds. The file is
-    polled every `poll` seconds. Raises UsageError for an agent without `runtime=Durable()`, or a
-    lease that is too short.
+    polled every `poll` seconds. Raises UsageError if the agent has no `runtime=Durable()`, or if
+    the lease is too short.
     """
     if lease < 3 * poll:
         raise UsageError(f"lease={lease!r} must be at least three times poll={poll!r}")

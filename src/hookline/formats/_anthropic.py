@@ -38,7 +38,7 @@ _WENT_WELL: Final = ("ok", "answered")
 def from_anthropic(body: Mapping[str, Any]) -> Imported:
     """Read a history: a dict with `messages` and optionally `system`, as in a request.
 
-    Raises UsageError, with the place and the problem, for an invalid history.
+    Raises UsageError if the history is invalid; the text says where and why.
     """
     found: list[Message] = []
     names: dict[str, str] = {}  # the tool name of each call id
@@ -164,7 +164,9 @@ def _written(part: Text | Image | File, where: str) -> dict[str, Any]:
     elif part.url is not None:
         source = {"type": "url", "url": part.url}
     else:
-        raise refuse(where, f"this {type(part).__name__} has neither data nor url; give it one")
+        raise refuse(
+            where, f"this {type(part).__name__} has neither data nor url; set one of the two"
+        )
     if isinstance(part, Image):
         return {"type": "image", "source": source}
     out: dict[str, Any] = {"type": "document", "source": source}

@@ -31,7 +31,7 @@ _SYSTEM: Final = ("system", "developer")
 
 
 def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
-    """Read a history. Raises UsageError, with the place and the problem, for an invalid history."""
+    """Read a history. Raises UsageError if the history is invalid; the text says where and why."""
     found: list[Message] = []
     system: list[str] = []
     names: dict[str, str] = {}  # the tool name of each call id
@@ -107,7 +107,8 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
             if message.media:
                 raise refuse(
                     where,
-                    f"the result of {message.call_id!r} must not have images or files here",
+                    f"the result of {message.call_id!r} must not have images or files "
+                    "in this format",
                 )
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
         else:

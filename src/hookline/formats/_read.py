@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A converted history, for `Conversation(found.messages)` and `Agent(system=found.system)`."""
+    """A converted history: use `Conversation(found.messages)` and `Agent(system=found.system)`."""
 
     messages: tuple[Message, ...]
     """The messages, as hookline message types."""
@@ -101,7 +101,7 @@ def from_url(url: str, where: str) -> tuple[str, bytes | None, str | None]:
     head, comma, body = url[5:].partition(",")
     media_type, _, rest = head.partition(";")
     if not comma or rest != "base64":
-        raise refuse(where, f"a data URL must contain base64, but this one is {url[:40]!r}")
+        raise refuse(where, f"a data URL must contain base64, but this URL is {url[:40]!r}")
     return media_type, decoded(body, where), None
 
 

@@ -33,8 +33,8 @@ def load(
     """Return the servers of a configuration file, without the disabled servers.
 
     `inputs` has the values for `${input:id}`. With `prefix`, the names of a server's tools begin
-    with the server's name, so tool names are unique. Raises UsageError, with the file and the place
-    of the error.
+    with the server's name, so tool names are unique. Raises UsageError if the file is invalid; the
+    text names the file and the place of the error.
     """
     file = Path(path)
     try:

@@ -58,7 +58,7 @@ def clean_schema(schema: Any) -> Any:
 
 
 def told(description: object, name: str, plain: str) -> str:
-    """Return the description for the model; it includes the original name of a renamed tool."""
+    """Return the description for the model; add the original name if the tool was renamed."""
     text = clean(description)
     if plain.endswith(name):
         return text

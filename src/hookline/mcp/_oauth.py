@@ -38,7 +38,7 @@ class TokenStore(Protocol):
         ...
 
     async def save(self, login: dict[str, Any]) -> None:
-        """Save a login; it replaces the last one."""
+        """Save a login, which replaces the last saved login."""
         ...
 
 
@@ -69,10 +69,10 @@ def oauth(
     """Return the `auth=` of `MCPServer.http(url, …)` for a server that requires OAuth.
 
     `store` keeps the login; without a store the login lasts as long as the process. `login` sends
-    the user to the given address. It returns the address to which the browser was redirected; that
-    address begins with `redirect_uri`. Without `login`, only a stored login is used. Without
-    `client_id`, the client registers itself under `name`. Raises UsageError if the address is not a
-    URL, or if the extra is missing.
+    the user to the given address, and returns the address to which the browser was redirected. The
+    returned address begins with `redirect_uri`. Without `login`, only a stored login is used.
+    Without `client_id`, the client registers itself under `name`. Raises UsageError if the address
+    is not a URL, or if the extra is missing.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"oauth({url[:200]!r}) needs the URL of the server: begin with https://")

@@ -119,7 +119,7 @@ async def _read(
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                logger.debug("%s wrote a line to stdout that is not a message", program.command)
+                logger.debug("a line on the stdout of %s is not a message", program.command)
                 continue
             await into.send(message_of(message))
         said = await stderr.last_words()

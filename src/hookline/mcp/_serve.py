@@ -53,13 +53,13 @@ def serve(
     auth: Any = None,
     token_verifier: Any = None,
 ) -> Any:
-    """Return an ASGI app that serves an agent over streamable HTTP, to run or mount.
+    """Return an ASGI app to run or mount; the app serves an agent over streamable HTTP.
 
     `stateless`: no session is kept between requests, so any process may answer the next request.
     `principal` receives the SDK's request context, and returns the name of the logged-in user.
-    Without `principal`, the name is the client of the access token. `host` and `allowed_hosts` are
-    the host names of the server. `auth` and `token_verifier` are passed to the SDK. Raises
-    UsageError if the extra is missing.
+    Without `principal`, the name consists of the client id and the subject of the access token.
+    `host` and `allowed_hosts` are the host names of the server. `auth` and `token_verifier` are
+    passed to the SDK. Raises UsageError if the extra is missing.
     """
     server = _Served(agent, name, description, principal).server(sessions=not stateless)
     security = None
@@ -156,7 +156,7 @@ class _Served:
         given: Mapping[str, Any] = params.arguments or {}
         message, conversation = given.get("message"), given.get("conversation")
         if params.name != "chat":
-            raise _Refused("there is no such tool; call chat")
+            raise _Refused("this server has only the tool chat; call chat")
         if not isinstance(message, str) or not message.strip() or len(message) > MAX_MESSAGE:
             raise _Refused(f"message must be a string of 1 to {MAX_MESSAGE} characters")
         if conversation is None:

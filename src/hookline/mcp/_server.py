@@ -49,13 +49,13 @@ GUARD: Final = 200
 
 
 class MCPServer:
-    """A server whose tools agents may use. Create one with `stdio`, `http` or `local`.
+    """An MCP server with tools for agents. Create a server with `stdio`, `http` or `local`.
 
     `label` names the server and its scope. `prefix` is added before the names of the server's
     tools. `allow` and `deny` are patterns for the server's own tool names, such as `"read_*"`; deny
     wins. `approve` are patterns for tools whose calls need approval. `timeout` is the time limit of
-    one call, in seconds. The time limit pauses while the server asks the user. Raises UsageError
-    for invalid options, or if the extra is missing.
+    one call, in seconds. The time limit pauses while the server asks the user. Raises UsageError if
+    an option is invalid, or if the extra is missing.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MCPServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> MCPServer:
-        """Return a server that is a program; hookline starts it, and uses its stdin and stdout.
+        """Return a server that is a program. hookline starts it, and uses its stdin and stdout.
 
         The program's environment has PATH, HOME and similar variables, and the variables in `env`.
         """
@@ -189,7 +189,7 @@ class MCPServer:
         timeout: float = 60.0,
         connect_timeout: float = 30.0,
     ) -> MCPServer:
-        """Return a server of the SDK in this process, such as `mcp.server.MCPServer("notes")`."""
+        """Return a server for an SDK object in this process: `mcp.server.MCPServer("notes")`."""
         return cls(
             lambda headers, ended: server,
             label=label or str(getattr(server, "name", "") or "local"),
@@ -445,7 +445,7 @@ async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None
     """Connect servers, and add their tools to an agent for the duration of the block.
 
     Raises MCPServerError for the first server that cannot be connected, and ScopeError if two tools
-    have the same name. In both cases all servers are released.
+    have the same name. After either exception, all servers are released.
     """
     sdk("mcp")
     started: list[MCPServer] = []

@@ -56,16 +56,17 @@ def _nobody() -> bool:
 
 
 class Telemetry:
-    """Traces, metrics and events of an agent's chats; pass it as `Agent(telemetry=...)`.
+    """Records traces, metrics and events of an agent's chats: `Agent(telemetry=Telemetry())`.
 
-    By default the global providers are used. `capture` selects where content may be recorded (by
-    default nowhere, or according to the environment). `redact` receives every text before it is
-    recorded. `max_text` is the maximum length of a message in characters. `max_attribute` is the
-    maximum length of an attribute in bytes. `history="full"` records the whole history at each
-    model call, instead of only the new messages. `price` returns the cost of a call. `attributes`
-    are added to every span. `metrics` selects the core metrics or all metrics. `semconv` selects
-    the version of the semantic conventions. `openinference` adds attributes for OpenInference
-    back-ends. Raises UsageError for an invalid option.
+    By default the global providers are used. `capture` selects where content may be recorded. The
+    default is the setting in the environment; without that setting, no content is recorded.
+    `redact` receives every text before it is recorded. `max_text` is the maximum length of a
+    message in characters. `max_attribute` is the maximum length of an attribute in bytes.
+    `history="full"` records the whole history at each model call, instead of only the new messages.
+    `price` returns the cost of a model call. `attributes` are added to every span. `metrics`
+    selects the core metrics or all metrics. `semconv` selects the version of the semantic
+    conventions. `openinference` adds attributes for OpenInference back-ends. Raises UsageError for
+    an invalid option.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ PROVIDER: Final = "anthropic"
 MAX_TOKENS: Final = 16_384  # the API requires a limit; all current models accept this one
 BREAKPOINTS: Final = 4  # the most cache breakpoints in a prompt
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_OTHERS: Final = "GoogleModel accepts audio and video, OpenAIChatModel accepts audio"
+_OTHERS: Final = "GoogleModel accepts audio and video; OpenAIChatModel accepts audio"
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 # Keywords that the schema mode does not accept. The answer is validated in any case.
 _NOT_TAKEN: Final = (
@@ -64,7 +64,7 @@ class AnthropicSettings(Settings, frozen=True, kw_only=True):
     cache: bool | Literal["5m", "1h"] | None = None
     """Whether to cache the tools, the system text and the last messages, and for how long."""
     beta: tuple[str, ...] = ()
-    """Names of beta features to enable, sent as a header."""
+    """Names of beta features to enable; the names are sent as a header."""
     top_k: int | None = None
     """Sample only from the `top_k` most likely tokens."""
     service_tier: Literal["auto", "standard_only"] | None = None
@@ -74,7 +74,7 @@ class AnthropicSettings(Settings, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
     container: str | None = None
-    """The id of the container in which the provider runs code, from an earlier response."""
+    """The id of the container in which the provider runs code; an earlier response has this id."""
     user_id: str | None = None
     """An opaque id of the end user."""
     headers: dict[str, str] | None = None
@@ -247,7 +247,9 @@ def _block(part: Text | Image | File) -> dict[str, Any]:
         source = {"type": "text", "media_type": "text/plain", "data": text}
         return {"type": "document", "source": source, **named}
     if part.media_type.startswith("text/"):
-        raise refuse(PROVIDER, f"{part.media_type} is not supported by URL", "pass its data=")
+        raise refuse(
+            PROVIDER, f"{part.media_type} cannot be sent as a URL", "pass the file's data="
+        )
     if part.media_type != "application/pdf":
         what = f"documents of type {part.media_type} are not supported"
         raise refuse(PROVIDER, what, f"send PDF or text; {_OTHERS}")

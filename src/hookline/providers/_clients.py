@@ -46,9 +46,9 @@ class Clients(Generic[C]):
 
     `given` is the user's client, or a function that returns one. If `given` is None, `make` creates
     the client, and models with an equal `key()` share that client. Both functions run in a thread.
-    A client that is created here is closed when its event loop shuts down. The SDK imports some
-    modules at its first request: `modules` lists them, and they are imported in a thread before
-    that request.
+    A client that is created here is closed when its event loop shuts down. `modules` lists the
+    modules that the SDK imports at its first request. Before that request, a thread imports these
+    modules.
     """
 
     def __init__(

@@ -68,8 +68,8 @@ _ADVICE: Final[dict[type[ModelError], str]] = {
 
 
 class Exchange:
-    """One request to a service. The errors of the request have the field `provider`, and their
-    texts begin with `where`.
+    """One request to a service. Each error of the request has the field `provider`, and a text that
+    begins with `where`.
 
     `secrets` are removed from every text. `request_id` is set once the service has answered.
     """
@@ -85,7 +85,7 @@ class Exchange:
         self.request_id: str | None = None
 
     def heard(self, headers: Mapping[str, str] | None) -> None:
-        """Keep the service's id of the request."""
+        """Remember the id that the service gave to the request."""
         self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
 
     def cut_off(self) -> MalformedStreamError:
@@ -107,8 +107,8 @@ class Exchange:
     def unstreamed(self, body: object) -> ModelError:
         """Build the error for JSON that arrived instead of a stream.
 
-        If the JSON is an error, its message is quoted. Any other JSON could be a model's answer, so
-        it is not quoted.
+        If the JSON is an error, its message is quoted. Other JSON is not quoted, because it could
+        be a model's answer.
         """
         if is_error(body):
             return self.told(body)

@@ -36,7 +36,7 @@ class Found:
         name: str = "filename",
         meta: Mapping[str, Any] | None = None,
     ) -> Iterable[Chunk]:
-        """Return a source; the arguments name its fields in `given`, "" names no field."""
+        """Return a source; each argument is the name of a field in `given`, or "" for no field."""
         if not is_object(given):
             return
         where, called, file = (_text(given.get(each)) for each in (url, title, name))
@@ -51,7 +51,7 @@ class Found:
         yield SourceChunk(Source(url=where, title=called, name=file, media_type=kind, meta=own))
 
     def kept(self, meta: Mapping[str, Any], *, id: object, name: object = None) -> Iterable[Chunk]:
-        """Return a file that the provider created and stores; `meta` identifies the stored file."""
+        """Return a file that the provider created and stored; `meta` identifies the stored file."""
         file = _text(name)
         if _text(id) is None or ("file", id) in self._known:
             return

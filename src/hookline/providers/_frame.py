@@ -32,11 +32,11 @@ _logger = logging.getLogger("hookline")
 
 
 class Reader(Protocol):
-    """Converts a provider's events to chunks. It does no I/O: tests can use recorded events.
+    """Converts a provider's events to chunks. A reader does no I/O: tests can use recorded events.
 
     `done`: the answer is complete, and only irrelevant events can follow. `end` returns the
-    remaining chunks, with the Finish at the end. It raises MalformedStreamError if the answer was
-    cut off.
+    remaining chunks, with the Finish at the end. `end` raises MalformedStreamError if the answer
+    was cut off.
     """
 
     @property
@@ -121,7 +121,7 @@ async def server_sent(
 ) -> AsyncGenerator[Any, None]:
     """Yield the JSON of each server-sent event of a response; the word [DONE] becomes None.
 
-    A JSON body is yielded as a single event. Raises ModelError for a page, such as HTML.
+    A JSON body is yielded as a single event. Raises ModelError if the body is a page, such as HTML.
     """
     events = Events()
     body = response.iter_bytes()

@@ -59,17 +59,17 @@ class GoogleSettings(Settings, frozen=True, kw_only=True):
     presence_penalty: float | None = None
     """Values above 0 encourage new topics."""
     logprobs: int | None = None
-    """The number of likely tokens to report at each position."""
+    """How many likely tokens to report at each position."""
     safety: dict[str, str] | None = None
-    """The blocking threshold of each harm category, by the API's names."""
+    """The blocking threshold of each harm category; keys and values are names of the API."""
     modalities: tuple[Literal["TEXT", "IMAGE", "AUDIO"], ...] = ()
     """The modalities that the response may contain."""
     media_resolution: str | None = None
-    """The resolution at which media are processed, by the API's names."""
+    """The resolution at which media are processed: one of the API's names."""
     service_tier: str | None = None
     """The service tier, which determines speed and price."""
     labels: dict[str, str] | None = None
-    """Labels stored with the request, for billing."""
+    """Labels that are stored with the request, for billing."""
     headers: dict[str, str] | None = None
     """Additional HTTP headers."""
     body: dict[str, Any] | None = None

@@ -44,7 +44,7 @@ THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
 class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
-    """Settings for models behind Chat Completions; None means the default of the server."""
+    """Settings for models that use Chat Completions; None means the default of the server."""
 
     reasoning_effort: str | None = None
     """The reasoning effort, from "none" to "max"; the model defines the allowed values."""
@@ -57,7 +57,7 @@ class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
     cache_retention: Literal["in_memory", "24h"] | None = None
     """How long a cached prompt is kept."""
     top_logprobs: int | None = None
-    """The number of most likely tokens to keep for each position, in the message's meta."""
+    """How many of the likely tokens at each position to keep in the message's meta."""
     frequency_penalty: float | None = None
     """Values above 0 reduce repetition."""
     presence_penalty: float | None = None
@@ -71,7 +71,7 @@ class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
     audio: dict[str, Any] | None = None
     """The voice and format of generated audio."""
     metadata: dict[str, str] | None = None
-    """Metadata stored with the request, for the provider's dashboard."""
+    """Metadata that is stored with the request, for the provider's dashboard."""
     safety_identifier: str | None = None
     """An opaque id of the end user."""
     headers: dict[str, str] | None = None
@@ -269,8 +269,8 @@ def _input(part: Text | Image | File, dialect: Dialect) -> dict[str, Any]:
     if part.data is None:
         raise refuse(
             provider,
-            f"Chat Completions does not support files by URL ({part.url!r:.80})",
-            "pass its data=",
+            f"Chat Completions does not accept the URL of a file ({part.url!r:.80})",
+            "pass the file's data=",
         )
     if part.media_type.startswith("audio/"):
         kind = part.media_type.removeprefix("audio/").removeprefix("x-")

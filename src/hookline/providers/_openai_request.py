@@ -63,17 +63,17 @@ class OpenAISettings(Settings, frozen=True, kw_only=True):
     cache_retention: Literal["in_memory", "24h"] | None = None
     """How long a cached prompt is kept."""
     top_logprobs: int | None = None
-    """The number of most likely tokens to keep for each position, in the message's meta."""
+    """How many of the likely tokens at each position to keep in the message's meta."""
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
     max_tool_calls: int | None = None
-    """The maximum number of calls of provider-run tools in one response."""
+    """The maximum number of calls to provider tools in one response."""
     truncation: Literal["auto", "disabled"] | None = None
     """ "auto" lets the API drop the oldest items if the context is full."""
     include: tuple[str, ...] = ()
-    """Additional data to include in the response, by the API's names."""
+    """Additional data to include in the response: a list of the API's names."""
     metadata: dict[str, str] | None = None
-    """Metadata stored with the request, for the provider's dashboard."""
+    """Metadata that is stored with the request, for the provider's dashboard."""
     safety_identifier: str | None = None
     """An opaque id of the end user."""
     headers: dict[str, str] | None = None

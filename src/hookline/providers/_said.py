@@ -29,7 +29,7 @@ def first(headers: Mapping[str, str] | None, *names: str) -> str | None:
 
 
 def retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """Return the waiting time in seconds that a service asks for, in any of the known forms."""
+    """Return how many seconds a service asks to wait; all known forms are read."""
     millis = first(headers, "retry-after-ms")
     if millis is not None:
         found = _number(millis)
@@ -68,7 +68,7 @@ def retry_delay(inner: Mapping[str, Any]) -> float | None:
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text, shortened, and without keys or strings that look like keys."""
+    """Shorten the text, and remove all keys and strings that look like keys."""
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, "…")

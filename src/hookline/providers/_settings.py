@@ -39,7 +39,7 @@ def effective(own: S, given: Settings) -> S:
     if type(given) is not Settings:
         kind = type(given).__name__
         raise UsageError(
-            f"settings={kind}(…) belongs to the model: pass it there, as in "
+            f"settings={kind}(…) must be passed to the model, as in "
             f'Model("…", settings={kind}(…)); for one chat use Settings(extra={{"provider": …}})'
         )
     changes = {

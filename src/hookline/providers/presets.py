@@ -1,7 +1,7 @@
 """Services that offer another provider's format at their own address: one row for each service.
 
 `Agent("groq:llama-…")` creates a model from the row of the service. `preset("groq", "llama-…",
-settings=…)` also accepts further options. For a server without a row, use `base_url=`.
+settings=…)` also accepts further options. If a server has no row, use `base_url=`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ PRESETS: Final[dict[str, Preset]] = {
         quirks="the SDK's Bedrock client",
     ),
 }
-"""The services that use one of these formats, by the prefix of a model's name."""
+"""The services that use another provider's format, by the prefix of a model's name."""
 _DIALECTS: Final[dict[str, Callable[[], Dialect]]] = {
     "groq": lambda: Dialect("groq", limit="max_completion_tokens", video=False),
     "azure": lambda: Dialect("azure", limit="max_completion_tokens", video=False),
@@ -138,7 +138,7 @@ _DIALECTS: Final[dict[str, Callable[[], Dialect]]] = {
 
 
 def preset(prefix: str, name: str, **options: Any) -> Model:
-    """Create a model of a service. `options` are those of `OpenAIChatModel` or `AnthropicModel`.
+    """Create a model of a service. `options` go to `OpenAIChatModel` or `AnthropicModel`.
 
     Raises UsageError if the service is unknown, or its SDK is not installed.
     """

@@ -1,8 +1,8 @@
 """Tools that a provider runs itself: search, code, files, images, MCP servers.
 
 Add provider tools to an agent's tools. A provider receives only the tools that it supports. The use
-of a provider tool is not a tool call of the chat: `preToolCall` does not fire. To restrict these
-tools, remove them by name at `preRequest`, or with `allow_tools`. The provider's record of each use
+of a provider tool is not a tool call of the chat: `preToolCall` does not fire. To restrict provider
+tools, remove them by name at `preRequest`, or use `allow_tools`. The provider's record of each use
 is sent back to the provider with the next request.
 """
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def provider_tool(name: str, **entries: dict[str, Any]) -> ProviderTool:
-    """Define a tool by its entry for each provider: `provider_tool("maps", google={…})`."""
+    """Define a tool by an entry for each provider: `provider_tool("maps", google={…})`."""
     return ProviderTool(name, entries)
 
 
@@ -80,7 +80,7 @@ def file_search(
 
 
 def image_generation(*, name: str = "image_generation", **options: Any) -> ProviderTool:
-    """Generate images (OpenAI). `options` are those of the API, such as size and quality."""
+    """Generate images (OpenAI). `options` are options of the API, such as size and quality."""
     return ProviderTool(name, {"openai": {"type": "image_generation", **options}})
 
 
@@ -92,7 +92,7 @@ def remote_mcp(
     allowed_tools: Sequence[str] | None = None,
     name: str | None = None,
 ) -> ProviderTool:
-    """Let OpenAI call an MCP server without approval; `allowed_tools` restricts its tools."""
+    """Let OpenAI call an MCP server without approval; `allowed_tools` restricts the tools."""
     entry: dict[str, Any] = {"type": "mcp", "server_label": label, "server_url": url}
     entry["require_approval"] = "never"
     if authorization is not None:

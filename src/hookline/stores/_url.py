@@ -59,7 +59,7 @@ def read_url(text: str) -> Address:
     except (ArgumentError, ValueError):  # their texts may contain the password
         raise UsageError(
             f"store={shown!r} must be the URL of a database, such as sqlite:///chats.db; "
-            "percent-encode any of : / @ ? # in its user name and password"
+            "percent-encode any of : / @ ? # in the user name and password"
         ) from None
     backend = url.drivername.partition("+")[0]
     driver = _DRIVERS.get(backend)
@@ -103,12 +103,12 @@ def _postgres(url: sa.URL, shown: str) -> Address:
     host = url.host or query.get("host", "localhost")
     if "@" in host or "@" in (database or ""):
         raise UsageError(
-            f"store={shown!r} cannot be read; percent-encode any of : / @ ? # in its user name "
+            f"store={shown!r} cannot be read; percent-encode any of : / @ ? # in the user name "
             "and password"
         )
     port = keywords.pop("port", 5432) if url.port is None else url.port
     if not 0 < port < 65536:
-        raise UsageError(f"store={shown!r} has the port {port}; use one from 1 to 65535")
+        raise UsageError(f"store={shown!r} has the port {port}; use a port from 1 to 65535")
     query.setdefault("sslmode", query.pop("ssl", "prefer"))
     if query["sslmode"] not in _SSL:
         raise UsageError(

@@ -1,8 +1,8 @@
 """`SQLStore`: conversations in SQLite or PostgreSQL, by URL.
 
 Each message is written by one INSERT, which checks the lease and the revision. The position of the
-message is part of its primary key. So a message is written once, in order, by the chat that holds
-the lease, or not at all. No connection or transaction stays open during a model call.
+message is part of its primary key. This way each message is written at most once, in order, and
+only by the chat that holds the lease. No connection or transaction stays open during a model call.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SQLStore:
     lock. `synchronous` is SQLite's setting. With "NORMAL", messages survive the end of the process,
     but a power loss may lose the last messages. With "FULL", each write waits for the disk.
     `reconnect` is the number of seconds that a PostgreSQL server may be unreachable. Other options,
-    such as `pool_size=20`, go to SQLAlchemy's `create_async_engine`. Raises UsageError for a URL or
-    option that cannot work, or if the extra is not installed.
+    such as `pool_size=20`, go to SQLAlchemy's `create_async_engine`. Raises UsageError if the URL
+    or an option cannot work, or if the extra is not installed.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SQLStore:
 
     @property
     def lease(self) -> float | None:
-        """Seconds after which a lease that was not renewed may be taken over."""
+        """Seconds until another owner may take over a lease that is not renewed."""
         return self._leases.seconds
 
     async def __aenter__(self) -> SQLStore:

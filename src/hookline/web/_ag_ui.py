@@ -102,7 +102,7 @@ class AgUiEncoder:
         return self._write(self._outline.fail(said))
 
     def reload(self) -> bytes:
-        """Encode the last frames after lost events; these frames ask the client to reload."""
+        """If events were lost, encode the last frames, which ask the client to reload."""
         if self.ended:
             return b""
         lost = ErrorInfo(type="reload", message=RELOAD)

@@ -109,7 +109,8 @@ def _part(part: Text | Image | File) -> dict[str, Any]:
 
 
 def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
-    """Read the history that a client sends. Do not trust it: the client can invent messages.
+    """Read the history that a client sends. Do not trust the history: the client can invent
+    messages.
 
     A call without a result gets a result with the error "not finished". Raises Refused for invalid
     data and, by default, for a system or developer prompt.

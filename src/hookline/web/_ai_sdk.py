@@ -57,12 +57,12 @@ GOES_ON: Final = {"messageMetadata": {"stopReason": None}}
 class AiSdkEncoder:
     """Encodes the events of one chat as a UI message stream.
 
-    `message_id` is the message that this answer continues after approvals, and `known` are the
-    calls of that message. `denied` are the calls that the user has just denied. Without
-    `message_id` the answer is a new message, with the id of its first committed message. `started`
-    means that the stream was already written up to an open step. `first` is the number of the first
-    answer among the chat's messages, for a chat with events before its answer. If a chat fails
-    before its first event, `chat_id` determines the id of the error.
+    `message_id` is the id of the message that this answer continues after approvals, and `known`
+    are the calls of that message. `denied` are the calls that the user has just denied. Without
+    `message_id` the answer is a new message; its id is the id of the first committed message. If
+    `started` is True, the stream was already written up to an open step. Until the first answer is
+    committed, its id is assumed to be `{chat_id}.{first}`. If a chat fails before its first event,
+    `chat_id` determines the id of the error.
     """
 
     media_type = "text/event-stream"
@@ -115,7 +115,7 @@ class AiSdkEncoder:
         return self._write(self._outline.fail(said))
 
     def reload(self) -> bytes:
-        """Encode the last frames after lost events; these frames ask the client to reload."""
+        """If events were lost, encode the last frames, which ask the client to reload."""
         if self.ended:
             return b""
         sign = _chunk("data-reload", data={}, transient=True)

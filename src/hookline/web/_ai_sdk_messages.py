@@ -167,7 +167,8 @@ def _error_text(text: str) -> str:
 
 
 def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
-    """Read the history that a client sends. Do not trust it: the client can invent messages.
+    """Read the history that a client sends. Do not trust the history: the client can invent
+    messages.
 
     Raises Refused for invalid data and, by default, for a system prompt.
     """

@@ -73,7 +73,7 @@ def app(
     edits: bool = True,
     approvals: bool = True,
 ) -> Site:
-    """Return the agent as an ASGI application, to serve alone or to mount in Starlette or FastAPI.
+    """Return the agent as an ASGI application. Serve it alone, or mount it in Starlette or FastAPI.
 
     `token=` is the bearer token that clients must send. `authorize=` is a callable that replaces
     the token: it gets starlette's HTTPConnection, and returns the name of the principal, or None to
@@ -82,15 +82,15 @@ def app(
     `hooks=` are called with the ASGI scope and the principal, and return the `deps` and `hooks` of
     each chat. `on_busy="queue"` queues a message that arrives during an answer, instead of refusing
     the message. `page=` adds the chat page, with the given texts. `timeline=` adds an observer at
-    onHook to the agent; the default is True if there is a page. `relay=` shares the answers with
-    other processes. `durable=` is the client of a durable engine, whose workers then run the chats.
-    `client_tools=` lists the tools that a front end may bring along; True allows all tools.
-    `ag_ui_state=` lists the keys of `run.state` that are shared with AG-UI front ends. The value of
-    a key is the type in which front ends may set it, or None if they may not set it.
-    `ag_ui_context=True` adds the front end's context to the prompt. `edits=False` refuses approvals
-    with changed arguments. `approvals=False` refuses all answers to approvals, for applications
-    that use `resume_detached`. Raises UsageError for options that are invalid or contradict each
-    other.
+    onHook to the agent; the default is True if `page=` is given. `relay=` shares the answers with
+    other processes. `durable=` is the client of a durable engine; the workers of that engine run
+    the chats. `client_tools=` lists the tools that a front end may bring along; True allows all
+    tools. `ag_ui_state=` lists the keys of `run.state` that are shared with AG-UI front ends. The
+    value of each key is a type: front ends may set `run.state[key]` to data of this type. If the
+    value is None, front ends may only read the key. `ag_ui_context=True` adds the front end's
+    context to the prompt. `edits=False` refuses approvals with changed arguments. `approvals=False`
+    refuses all answers to approvals, for applications that use `resume_detached`. Raises UsageError
+    for options that are invalid or contradict each other.
     """
     if token is None and authorize is None:
         token = token_urlsafe(24)
@@ -191,14 +191,14 @@ async def chat_response(
     conversation_id: str | None = None,
     **options: Any,
 ) -> Response:
-    """Return the response of a route of your own in Starlette or FastAPI. Your route authorizes.
+    """Return the response for your own route in Starlette or FastAPI. Your route authorizes.
 
     `conversation` is the user's conversation, which your route has loaded. With a conversation,
     approvals work, and the client's history is ignored. With `on_disconnect="detach"` a client can
     also rejoin the run through `resume_response`. Without a conversation the history comes from the
-    client. `conversation_id` is the id that the client sees. The default is the id that the client
-    sent, never the id in the store. `edits=` and `approvals=` work as in `app`. The `options` are
-    those of `agent.chat_stream`. The response to a bad request is an error response.
+    client. `conversation_id` is the conversation's id for the client. The default `conversation_id`
+    is the id that the client sent, never the id in the store. `edits=` and `approvals=` work as in
+    `app`. The `options` go to `agent.chat_stream`. A bad request gets an error response.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs
@@ -258,10 +258,10 @@ def resume_response(
 ) -> Response:
     """Return the conversation's current answer, from its start; status 204 if there is none.
 
-    The answer is a run of `chat_response` with the same `runs` and `on_disconnect="detach"`, or a
-    run of `resume_detached`. If you pass the `request`, a native client can name a frame in
-    `Last-Event-ID`, and receives the frames after that frame. This also works for a short time
-    after the end of the run.
+    The answer was started by `resume_detached`, or by `chat_response` with the same `runs` and
+    `on_disconnect="detach"`. If you pass the `request`, a native client can name a frame in
+    `Last-Event-ID`, and receives the frames after that frame. For a short time after its end, a run
+    can still be read.
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs

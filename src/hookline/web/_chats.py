@@ -162,7 +162,7 @@ def front_end_tools(
         if ours is not None and ours[0].client:
             continue  # the server has declared this tool
         if ours is not None:
-            raise Refused(400, f"The server already has a tool {name[:64]!r}; rename yours.")
+            raise Refused(400, f"The server already has a tool {name[:64]!r}; rename your tool.")
         if allowed is True or (allowed is not False and name in allowed):
             found.append(_tool(name, each))
     return found

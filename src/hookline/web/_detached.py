@@ -24,9 +24,9 @@ async def resume_detached(
 ) -> None:
     """Answer the pending approvals of a conversation, and let the run continue without a reader.
 
-    The `options` are those of `agent.resume`. Returns as soon as the chat has begun. The user reads
-    the answer through `resume_response`, or from `app` with `runs=site.runs`. The run counts as a
-    stream of `principal`. Raises the errors that `resume` raises before anything runs, such as
+    The `options` go to `agent.resume`. Returns as soon as the chat has begun. The user reads the
+    answer through `resume_response`, or from `app` with `runs=site.runs`. The run counts as an
+    answer of `principal`. Raises the errors that `resume` raises before anything runs, such as
     ApprovalError and ConversationBusyError. Raises Refused if `runs` is full.
     """
     before = conversation.messages

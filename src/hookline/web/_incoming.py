@@ -37,9 +37,9 @@ MAX_ITEMS: Final = 10_000
 
 
 class Refused(Exception):
-    """The request is refused, with an HTTP `status` and a `text`: one sentence for the client.
+    """The request is refused. `status` is the HTTP status; `text` is one sentence for the client.
     `headers` are added to the response. The parsers raise this exception. `app` sends it as a
-    response; your own routes must do that themselves.
+    response; your own routes must send the response themselves.
     """
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
@@ -72,7 +72,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     answers: dict[str, Answer] = msgspec.field(default_factory=lambda: dict[str, Answer]())
     results: dict[str, Result] = msgspec.field(default_factory=lambda: dict[str, Result]())
-    """The results that the client reports, by call id, including those of calls that it ran."""
+    """All results that the client reports, by call id, also for calls that the server ran."""
     tools: tuple[dict[str, Any], ...] = ()
     """The tools that the front end brings along (AG-UI)."""
     state: dict[str, Any] = msgspec.field(default_factory=lambda: dict[str, Any]())
@@ -90,10 +90,10 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     def decisions(
         self, pending: Sequence[ApprovalRequest], *, edits: bool = True
     ) -> dict[str, Decision]:
-        """Return the decisions, by approval id; the server must have asked for each of them.
+        """Return the decisions, by approval id; the server must have asked for each decision.
 
-        Raises Refused if an answer is for an approval that is not pending, or for another call or
-        other arguments. Without `edits`, also raises Refused if an answer changes the arguments.
+        Raises Refused if an approval is not pending, or if an answer is for another call or other
+        arguments. Without `edits`, also raises Refused if an answer changes the arguments.
         """
         waiting = {request.id: request for request in pending}
         for id, answer in self.answers.items():

@@ -33,7 +33,7 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
     `idle`: how long a run may go without an event. `total`: how long a run may take. `send`: how
     long a client may take to send its request, or to accept data. `replay_bytes`: how much of a
-    detached run is kept. `replay_ttl`: how long it is kept after the end of the run. `drain`: how
+    detached run is kept. `replay_ttl`: how long a detached run is kept after its end. `drain`: how
     long a shutdown waits before it aborts the remaining runs.
     """
 
@@ -47,16 +47,16 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     total: float = 1800.0
     send: float = 60.0
     keep_alive: float = 15.0
-    """A comment is sent after so many seconds without data."""
+    """The number of seconds without data before a comment is sent."""
     replay_bytes: int = 8 * 1024 * 1024
     replay_ttl: float = 60.0
     replay_bytes_per_principal: int = 16 * 1024 * 1024
-    """Maximum number of bytes to keep for one principal; the oldest ended runs go first."""
+    """Maximum number of bytes kept for one principal; the oldest ended runs are dropped first."""
     replay_bytes_total: int = 256 * 1024 * 1024
     """Maximum number of bytes to keep for all runs of the process."""
     drain: float = 10.0
     queue: int = 8
-    """Maximum number of messages that wait in one conversation, with `on_busy="queue"`."""
+    """With `on_busy="queue"`: maximum number of messages that wait in one conversation."""
 
 
 DEFAULT_CAPS = Caps()

@@ -52,10 +52,10 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
 class NativeEncoder:
     """Encodes the events of one chat as hookline's own stream.
 
-    `run` is part of the id of each frame. `conversation_id` is the client's id of a conversation
-    that is stored under another name. If `conversation_id` is empty, the frames have no
-    conversation id. `scope_of` returns the label of a tool's scope, which is shown at the start of
-    a call. If a chat fails before its first event, `chat_id` determines the id of the error.
+    `run` is part of the id of each frame. `conversation_id` is the conversation's id for the
+    client, not the id in the store. If `conversation_id` is empty, the frames have no conversation
+    id. `scope_of` returns the label of a tool's scope, which is shown at the start of a call. If a
+    chat fails before its first event, `chat_id` determines the id of the error.
     """
 
     media_type = "text/event-stream"
@@ -84,11 +84,11 @@ class NativeEncoder:
         """Whether the last frame was written. Later events are dropped."""
 
     def agree(self, told: dict[str, str]) -> None:
-        """Use these error texts, by call id, which the other encoders of the run also use."""
+        """Use the same error texts, by call id, as the other encoders of the run."""
         self._mask.told = told
 
     def encode(self, event: ChatEvent, at: float | None = None, number: int | None = None) -> bytes:
-        """Encode one event; `at` is its time in seconds, `number` its position in the run."""
+        """Encode one event; `at` is its time in seconds, and `number` its position in the run."""
         if self.ended:
             return b""
         self.passed(event)
@@ -101,7 +101,7 @@ class NativeEncoder:
         return self._frame(dumps(_timed(data, at)), number)
 
     def passed(self, event: ChatEvent) -> None:
-        """Record that an event was written, here or by another encoder with the same bytes."""
+        """Record that this encoder, or an encoder with the same bytes, has written an event."""
         self._chat_id = self._chat_id or event.chat_id
         self._seq = event.seq
         if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):
@@ -145,7 +145,7 @@ class NativeEncoder:
         return self._frame(dumps(plain(last)), None)
 
     def reload(self) -> bytes:
-        """Encode the last frame after lost events; this frame asks the client to reload."""
+        """If events were lost, encode the last frame, which asks the client to reload."""
         self.ended = True
         return frame(dumps({"event": "reload"}))
 

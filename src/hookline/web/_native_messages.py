@@ -31,16 +31,17 @@ MESSAGE: Final = ("role", *UserMessage.__struct_fields__)
 
 
 def to_native_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Convert a history to JSON data; `read_message` parses each message again."""
+    """Convert a history to JSON data; `read_message` can parse each of these messages."""
     return [plain(message) for message in messages]
 
 
 def parse_native(body: dict[str, Any]) -> Incoming:
-    """Read a request: `message`; or `answers` to approvals, by approval id, and `results` of calls
-    that the client ran, by call id; or `regenerate`.
+    """Read a request, which has one of three forms: `message`; `answers` and `results`;
+    `regenerate`.
 
-    Each of these requests may also have `conversation` and `history`; `regenerate` may have
-    `messageId`. Raises Refused for any other request, and for an unknown key.
+    `answers` has the answers to approvals, by approval id. `results` has the results of calls that
+    the client ran, by call id. Every request may also have `conversation` and `history`;
+    `regenerate` may have `messageId`. Raises Refused for any other request, and for an unknown key.
     """
     only(body, "The body", KEYS)
     given = {key: value for key, value in body.items() if value is not None}

@@ -49,7 +49,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     starters: tuple[str, ...] = ()
     """Suggested questions; a click sends one."""
     details: bool = False
-    """Whether the timeline shows model requests, with the system text, and changes by hooks."""
+    """Whether the timeline shows model requests (with the system text) and changes by hooks."""
     price: Callable[[Usage], float] | None = None
     """Returns the price of a usage. Without this function, the cost of a step is not shown."""
     currency: str = "$"

@@ -185,14 +185,14 @@ class Runs:
         return live if live is not None and (ended or not live.over) else None
 
     def stop(self, key: str, reason: str = "stopped by the user") -> bool:
-        """Stop the run with this key, and drop its waiting messages; False if there is neither."""
+        """Stop the run with this key, and drop its waiting messages; False if nothing was found."""
         waited = self._lines.stop(key, reason)
         live = self.find(key)
         return (live is not None and live.abort(reason)) or waited
 
     async def shutdown(self, drain: float | None = None) -> None:
         """Refuse new runs, let the active runs end, and abort the remaining runs after `drain`
-        seconds. Returns when all runs have ended, within the agents' grace period.
+        seconds. Returns when all runs have ended; aborted runs end within the agents' grace period.
         """
         self.closing = True
         self._lines.stop_all(CLOSING)

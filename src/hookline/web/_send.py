@@ -72,7 +72,7 @@ async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -
             else:
                 await line.wait()
     except Lagged:
-        logger.warning("a reader missed a part of an answer, and is asked to reload it")
+        logger.warning("a reader missed a part of an answer, and must reload the answer")
         await line.put(encoder.reload(), last=True)
 
 

@@ -16,7 +16,7 @@ OPENED: Final = b": open\n\n"  # sent at once, so that proxies forward the heade
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 FRAME_END: Final = b"}\n\n"
 DONE: Final = b"data: [DONE]\n\n"
-RELOAD: Final = "A part of this answer was lost on its way; reload the conversation."
+RELOAD: Final = "A part of this answer was lost on the way; reload the conversation."
 
 _NOT_ASCII = "hookline-json"
 _encode = msgspec.json.Encoder().encode

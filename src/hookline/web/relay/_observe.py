@@ -85,7 +85,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observer:
-    """One of the observers that share a name: `async with` connects, `async for` yields events.
+    """One of the observers that share a name: `async with` connects, and `async for` yields events.
 
     An event is acknowledged when the iteration asks for the next event. If an exception or the end
     of the process interrupts the handling of an event, the event is delivered again, to this or

@@ -51,13 +51,13 @@ logger = logging.getLogger("hookline.web")
 
 
 class RedisRelay:
-    """Shares runs among all processes with the same Redis. Create one per process, for `app()`.
+    """Shares runs among all processes with the same Redis. Each process needs a relay for `app()`.
 
-    Every key name begins with `prefix`. `ttl`: how many seconds a stream is kept after its end.
-    `lease`: a process counts as dead after so many seconds without a sign of life. `entries`: how
-    many entries a stream holds; the oldest are dropped first. `held_bytes`: how much data waits in
-    memory while Redis is not reachable. `keep`: how many seconds events are kept for remote
-    observers. Raises UsageError for an invalid address.
+    The name of every Redis key begins with `prefix`. `ttl`: how many seconds a stream is kept after
+    its end. `lease`: after how many seconds without a sign of life a process counts as dead.
+    `entries`: how many entries a stream holds; the oldest are dropped first. `held_bytes`: how much
+    data waits in memory while Redis is not reachable. `keep`: how many seconds events are kept for
+    remote observers. Raises UsageError for an invalid address.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class RedisRelay:
     # ── durable chats ───────────────────────────────────────────────────────────────────────
 
     async def announce(self, key: str, header: Header) -> None:
-        """Claim and publish the run of a durable chat before its start; raises as `claim` does."""
+        """Before a durable chat starts, claim and publish its run; raises what `claim` raises."""
         await self._claim_for(key, header.run, DURABLE)
         args = [header.run, DURABLE, msgspec.json.encode(header), self._link.ttl]
         try:
@@ -243,7 +243,7 @@ class RedisRelay:
             raise self._link.refused() from None
 
     async def close(self, key: str, chat_id: str) -> None:
-        """End the run of a durable chat that is over, if its worker could not do so."""
+        """End the run of a finished durable chat if the chat's worker could not end the run."""
         try:
             await self._link.close(key, chat_id)
         except self._link.away:
@@ -259,7 +259,7 @@ class RedisRelay:
         """Show one execution of a durable chat: `put` its events, in order.
 
         `messages` returns the messages of the stored conversation. Opens the relay if necessary;
-        raises StoreError if Redis cannot be used then.
+        raises StoreError if Redis cannot be used.
         """
         await self.open()
         shown = Shown(self._link, self._writer, journal, conversation, messages)
@@ -280,18 +280,18 @@ class RedisRelay:
     # ── runs of other processes ─────────────────────────────────────────────────────────────
 
     async def find(self, key: str, principal: str) -> Followed | None:
-        """Return the last run of a conversation with its events so far, even if the run is over.
+        """Return the last run of a conversation, and the run's events, even if the run is over.
 
         Raises Refused (404) if the run belongs to another principal.
         """
         return await self._elsewhere.find(key, principal)
 
     async def running(self, key: str, principal: str) -> Header | None:
-        """Return the header of a conversation's run in another process, or None without a run."""
+        """Return the header of a conversation's run in another process; None if no run exists."""
         return await self._elsewhere.running(key, principal)
 
     async def stop(self, key: str, principal: str, reason: str) -> bool:
-        """Stop the run of a conversation in another process; returns False without a run."""
+        """Stop the run of a conversation in another process; returns False if there is no run."""
         return await self._notes.stop(key, principal, reason)
 
     async def forget(self, key: str) -> None:
@@ -314,12 +314,12 @@ class RedisRelay:
         since: str = "start",
         lease: float = 10.0,
     ) -> Observer:
-        """Observe the events of all processes: each at least once, and in order within a chat.
+        """Observe each event of all processes at least once, and in order within a chat.
 
         Observers that do the same work share a `name`: each event goes to one of them. If an
         observer dies, another observer receives the unfinished events. `types` selects among the
         published events (outcomes, approvals, and calls); the default is all of them. A new name
-        begins with the oldest kept event; with `since="now"`, it begins with the next event.
+        begins with the oldest kept event, or with the next event if `since="now"`.
 
             async with relay.observe("audit", types=[ChatDone]) as seen:
                 async for each in seen:
