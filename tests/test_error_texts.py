@@ -53,7 +53,7 @@ NOTHING_TO_SHOW = {
     "called with nothing, or an option left out": (
         "deny_commands() needs", "fallback() needs", "redact() needs", "window() needs",
         "of_type() needs at least", "coalesce() needs a limit", "resume() needs",
-        "cost= needs price=", "hooks= adds to", "the point needs a field", "relay= needs",
+        "cost= needs price=", "pass hooks= or only", "the point needs a field", "relay= needs",
         "record_evaluation() needs",
         "redact(): an empty value", "budget() needs a limit", "count= needs steps=",
     ),
@@ -79,7 +79,7 @@ NOTHING_TO_SHOW = {
         "--resume: the store has no",
     ),
     "the function is named before it": (
-        "a tool is made from", "a function with `yield`", "a wrapper must", "on_error='deny'",
+        "a class cannot be a tool", "a function with `yield`", "a wrapper must", "on_error='deny'",
     ),
     "data that is changed in place": ("data of a message, call or result is read-only",),
     "whole turns": ("raw_chunks= is the whole turn",),

@@ -107,35 +107,35 @@ class Agent(Chats[DepsT, OutT]):
         name: The agent's name in traces, logs and `run.agent`.
         system: The system text, or a function that takes the run and returns the text. The function
             is called at each step.
-        tools: Tools, or functions to make tools from.
+        tools: Tools, or functions that become tools.
         scopes: Bundles of tools and context that are added and removed together.
         hooks: A dict of points and their functions, or a list of hook definitions and ids. These
             hooks are registered on the agent. A chat can add hooks with `hooks=`, or replace the
             agent's hooks with `only_hooks=`. A chat cannot replace hooks that are marked
             `required`.
-        known_hooks: Hook definitions that chats may use by id. These hooks are not registered on
-            the agent.
+        known_hooks: Hook definitions that a chat may refer to by id. These hooks are not registered
+            on the agent.
         output: The type of the answer; the value is in `response.output`. If a type checker cannot
-            infer the type, such as a union, write `Agent[Deps, A | B](…, output=A | B)`.
-        output_retries: The number of times per chat that the model may correct an invalid answer.
-        output_validators: Functions that check an answer of the right type. Each function is called
-            with the answer, and also with the run if the function takes a second argument. If a
-            function raises a ValueError, the text of the error is sent to the model.
+            infer the type (for example, a union), write `Agent[Deps, A | B](…, output=A | B)`.
+        output_retries: How many times in one chat the model may correct an invalid answer.
+        output_validators: Functions that check an answer that already has the right type. Each
+            function is called with the answer, and also with the run if the function takes a second
+            argument. If a function raises a ValueError, the text of the error is sent to the model.
         settings: Settings of model calls, such as `temperature`.
         limits: Limits on steps, tool calls, bytes and times; limits that are not set keep their
             defaults.
         parallel_tools: Whether the tool calls of one answer run in parallel.
-        approver: A function that answers when a hook returns Ask. Without an approver, the question
-            waits in the conversation.
-        store: A Store for the conversations that are named by an id, or the URL of a store, such as
+        approver: A function that answers the question if a hook returns Ask. Without an approver,
+            the question waits in the conversation.
+        store: The store for conversations that are opened by their id: a Store, or a URL such as
             "sqlite:///chats.db".
-        bus: The bus that hooks are registered on. By default, each agent has its own HookBus.
-            Agents that share a bus share all hooks and events on it.
+        bus: The bus on which hooks are registered. By default, each agent has its own HookBus.
+            Agents with the same bus share all hooks and events of that bus.
         global_hooks: If False, the agent does not use the hooks and subscribers of
             `hookline.global_bus`.
         runtime: The runtime that runs the steps of a chat. A durable runtime makes chats durable.
-        telemetry: The telemetry that traces the chats. By default, OpenTelemetry traces them if the
-            process has an SDK. None turns tracing off.
+        telemetry: The telemetry that traces the chats. By default, OpenTelemetry traces the chats
+            if the process has an OpenTelemetry SDK. None turns tracing off.
     """
 
     @overload
@@ -259,7 +259,7 @@ class Agent(Chats[DepsT, OutT]):
 
     @property
     def store(self) -> Store | None:
-        """The store of the conversations that are named by an id."""
+        """The store for conversations that are opened by their id."""
         return self._store
 
     async def __aenter__(self) -> Self:
@@ -269,9 +269,9 @@ class Agent(Chats[DepsT, OutT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Remove all plugins, wait until they have cleaned up, and close the agent's own store.
+        """Remove all plugins, wait for their cleanup, and close the agent's own store.
 
-        The agent owns the store if it was passed as a URL.
+        If `store` was passed as a URL, the agent owns the store.
         """
         try:
             await close_all(self._plugins)
@@ -290,7 +290,8 @@ class Agent(Chats[DepsT, OutT]):
 
         `point` is the name of a point, such as "preToolCall", or the class of its context. The page
         "The hook points" of the documentation lists all points and options. Raises UnknownHookError
-        for an unknown point, and HookOptionError for an option that does not fit or does not exist.
+        for an unknown point. Raises HookOptionError for an unknown option, or an option that does
+        not fit the point.
         """
         return self.bus.add_hook
 
@@ -330,8 +331,8 @@ class Agent(Chats[DepsT, OutT]):
         """Add a plugin; returns a handle that removes everything that the plugin has added.
 
         A plugin can be a sync or async function that is called with the agent and may return a
-        cleanup function. A plugin can also be an object that has hooks, tools or scopes, or methods
-        that are decorated with `@define_hook`. Hooks made by `define_hook` or `hookline.hooks` are
+        cleanup function. A plugin can also be an object that has hooks, tools, scopes or methods
+        with the decorator `@define_hook`. Hooks made by `define_hook` or `hookline.hooks` are
         plugins too. If a plugin raises an exception, everything that the plugin has added is
         removed. Raises UsageError for anything else.
         """
@@ -378,10 +379,10 @@ class Agent(Chats[DepsT, OutT]):
     def subscribe(
         self, *types: type[Any], size: int = 1024, overflow: Overflow = "close"
     ) -> Subscription[Any]:
-        """Return an iterator over the events of all chats of this agent, to read in another task.
+        """Return an iterator over the events of all this agent's chats. Read it in another task.
 
-        The iterator buffers at most `size` events. On overflow, it either closes, or drops and
-        counts its oldest events.
+        The iterator buffers at most `size` events. If the buffer overflows, the iterator either
+        closes, or drops and counts the oldest events.
         """
         subscription = self.bus.subscribe(*types, size=size, overflow=overflow)
         owner = OWNER.get()
@@ -500,8 +501,8 @@ class Agent(Chats[DepsT, OutT]):
         """The hooks that run in a chat: the agent's, and those passed to the chat."""
         if hooks is not None and only is not None:
             raise UsageError(
-                "hooks= adds to the agent's hooks, but only_hooks= replaces the declared ones; "
-                "pass only one of the two arguments"
+                "pass hooks= or only_hooks=, not both: hooks= adds hooks to the agent's hooks, and "
+                "only_hooks= replaces the agent's declared hooks"
             )
         given = hooks if only is None else only
         if given is None:
@@ -532,12 +533,12 @@ class Agent(Chats[DepsT, OutT]):
     def as_tool(
         self, *, name: str | None = None, description: str | None = None, max_depth: int = 3
     ) -> AnyTool:
-        """Return this agent as a tool: each call runs a separate chat, without a conversation.
+        """Return a tool that runs this agent: each call is a new chat without a conversation.
 
-        The tool's result is the answer's text, or the output as JSON if the agent has `output=`.
-        The chat gets the parent's deps and approver, and the parent's hooks that have
-        `inherit=True`. If a call is nested more than `max_depth` agents below the first agent, the
-        call fails with a tool error. Raises UsageError if `max_depth` is below 1.
+        The tool's result is the answer's text. If the agent has `output=`, the result is the output
+        as JSON. The chat gets the parent's deps and approver, and those of the parent's hooks that
+        have `inherit=True`. Agents may be nested at most `max_depth` levels below the first agent;
+        a deeper call fails with a tool error. Raises UsageError if `max_depth` is below 1.
         """
         if max_depth < 1:
             raise UsageError(f"max_depth={max_depth!r} must be at least 1")
@@ -547,8 +548,8 @@ class Agent(Chats[DepsT, OutT]):
             assert isinstance(parent, Chat)
             if _depth(parent) > max_depth:
                 raise ToolCallError(
-                    f"agent {self.name!r} cannot be called more than {max_depth} agents below the "
-                    "first agent; answer without it"
+                    f"agent {self.name!r} was not called, because agents may be nested at most "
+                    f"{max_depth} levels deep; answer without this agent"
                 )
             chat_input = ChatInput(
                 chat_id=self._config.runtime.new_id(),
@@ -571,13 +572,13 @@ class Agent(Chats[DepsT, OutT]):
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
 
     def handoffs(self, *agents: Agent[DepsT]) -> Callable[[], object]:
-        """Give the model one tool per agent to hand the conversation over to that agent.
+        """Give the model one tool for each agent; the tool hands the conversation to the agent.
 
         From the next step on, the chat uses the new agent's model, system text, tools, settings and
         scopes. The hooks of this agent still run; the new agent's hooks run after them. The
         conversation remembers the current agent. The returned disposer removes the tools. Raises
-        UsageError for an agent with the same name as this agent, and ScopeError if this agent
-        already has handoffs.
+        UsageError if one of these agents has the name of this agent. Raises ScopeError if this
+        agent already has handoffs.
         """
         for agent in agents:
             if agent.name == self.name:

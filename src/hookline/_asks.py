@@ -125,39 +125,38 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> Response[Any]:
-        """Run one chat and return its response, as if `chat_stream` were read to its end.
+        """Run one chat to its end and return its response; `chat_stream` also returns the events.
 
-        Raises the exception that ended the chat: an exception of a hook, tool wrapper or model,
-        MaxStepsError, OutputError, or ChatAbortedError. Raises ConversationBusyError, UsageError or
-        ScopeError before the chat starts.
+        Raises the exception that ended the chat. This is MaxStepsError, OutputError,
+        ChatAbortedError, or an exception that a hook, a tool wrapper or the model raised. Raises
+        ConversationBusyError, UsageError or ScopeError before the chat starts.
 
         Args:
-            input: The user's message: text, a UserMessage, or a list of parts. None continues a
-                conversation whose last message is from the user or a tool.
+            input: The user's message: text, a UserMessage, or a list of parts. Pass None to
+                continue a conversation whose last message is from the user or a tool.
             conversation: A Conversation, or the id of a conversation in the agent's store. Without
                 a conversation, nothing is remembered.
             deps: The value of `run.deps` in hooks and tools.
             state: The dict that becomes `run.state`.
             hooks: Hooks that are added to the agent's hooks for this chat.
-            only_hooks: Hooks that replace the agent's declared hooks in this chat, except the hooks
-                that are marked `required`.
+            only_hooks: Hooks that replace the agent's declared hooks in this chat. Declared hooks
+                that are marked `required` still run.
             model: The model for this chat: a Model, or the name of a model.
             system: The system text for this chat, or a function that takes the run and returns
                 the text.
             tools: Tools that are added for this chat, in a scope named `chat`.
             settings: Settings of model calls; fields that are not set keep the agent's values.
             limits: Limits of this chat; fields that are not set keep the agent's values.
-            approver: A function that answers when a hook returns Ask; it replaces the agent's
-                approver. With None, the question waits in the conversation.
+            approver: A function that answers the question if a hook returns Ask. This function
+                replaces the agent's approver. With None, the question waits in the conversation.
             output: The type of the answer; the value is in `response.output`. If the agent has
                 another type, pass `str` for plain text.
-            output_retries: The number of times that the model may correct an invalid answer.
+            output_retries: How many times the model may correct an invalid answer.
             output_validators: Functions that check the answer. A function may raise ValueError to
                 tell the model what is wrong with the answer.
             release: "live" streams text as it arrives; "response" streams text after the hooks at
                 `onResponse` have run.
-            chat_id: The id for the chat, if you choose it yourself: 1 to 64 letters, digits, "_"
-                and "-".
+            chat_id: Your own id for the chat: 1 to 64 letters, digits, "_" and "-".
         """
         given = Given(
             conversation=conversation,
@@ -379,13 +378,13 @@ class Chats(Generic[DepsT, OutT]):
     ) -> Response[Any]:
         """Answer waiting calls and continue the chat: `{approval_id: Approve() | Deny("why")}`.
 
-        For a call of a client's tool, use the id of the call, and pass a ToolFailure or the result:
-        `{call.id: ToolResult(value)}`.
+        If a client runs the tool, the key is the id of the call, and the value is a ToolResult or a
+        ToolFailure: `{call.id: ToolResult(value)}`.
 
         The other arguments are those of `chat`; pass the same arguments as in the first chat.
         Raises ApprovalError if an answer does not match a waiting call. Raises UsageError if an
-        answer approves a call whose tool does not exist. If it raises one of these errors, no tool
-        has run.
+        answer approves a call whose tool does not exist. After one of these errors, no tool has
+        run.
         """
         given = Given(
             conversation=conversation,
@@ -494,7 +493,7 @@ class Chats(Generic[DepsT, OutT]):
         release: Release = "live",
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
-        """Do the same as `resume`, but stream the events as they happen, like `chat_stream`."""
+        """Answer waiting calls like `resume`, and stream the events like `chat_stream`."""
         given = Given(
             conversation=conversation,
             deps=deps,

@@ -74,7 +74,8 @@ async def test_a_family_of_agents_is_at_most_so_deep():
     assert response.text == "back"
     assert asked[-1] == 5  # three chats of two steps
     assert errors == [
-        "agent 'kid' cannot be called more than 2 agents below the first agent; answer without it"
+        "agent 'kid' was not called, because agents may be nested at most 2 levels deep; "
+        "answer without this agent"
     ]
 
 

@@ -162,7 +162,7 @@ async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_grace_period(
         assert type(work.result()[-1]) is ChatAborted
     else:
         assert work.cancelled()
-    assert f"{talk!r} is busy until it does" in caplog.text
+    assert f"{talk!r} is busy until the store answers" in caplog.text
     assert "the store ignored its cancellation" in caplog.text
 
     with pytest.raises(ConversationBusyError):  # what was being written is not known yet

@@ -82,7 +82,7 @@ class Durable(LocalRuntime):
     """`Agent(runtime=Durable())`: chats that an engine runs are durable; other chats are local."""
 
     def new_id(self) -> str:
-        """Return the id of the current job's chat if that chat has not begun; else a new id."""
+        """Return the id of the job's chat; if that chat has already begun, return a new id."""
         journal = CURRENT.get()
         begins = journal is not None and journal.chat is None and not IN_STEP.get()
         return journal.chat_id if journal is not None and begins else super().new_id()

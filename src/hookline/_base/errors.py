@@ -51,8 +51,8 @@ from typing import Any
 class HooklineError(Exception):
     """The base class of all exceptions that hookline raises.
 
-    What to do: catch it to handle every failure of hookline in one place. Exceptions of your own
-    hooks, tools and models do not derive from it.
+    What to do: catch this class to handle every failure of hookline in one place. Exceptions of
+    your own hooks, tools and models do not derive from this class.
     """
 
 
@@ -95,8 +95,8 @@ class UnknownHookError(UsageError):
         self.closest = closest(name, known)
         hint = did_you_mean(self.closest)
         help_ = (
-            '. See the page "The hook points" of the documentation for a list; for a '
-            "point of your own, pass its class, which derives from Observer, Interceptor or Wrapper"
+            '. The page "The hook points" of the documentation lists all points; for your '
+            "own point, pass a class that derives from Observer, Interceptor or Wrapper"
         )
         if what != "hook point":
             there = ", ".join(sorted(map(str, known))) or "none"
@@ -205,8 +205,9 @@ class ConversationConflictError(UsageError):
 class ApprovalError(UsageError):
     """An answer does not match a waiting question or call; nothing was run.
 
-    What to do: look up what is waiting now (`conversation.pending`, `conversation.client_calls`,
-    `store.pending()`) and answer it. If a question has expired, start a new chat.
+    What to do: look up the calls and questions that wait now (`conversation.pending`,
+    `conversation.client_calls`, `store.pending()`) and answer them. If a question has expired,
+    start a new chat.
     """
 
 
@@ -222,7 +223,7 @@ class StreamStateError(UsageError):
 
 
 class HookError(HooklineError):
-    """A hook broke a rule, such as by calling `proceed()` too late.
+    """A hook broke a rule; for example, it called `proceed()` too late.
 
     What to do: fix the hook that the text names.
     """
@@ -249,7 +250,8 @@ class HookTimeoutError(HookError, TimeoutError):
     """A hook took longer than its `timeout=`.
 
     What to do: make the hook faster, increase its `timeout=`, or add the hook with `on_error="log"`
-    if the chat may continue without it. `point` and `hook` name the hook; `seconds` is its limit.
+    if the chat may continue without it. `point` and `hook` name the hook; `seconds` is the time
+    limit.
     """
 
     def __init__(self, point: str, hook: str, seconds: float) -> None:
@@ -328,7 +330,7 @@ class ToolTimeoutError(ToolCallError, TimeoutError):
     """The tool ran longer than its time limit and was cancelled.
 
     What to do: increase the tool's `timeout=` or `Limits.tool_timeout`, or make the tool do less in
-    one call. `tool` is the tool's name; `seconds` is its limit.
+    one call. `tool` is the tool's name; `seconds` is the time limit.
     """
 
     def __init__(self, tool: str, seconds: float) -> None:
@@ -357,18 +359,18 @@ class ToolLimitError(ToolCallError):
 
 
 class ToolDenied(ToolCallError):
-    """Raise this in a tool, at preToolCall or at aroundToolCall to refuse the call and say why.
+    """Raise this in a tool, or in a hook at preToolCall or aroundToolCall, to refuse the call.
 
-    What to do: in the text, tell the model what it may do instead.
+    What to do: in the text, tell the model why, and what the model may do instead.
     """
 
 
 class StopChat(HooklineError):
-    """Raise this in a tool to end the chat gracefully after the current step.
+    """Raise this exception in a tool to end the chat gracefully after the current step.
 
-    A hook at `aroundRequest` or `onResponse` may also raise StopChat. Then the answer is discarded,
-    text that was already shown is retracted, and the chat ends at once. `text` is sent to the user
-    as an assistant message.
+    A hook at `aroundRequest` or `onResponse` may also raise StopChat. There, StopChat discards the
+    answer, retracts text that was already shown, and ends the chat at once. `text` is sent to the
+    user as an assistant message.
     What to do: nothing; `response.stop_reason` is the `reason`.
     """
 
@@ -514,7 +516,7 @@ class StoreError(HooklineError):
     """A store cannot be read or written; the text says why, and what to do.
 
     What to do: fix the store as the text says, and continue from the stored state. A failed write
-    had no effect; if that is uncertain, the text says so.
+    changed nothing. If this is uncertain, the text says so.
     """
 
 

@@ -29,11 +29,12 @@ class Event(Data, frozen=True, kw_only=True, tag_field="event"):
     """The fields that every event has."""
 
     chat_id: str
-    """The id of the chat. For an event of a sub-agent, it is the id of the sub-agent's chat."""
+    """The id of the chat. An event of a sub-agent has the id of the sub-agent's chat."""
     seq: int = 0
-    """The number of the event, counted from 1 across a root chat and its sub-agents."""
+    """The sequence number of the event. A root chat and its sub-agents share one sequence, which
+    starts at 1."""
     path: tuple[str, ...] = ()
-    """The ids of the tool calls under which a sub-agent runs; empty for the root chat."""
+    """For a sub-agent, the ids of the tool calls that lead to it; empty for the root chat."""
 
 
 class ChatStarted(Event, frozen=True, kw_only=True, tag="chat_started"):
@@ -86,7 +87,7 @@ class PartEnd(Event, frozen=True, kw_only=True, tag="part_end"):
 
 
 class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
-    """A piece of a call's arguments, as the model writes them; for display only."""
+    """A piece of a call's arguments, while the model writes them. Use it only for display."""
 
     iteration: int
     """The step, counted from 0."""
@@ -106,7 +107,7 @@ class ToolCallStarted(Event, frozen=True, kw_only=True, tag="tool_call_started")
     iteration: int
     """The step, counted from 0."""
     call: ToolCall
-    """The call as it runs, including the changes that hooks made."""
+    """The call that runs, including the changes that hooks made."""
 
 
 class ToolCallFinished(Event, frozen=True, kw_only=True, tag="tool_call_finished"):
@@ -130,7 +131,7 @@ class Status(Event, frozen=True, kw_only=True, tag="status"):
     iteration: int
     """The step, counted from 0."""
     type: str
-    """The kind of progress, as named by the hook or tool."""
+    """The kind of progress: a name that the hook or tool chose."""
     data: Any = None
     """JSON data."""
     call_id: str | None = None
@@ -187,8 +188,8 @@ class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
     finish_reason: FinishReason | None = None
     """Why the model ended its answer."""
     usage: Usage | None = None
-    """The tokens of the step's model call. If the step had to wait, an earlier chat made the model
-    call."""
+    """The tokens of the step's model call. If the step waited for an answer and was resumed, an
+    earlier chat made the model call."""
 
 
 class ChatDone(Event, frozen=True, kw_only=True, tag="chat_done"):

@@ -41,7 +41,7 @@ PATIENCE: Final = 60.0
 
 
 class Journal:
-    """One life of a durable chat, which it records in the chat's log."""
+    """Records one life of a durable chat in the chat's log."""
 
     def __init__(self, chat_id: str, log: Log, batches: list[bytes]) -> None:
         """`batches` are the batches of the log. Raises JournalError."""
@@ -78,7 +78,7 @@ class Journal:
 
     @classmethod
     async def open(cls, chat_id: str, log: Log) -> Journal:
-        """Read the log and begin a life. Raises JournalError; then the chat stays unchanged."""
+        """Read the log and begin a life. If this raises JournalError, the chat stays unchanged."""
         return cls(chat_id, log, await log.read())
 
     @property
@@ -93,7 +93,7 @@ class Journal:
         return 0 if self.chat is None else self.chat.effects(self.chat.mark()).seq
 
     async def flush(self) -> None:
-        """Write all pending lines. After that, no other life has the same `number`."""
+        """Write all pending lines; after the write, no other life has the same `number`."""
         await self._writer.flush()
 
     async def _recording(self, seq: int) -> None:
@@ -101,16 +101,16 @@ class Journal:
             await self.witness.recording(seq)
 
     def poke(self) -> None:
-        """Notify the engine of a change, and the witness if the chat rests."""
+        """Notify the engine of a change; if the chat rests, also notify the witness."""
         self.log.poke()
         if self.witness is not None and self.resting and not self.halted:
             self.witness.rests()
 
     async def carry(self, chat: Callable[[], Awaitable[T]]) -> T:
-        """Run the chat that this function starts, and write its record until it ends.
+        """Run the chat that the function `chat` starts, and record the chat until it ends.
 
-        Raises the exceptions of the chat. If this life ends before the chat, raises Halted, or the
-        exception that halted the life.
+        Raises the exceptions of the chat. If this life ends before the chat ends, raises Halted or
+        the exception that halted this life.
         """
         writer = spawn(self._writer.run())
         token = CURRENT.set(self)
@@ -131,7 +131,7 @@ class Journal:
     async def abort(self, reason: str | None = None) -> None:
         """Record an abort that was requested from outside, then abort the chat.
 
-        Meanwhile, no step begins. Later lives replay the abort, unless it came too late.
+        Meanwhile, no step begins. Later lives replay the abort, unless the abort came too late.
         """
         if self._aborting is not None:
             return
@@ -236,7 +236,7 @@ class Journal:
             self._resting -= 1
 
     def now(self) -> float:
-        """Return the current time, or the time that an earlier life recorded here."""
+        """Return the recorded time of an earlier life, or record and return the current time."""
         nows = self.past.nows
         if nows:
             return nows.popleft()
@@ -275,7 +275,7 @@ class Journal:
         return None
 
     def look(self) -> None:
-        """If every running job waits for its turn, let a new step run, or give up."""
+        """If every running job waits for its turn, let a new step run, or halt this life."""
         if len(self._turns) < self.jobs or self.halted or self._newer is not None:
             return
         ahead = self.past.next

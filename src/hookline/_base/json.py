@@ -101,7 +101,7 @@ def shown(name: object) -> str:
 
 
 def json_text(data: Any) -> str:
-    """Encode JSON data, as returned by `to_json_data`, as compact text."""
+    """Encode JSON data from `to_json_data` as compact text."""
     return _encode(data).decode()
 
 

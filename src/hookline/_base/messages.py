@@ -55,7 +55,7 @@ class Timing(Data, frozen=True, kw_only=True):
     chunks: int
     """The number of chunks."""
     reader_wait: float = 0.0
-    """Seconds that the model waited because the stream's reader was slow."""
+    """Seconds of waiting for a slow reader of the stream."""
 
 
 class Usage(Data, frozen=True, kw_only=True):
@@ -66,9 +66,9 @@ class Usage(Data, frozen=True, kw_only=True):
     output_tokens: int = 0
     """Tokens of the answer, including reasoning."""
     cache_read_tokens: int = 0
-    """Input tokens read from the provider's cache."""
+    """Input tokens that were read from the provider's cache."""
     cache_write_tokens: int = 0
-    """Input tokens written to the provider's cache."""
+    """Input tokens that were written to the provider's cache."""
     reasoning_tokens: int = 0
     """Output tokens spent on reasoning."""
 
@@ -99,7 +99,7 @@ class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
     text: str
     """The text. In a message of a history, the text is never blank."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, such as what the text cites."""
+    """The provider's own data, such as the sources that the text cites."""
 
 
 class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
@@ -116,7 +116,7 @@ class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
 
 
 class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
-    """A picture, as bytes or by URL."""
+    """A picture: its bytes, or a URL."""
 
     media_type: str = "image/png"
     """The media type, such as "image/png"."""
@@ -125,14 +125,14 @@ class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
     url: str | None = None
     """The URL from which the provider fetches the data."""
     meta: dict[str, Any] | None = None
-    """The provider's own data for a picture that its model made."""
+    """The provider's own data for a picture that the provider's model made."""
 
     def __post_init__(self) -> None:
         own(self, "meta")
 
 
 class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
-    """A document, a sound or a video, as bytes or by URL.
+    """A document, a sound or a video: its bytes, or a URL.
 
     If a provider made the file and stores it, `data` and `url` are None, and `meta` has the
     provider's file id.
@@ -147,14 +147,14 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
     url: str | None = None
     """The URL from which the provider fetches the data."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, such as the id of a file that its model made."""
+    """The provider's own data, such as the id of a file that the provider's model made."""
 
     def __post_init__(self) -> None:
         own(self, "meta")
 
 
 class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
-    """A page or document that a provider's own tool found, and that an answer is based on.
+    """A source of an answer: a page or document that a provider's own tool found.
 
     The `meta` of a Text has the sources that the text cites.
     """
@@ -175,19 +175,21 @@ class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
-    """A tool call by the model. `raw` is the arguments' text if that text is not a JSON object.
+    """A tool call by the model.
 
-    `meta` holds the provider's own data, such as a signature that must be sent back with the call.
+    `raw` is the invalid text of the arguments; None if the text is a JSON object. `meta` holds the
+    provider's own data, such as a signature, which must be sent back with the call.
     """
 
     id: str
-    """The call's id, which is unique within the conversation. The result has the same id."""
+    """The call's id, which is unique within the conversation. The result of the call has the same
+    id."""
     name: str
     """The name of the tool that the model called, even if that tool does not exist."""
     arguments: dict[str, Any] = msgspec.field(default_factory=lambda: EMPTY)
-    """The arguments as a JSON object; empty if the model wrote none."""
+    """The arguments as a JSON object; empty if the model wrote no arguments."""
     raw: str | None = None
-    """The text of the arguments if that text is not a JSON object; else None."""
+    """The invalid text of the arguments; None if the text is a JSON object."""
     meta: dict[str, Any] | None = None
     """The provider's own data, which is sent back to the provider."""
 
@@ -270,7 +272,7 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
 
     @property
     def text(self) -> str:
-        """The text of all its Text parts, joined."""
+        """The joined text of all Text parts."""
         return text_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
@@ -295,11 +297,11 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
     usage: Usage | None = None
     """The tokens that this answer used, if the provider reports them."""
     model: str | None = None
-    """The model's name, as reported in its answer."""
+    """The model's name, as the answer reports it."""
     partial: bool = False
     """Whether the answer was cut off."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, which its adapter needs in later requests."""
+    """The provider's own data, which the adapter needs in later requests."""
 
     def __post_init__(self) -> None:
         if self.meta is not None:
@@ -308,12 +310,12 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
 
     @property
     def text(self) -> str:
-        """The text of all its Text parts, joined."""
+        """The joined text of all Text parts."""
         return text_of(self.parts)
 
     @property
     def reasoning(self) -> str:
-        """The text of all its Reasoning parts, joined."""
+        """The joined text of all Reasoning parts."""
         return reasoning_of(self.parts)
 
     @property
@@ -323,12 +325,12 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources of the answer that the provider's own tools found."""
+        """The sources that the provider's own tools found for the answer."""
         return sources_of(self.parts)
 
     @property
     def files(self) -> tuple[MediaPart, ...]:
-        """The pictures and files that the model or its provider's tools made."""
+        """The pictures and files that the model or the provider's own tools made."""
         return files_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
@@ -365,7 +367,7 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
 
 
 class History(Sequence[Message]):
-    """A read-only view of the first `length` messages of a list that is only appended to.
+    """A read-only view of the first `length` messages of a list that only grows.
 
     The cost of a view does not depend on the number of messages. A slice is a tuple. An index out
     of range raises IndexError.

@@ -39,7 +39,7 @@ class Log(Protocol):
     async def answer(self, request: ApprovalRequest) -> Decision:
         """Wait for the answer to this question; return Deny when the question expires.
 
-        The answer may already exist: it may come from an earlier life, or from before the call.
+        The answer may already exist when this method is called, for example from an earlier life.
         """
         ...
 
@@ -51,19 +51,19 @@ class Log(Protocol):
 class Witness(Protocol):
     """Shows a durable chat to readers in other processes.
 
-    The journal calls it during one life of the chat.
+    The journal calls the witness during one life of the chat.
     """
 
     async def recording(self, seq: int) -> None:
-        """Store the events up to this number, before the journal records them."""
+        """Store the events up to the number `seq`, before the journal records these events."""
         ...
 
     def rests(self) -> None:
-        """Note that nothing in the chat can continue until an answer arrives."""
+        """Record that the whole chat now waits for an answer."""
         ...
 
     async def asking(self) -> None:
-        """Return once the chat may accept an answer; called before the chat waits for it."""
+        """Wait until the chat may accept an answer; called before each wait for an answer."""
         ...
 
 
@@ -78,7 +78,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     """The result of the step, or the question."""
     effects: Effects | None = None
-    """The step's effects in addition to its result."""
+    """The effects of the step, apart from its result."""
     cut: bool = False
     """Whether the step was cut off by an abort that the step itself had requested."""
     at: float = 0.0

@@ -63,7 +63,7 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
 
 
 class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
-    """The result of a tool: `value` is JSON data; `media` is sent to the model with it."""
+    """The result of a tool: `value` is JSON data; `media` is sent to the model with the value."""
 
     value: Any = None
     """JSON data."""
@@ -117,7 +117,7 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         return ToolFailure(self.message, type=self.type, issues=self.issues)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a changed copy that keeps its exception."""
+        """Return a changed copy with the same exception."""
         copy = msgspec.structs.replace(self, **{**changes, "issues": _SEEN})
         force_setattr(copy, "issues", changes.get("issues", self.issues))
         _attributes(copy).update(_attributes(self))
@@ -216,7 +216,7 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     """
 
     id: str
-    """The id of the request, to use as a key in `resume()`. The id cannot be guessed."""
+    """The id of the request; use it as a key in `resume()`. The id cannot be guessed."""
     call: ToolCall
     """The call, exactly as it runs after an approval."""
     prompts: tuple[str, ...]
@@ -232,7 +232,7 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     expires: float | None = None
     """When the request expires, in seconds since the epoch; None if it never expires."""
     schema: dict[str, Any] | None = None
-    """If a running tool asks, the JSON schema for `Approve(arguments=…)`; else None."""
+    """The JSON schema for `Approve(arguments=…)` if a running tool asks; None if a hook asks."""
 
     def __post_init__(self) -> None:
         own(self, "schema")
@@ -259,9 +259,9 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     reasoning: str = ""
     """The last answer's reasoning."""
     messages: tuple[Message, ...] = ()
-    """The messages of this chat, starting with the user's."""
+    """The messages of this chat, starting with the user's message."""
     usage: Usage = NO_USAGE
-    """The tokens used by all model calls of the chat."""
+    """The tokens of all model calls of the chat."""
     finish_reason: FinishReason | None = None
     """Why the model ended its last answer."""
     stop_reason: str | None = None
@@ -271,7 +271,8 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
     client_calls: tuple[ToolCall, ...] = ()
     """The calls that a client must run: `resume()` takes `{call.id: ToolResult(…)}`."""
     output: OutT | None = None
-    """The answer as a value of the `output=` type; None without `output=`, or if stopped."""
+    """The answer as a value of the `output=` type; None if the chat has no `output=` or was
+    stopped."""
     steps: int = 0
     """The number of model calls."""
 
@@ -291,7 +292,7 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[MediaPart, ...]:
-        """The pictures and files that the model or its provider's tools made in this chat."""
+        """The pictures and files that the model or the provider's own tools made in this chat."""
         answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
         return tuple([file for each in answers for file in each.files])
 
@@ -309,7 +310,7 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, exc: BaseException) -> ErrorInfo:
-        """Make an ErrorInfo of the exception's type name and text; other data is left out."""
+        """Make an ErrorInfo from the exception's type name and text; other data is left out."""
         error = ToolFailure.of(exc)
         text, limit = error.message, _ERROR_TEXT
         if len(text) > limit:

@@ -62,7 +62,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @classmethod
     def chat_of(cls, run: Run[Any]) -> ChatPort:
-        """Return the chat behind a run, for hookline's own use."""
+        """Return the internal chat object of a run; only for hookline itself."""
         return run._chat
 
     @property
@@ -97,7 +97,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def parent_chat_id(self) -> str | None:
-        """The id of the parent chat, if this chat is a sub-agent's; else None."""
+        """The id of the parent chat; None if this is not the chat of a sub-agent."""
         return self._chat.parent_chat_id
 
     @property
@@ -107,7 +107,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def attempt(self) -> int:
-        """How often this step has begun; above 1 if a durable runtime repeats the step."""
+        """How many times this step has begun; more than 1 if a durable runtime repeats the step."""
         return self._chat.attempt
 
     @property
@@ -118,7 +118,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def state(self) -> dict[str, Any]:
-        """A dict for the hooks and tools of this chat to share."""
+        """A dict that the hooks and tools of this chat share."""
         return self._chat.state
 
     @property
@@ -141,7 +141,7 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
 
     @property
     def call_id(self) -> str | None:
-        """The id of the current tool call, in a tool and at the tool points; else None."""
+        """The id of the current tool call; None outside of tools and the tool points."""
         return self._call_id
 
     def abort(self, reason: str | None = None) -> bool:

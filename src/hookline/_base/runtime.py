@@ -68,9 +68,9 @@ def key_name(key: Key) -> str:
 class Halted(BaseException):
     """Raised when a life of a durable chat has ended; the chat continues in another life.
 
-    Running work is cancelled. After that, no hooks run, nothing is published or stored, and the
-    lease is not released. Callers that wait for the chat get this exception. It derives from
-    BaseException so that `except Exception` does not catch it.
+    Running work is cancelled. After the cancellation, no hooks run, nothing is published or stored,
+    and the lease is not released. Callers that wait for the chat get this exception. Halted derives
+    from BaseException, so `except Exception` does not catch Halted.
     """
 
 
@@ -100,7 +100,7 @@ NOTHING: Final[Json[None]] = Json(None)
 
 
 class Effects(Data, frozen=True, kw_only=True):
-    """The effects of a step in addition to its result."""
+    """The effects of a step, apart from its result."""
 
     state: dict[str, Any] | None = None
     """The JSON values that the step set in `run.state`."""
@@ -136,7 +136,7 @@ class Journaled(Protocol):
     def attempt(self) -> int:
         """The number of attempts of the current step so far.
 
-        The runtime sets it in the context of `fn`, before it calls `fn`.
+        The runtime sets this number in the context of `fn`, before the runtime calls `fn`.
         """
         ...
 
@@ -199,9 +199,9 @@ class Runtime(Protocol):
     ) -> Awaitable[T]:
         """Run `fn(*args)`, or return the result that was recorded under this key.
 
-        Raises `Halted` if this life of the chat has ended. A durable runtime returns all recorded
-        values in the order in which they were recorded, before a new step begins. Before a model
-        call or a tool runs, the runtime records that the step has begun. So `Journaled.attempt` is
+        Raises `Halted` if this life of the chat has ended. Before a new step begins, a durable
+        runtime returns all recorded values, in their recorded order. Before a model call or a tool
+        runs, the runtime records that the step has begun. This record keeps `Journaled.attempt`
         correct in a later life.
         """
         ...
@@ -211,7 +211,7 @@ class Runtime(Protocol):
     ) -> Awaitable[Decision]:
         """Wait for the answer to a question.
 
-        `ask` returns the approver's answer. Without an approver, `ask` notes that the chat waits
+        `ask` returns the approver's answer. Without an approver, `ask` marks the chat as waiting
         and returns None. In that case, the runtime must get the answer itself. When the request
         expires (`request.expires`), the runtime must deny the request.
         """

@@ -38,15 +38,15 @@ _UNSET: Any = msgspec.UNSET
 class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Limits of a chat. The `limits=` of a chat change only the fields that you pass.
 
-    The other fields come from the agent's limits, or else from the defaults, which are all finite.
-    The byte limits of arguments and outputs apply to each call. Raises UsageError if `steps` is
-    below 1.
+    The other fields have the agent's values; if the agent does not set a field, the default
+    applies. All defaults are finite. The byte limits of arguments and outputs apply to each call.
+    Raises UsageError if `steps` is below 1.
     """
 
     steps: int = _UNSET
     """The maximum number of model calls of a chat (20); a further call raises MaxStepsError."""
     continuations: int = _UNSET
-    """How often hooks at preStop may continue a chat (3)."""
+    """How many times hooks at preStop may continue a chat (3)."""
     tool_calls: int = _UNSET
     """The maximum number of tool calls of one step (64); each further call is a tool error."""
     argument_bytes: int = _UNSET
@@ -54,7 +54,7 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
     output_bytes: int = _UNSET
     """The maximum size of a tool's result (256 KiB); a longer result is truncated and marked."""
     answer_bytes: int = _UNSET
-    """The maximum size of an answer: text, reasoning and arguments (8 MiB); more is a
+    """The maximum size of an answer: text, reasoning and arguments (8 MiB); a longer answer is a
     ModelError."""
     tool_timeout: float | None = _UNSET
     """The seconds that a tool call may take (120); None for no limit. A tool's `timeout=` overrides
@@ -67,7 +67,7 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
             raise UsageError(f"Limits(steps={self.steps!r}) must be at least 1")
 
     def over(self, other: Limits) -> Limits:
-        """Return these limits, with missing fields taken from `other`."""
+        """Return a copy in which missing fields have the values of `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
 

@@ -89,7 +89,7 @@ async def _announce_late(chat: Chat) -> None:
         try:
             await announce(chat, message)
         except Exception as exc:
-            log_throw(f"chat {chat.chat_id}: a hook at onMessage raised after the chat's end", exc)
+            log_throw(f"chat {chat.chat_id}: a hook at onMessage failed after the chat's end", exc)
 
 
 async def _keep_partial(chat: Chat) -> None:

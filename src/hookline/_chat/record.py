@@ -30,7 +30,7 @@ class Recorded(Protocol):
 
 
 class Recorder:
-    """Calls a durable runtime on behalf of its chat."""
+    """Calls a durable runtime for one chat."""
 
     __slots__ = ("_chat", "_halted", "_runtime")
 

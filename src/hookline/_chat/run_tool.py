@@ -78,8 +78,8 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
     if tool.client and not chat.keeps:
         return ToolFailure.of(
             ToolCallError(
-                f"a client runs {name!r}, and this chat has no conversation in which its result "
-                "could arrive; answer without it"
+                f"a client must run {name!r}, but this chat has no conversation that could take "
+                "the result; answer without this tool"
             )
         )
     if run.bound is None or run.ran:  # the handler may have changed its arguments

@@ -134,7 +134,7 @@ class ChatStream(Generic[OutT]):
         try:
             if isinstance(error, StopAsyncIteration):  # would look like a normal end
                 raise RuntimeError(
-                    "a hook or the model raised StopAsyncIteration; raise another error there"
+                    "a hook or the model raised StopAsyncIteration; raise another exception instead"
                 ) from error
             raise error
         finally:
@@ -142,7 +142,7 @@ class ChatStream(Generic[OutT]):
 
     @property
     def response(self) -> Response[OutT]:
-        """The response of the chat; raises StreamStateError before the chat is done."""
+        """The response of the chat; raises StreamStateError while the chat still runs."""
         supervisor = self._supervisor
         if supervisor is None or supervisor.response is None:
             raise StreamStateError(
@@ -152,11 +152,11 @@ class ChatStream(Generic[OutT]):
         return supervisor.response
 
     def partial_outputs(self) -> AsyncIterator[Any]:
-        """The output as JSON data while it is written; iterate over this instead of the events.
+        """Return an iterator over the output as JSON data, while the model writes it.
 
-        If the model starts a new answer, the data start again from the beginning. The last item is
-        the output. Raises the exceptions of the stream, and UsageError if the chat has no
-        `output=`.
+        Use this iterator instead of the events. If the model starts a new answer, the data start
+        again from the beginning. The last item is the output. Raises the exceptions of the stream,
+        and UsageError if the chat has no `output=`.
         """
         form = self._input[0].output
         if form is None:

@@ -371,8 +371,8 @@ class Supervisor:
         _, later = await shielded(leaving, self.loop.time() + grace)
         if not leaving.done():
             logger.warning(
-                "chat %s: its store did not answer within %g s; conversation %r is busy until it "
-                "does",
+                "chat %s: its store did not answer within %g s; conversation %r is busy until the "
+                "store answers",
                 *(chat.chat_id, grace, conversation.id),
             )
         cut = later or cut
@@ -455,7 +455,7 @@ class Supervisor:
                 del error
         if self.response is None:
             raise HooklineError(
-                "the chat ended without a response: this is a bug in hookline, report it with the "
+                "the chat ended without a response: this is a bug in hookline; report it with the "
                 "log"
             )
         return self.response

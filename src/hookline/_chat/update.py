@@ -48,7 +48,7 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
         if message is None:
             raise UsageError(
                 f"conversation {conversation.id!r} has no message with the id {message_id!r}; "
-                "use one of conversation.messages"
+                "use the id of a message in conversation.messages"
             )
         changed(message, changes)
         return await _update(chat, message, changes)

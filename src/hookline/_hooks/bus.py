@@ -111,7 +111,7 @@ class HookBus(Generic[DepsT]):
     """
 
     origin = "add_hook"
-    """The origin of hooks that are added here, as `hooks()` shows it."""
+    """The origin that `hooks()` shows for the hooks of this bus."""
 
     def __init__(self) -> None:
         self._hooks: dict[Key, tuple[Hook, ...]] = {}
@@ -214,7 +214,7 @@ class HookBus(Generic[DepsT]):
         self._views.add(view)
 
     def standing(self, key: Key) -> tuple[Hook, ...]:
-        """Return the hooks that this point would run if it fired now, in order."""
+        """Return, in order, the hooks that would run if this point fired now."""
         return self._hooks.get(key, EMPTY)
 
     def registered(self, key: Key) -> tuple[Hook, ...]:
@@ -303,7 +303,7 @@ class NullBus(HookBus[DepsT]):
         return EMPTY
 
     def sibling(self) -> HookBus[Any]:
-        """Return another bus that never runs a hook."""
+        """Return a new bus that never runs a hook."""
         return NullBus()
 
 

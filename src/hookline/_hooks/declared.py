@@ -21,13 +21,13 @@ from hookline._hooks.registration import (
 
 
 class HookDef:
-    """A hook that is registered later: by `Agent(hooks=[...])`, a plugin or a file of hooks.
+    """A hook that `Agent(hooks=[...])`, a plugin or a file of hooks registers later.
 
     A hook with an `id` can be passed to `hooks=` by its id. `required` hooks also run in a chat
-    with `only_hooks=`. Calling a HookDef calls its `fn`. A HookDef in a class binds to an instance
-    like a method. `origin` is the file or entry point in which discovery found the hook. Raises
-    HookOptionError for an option that does not fit the point, and UnknownHookError for an unknown
-    point.
+    with `only_hooks=`. Calling a HookDef calls its `fn`. A HookDef in a class body binds to an
+    instance, as a method does. `origin` is the file or entry point in which discovery found the
+    hook. Raises HookOptionError for an option that does not fit the point, and UnknownHookError for
+    an unknown point.
     """
 
     __slots__ = ("_bound_to", "_class", "_fits", "_unbound", "fn", "options", "origin", "point")
@@ -52,7 +52,7 @@ class HookDef:
 
     @property
     def id(self) -> str | None:
-        """The id by which `hooks=` can name the hook; None if the hook has no id."""
+        """The id that can be passed to `hooks=`; None if the hook has no id."""
         return self.options.id
 
     @property
@@ -91,7 +91,7 @@ class HookDef:
         return f"<HookDef {self.id or self.name!r} at {self.point}>"
 
     def register(self, origin: str) -> Hook:
-        """Make a registration of this definition; the registration is not on a bus yet."""
+        """Make a registration of this definition, without adding it to a bus."""
         if self._class is not None:
             raise HookOptionError(
                 str(self.point),
@@ -106,10 +106,10 @@ class HookDef:
 
 
 class HookSet:
-    """Base class for a class whose methods are hooks, so that type checkers accept its instances.
+    """Base class for classes whose methods are hooks; type checkers then accept the instances.
 
     Pass an instance wherever a definition is accepted: `Agent(hooks=[Tenant("ann")])`. At run time,
-    the base class is not needed: decorate the methods with `@define_hook`.
+    the base class is optional; only the decorator `@define_hook` is needed.
     """
 
 
@@ -212,7 +212,7 @@ def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
 
 def _held(each: object) -> list[Any]:
     if isinstance(each, type):
-        raise UsageError(f"hooks= has the class {each.__qualname__}; pass an instance of it")
+        raise UsageError(f"hooks= has the class {each.__qualname__}; pass an instance of the class")
     held = hooks_of(each)
     if not held and not hasattr(each, "hooks"):
         raise UsageError(

@@ -78,7 +78,7 @@ class Uninstall:
             self._inner.append(dispose)
 
     def clean_up(self, cleanup: Callable[[], object]) -> None:
-        """Register a function, sync or async, to be called when the plugin is removed."""
+        """Register a sync or async function that is called when the plugin is removed."""
         (self._cleanups if is_async_callable(cleanup) else self._undo).append(cleanup)
 
     @property
@@ -123,7 +123,7 @@ class Uninstall:
                     log_throw(f"{self.origin} raised during its cleanup", exc)
 
     async def aclose(self) -> None:
-        """Remove everything and wait for the cleanup; raises the exceptions of the cleanup."""
+        """Remove everything and wait for the cleanup; raises exceptions from the cleanup."""
         raised: list[Exception] = []
         self._awaited = True
         try:

@@ -85,8 +85,8 @@ NO_CHAT: Final = "runs again, because a change of a message is not part of a cha
 class PointSpec(Data, frozen=True, kw_only=True):
     """The properties of a hook point, as defined by its row in the table.
 
-    `acts` maps each type that a hook may return to an effect: END, KEEP, or the name of the field
-    that the value replaces. `check` describes an invalid replacement, or returns None.
+    `acts` maps the types that a hook may return to their effects: END, KEEP, or the name of the
+    field that the value replaces. `check` describes an invalid replacement, or returns None.
     """
 
     name: str
@@ -176,27 +176,28 @@ class Observer(Data, frozen=True):
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """Make the point's properties; called at the first use of the point."""
+        """Make the point's properties; called when the point is first used."""
         return PointSpec(name=cls.__qualname__, kind="observer", acts={}, context=cls)
 
 
 class Interceptor(Data, Generic[R], frozen=True):
     """Base class for your own interceptor points.
 
-    `bus.intercept(MyPoint(...))` returns an R: the first field of the class, or the field that
-    `payload` names, with the changes of the hooks. A hook can also end the chain with a value whose
-    type is in `ends`. Then that value is returned.
+    `bus.intercept(MyPoint(...))` returns the payload, an R, with the changes of the hooks. The
+    payload is the first field of the class, or the field that `payload` names. A hook can also end
+    the chain with a value whose type is in `ends`. In this case, `bus.intercept` returns that
+    value.
     """
 
     payload: ClassVar[str] = ""
     """The name of the field that hooks may change; by default the first field."""
     ends: ClassVar[tuple[type, ...]] = ()
-    """Types that end the chain. If a hook returns a value of such a type, that value is the
+    """Types that end the chain. If a hook returns a value of one of these types, that value is the
     result."""
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """Make the point's properties at the first use of the point; raises HookOptionError."""
+        """Make the point's properties when the point is first used; raises HookOptionError."""
         field = _payload(cls)
         acts = dict.fromkeys(_taken(cls, Interceptor), field)
         acts.update(dict.fromkeys(cls.ends, END))
@@ -208,8 +209,8 @@ class Interceptor(Data, Generic[R], frozen=True):
 class Wrapper(Data, Generic[R], frozen=True):
     """Base class for your own wrapper points: `bus.wrap(MyPoint(...), inner)` returns an R.
 
-    `inner` is called with the payload: the first field of the class, or the field named by
-    `payload`.
+    `inner` is called with the payload: the first field of the class, or the field that `payload`
+    names.
     """
 
     payload: ClassVar[str] = ""
@@ -217,7 +218,7 @@ class Wrapper(Data, Generic[R], frozen=True):
 
     @classmethod
     def declare(cls) -> PointSpec:
-        """Make the point's properties at the first use of the point; raises HookOptionError."""
+        """Make the point's properties when the point is first used; raises HookOptionError."""
         acts = dict.fromkeys(_taken(cls, Wrapper), END)
         field = _payload(cls)
         return PointSpec(
@@ -614,9 +615,9 @@ class OnChatEnd(Context[D], frozen=True, kw_only=True):
     outcome: Outcome
     """"done", "aborted" or "error"."""
     response: Response | None
-    """The response if the chat is done, or None."""
+    """The response; None if the chat is not done."""
     error: BaseException | None
-    """The exception if the chat failed, or None."""
+    """The exception; None if the chat did not fail."""
     usage: Usage
     """The tokens that the chat has used."""
     duration: float

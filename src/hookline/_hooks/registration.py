@@ -132,7 +132,7 @@ class Hook:
 
 
 class Disposer:
-    """Removes one registration: call it (also repeatedly), or use it as a context manager."""
+    """Removes one registration. Call it, once or repeatedly, or use it as a context manager."""
 
     __slots__ = ("_hook", "_remove")
 

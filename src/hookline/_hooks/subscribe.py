@@ -20,11 +20,12 @@ Overflow = Literal["close", "drop_oldest"]
 
 
 class Subscription(Generic[E]):
-    """An iterator over the requested events, in order. Close it, or use it as a context manager.
+    """An iterator over the requested events, in order.
 
-    `dropped` counts the events that `overflow="drop_oldest"` has dropped. With `overflow="close"`,
-    the iterator returns the events that it still holds, and then raises SubscriptionOverflowError.
-    Raises UsageError for an invalid size or type, and StreamStateError for a second reader.
+    Close the iterator after use, or use it as a context manager. `dropped` counts the events that
+    `overflow="drop_oldest"` has dropped. With `overflow="close"`, the iterator returns the events
+    that it still holds, and then raises SubscriptionOverflowError. Raises UsageError for an invalid
+    size or type, and StreamStateError for a second reader.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _NO_KEYWORD: Final[dict[object, str]] = {
 
 
 class Callee(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that a call can pass, in order, with their types, and the docstring."""
+    """The docstring, and the parameters that a call can pass, in order and with their types."""
 
     parameters: dict[str, inspect.Parameter]
     hints: dict[str, Any]
@@ -41,13 +41,15 @@ class Callee(msgspec.Struct, frozen=True, kw_only=True):
 def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
     """Inspect a function, method, partial or callable object; raises ToolDefinitionError."""
     if inspect.isclass(fn) or not callable(fn):
-        raise ToolDefinitionError(tool, "a tool is made from a function; wrap this class in one")
+        raise ToolDefinitionError(
+            tool, "a class cannot be a tool; pass a function that uses the class"
+        )
     function, fixed, doc = _unwrap(fn)
     try:
         found = inspect.signature(fn).parameters
     except (ValueError, TypeError, NameError) as error:
         raise ToolDefinitionError(
-            tool, f"its signature cannot be read ({error}); wrap it in a function with type hints"
+            tool, f"its signature cannot be read ({error}); pass a function with type hints"
         ) from error
     # An argument that a partial binds by keyword is fixed and may be secret: models never see it.
     parameters = {name: parameter for name, parameter in found.items() if name not in fixed}

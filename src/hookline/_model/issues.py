@@ -47,13 +47,13 @@ def is_model(kind: object) -> bool:
 
 
 def is_record(kind: object) -> bool:
-    """Return whether this is a Struct, dataclass, attrs class or TypedDict, with known fields."""
+    """Return whether `kind` is a Struct, a dataclass, an attrs class or a TypedDict."""
     marks = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__total__")
     return any(hasattr(kind, mark) for mark in marks)
 
 
 def decode_foreign(kind: Any, value: object) -> object:
-    """Decode pydantic models in their strict JSON mode, as msgspec's `dec_hook`."""
+    """Decode pydantic models in their strict JSON mode. This is the `dec_hook` for msgspec."""
     if isinstance(value, kind):
         return value
     if not is_model(kind):
@@ -111,7 +111,7 @@ def _inside_mapping(value: dict[Any, Any], args: tuple[Any, ...], path: str) -> 
 
 
 def missing_and_unknown(value: dict[Any, Any], kind: type, path: str) -> list[str]:
-    """List every issue of an object with the fields of `kind`, a class that msgspec can inspect."""
+    """List every issue of an object that should have the fields of the class `kind`."""
     try:
         info: Any = msgspec.inspect.type_info(kind)
         fields = {field.encode_name: field for field in info.fields}

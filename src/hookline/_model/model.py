@@ -60,7 +60,7 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
     part: Literal["text", "reasoning"]
     """Whether the part is text or reasoning."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, stored with the part."""
+    """The provider's own data, which is stored with the part."""
 
     def __post_init__(self) -> None:
         if self.meta is not None:
@@ -82,7 +82,7 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
     arguments: str = ""
     """A piece of the arguments' JSON text."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, stored with the call."""
+    """The provider's own data, which is stored with the call."""
 
     def __post_init__(self) -> None:
         if self.meta is not None:
@@ -111,11 +111,11 @@ class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
     usage: Usage | None = None
     """The tokens that the answer used, if the provider reports them."""
     model: str | None = None
-    """The model's name, as reported in its answer."""
+    """The model's name, as the answer reports it."""
     response_id: str | None = None
     """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, stored with the message."""
+    """The provider's own data, which is stored with the message."""
 
     def __post_init__(self) -> None:
         if self.meta is not None:
@@ -156,7 +156,7 @@ class Settings(Data, frozen=True, kw_only=True):
         own_tuple(self, "stop")
 
     def over(self, other: Settings) -> Settings:
-        """Return these settings, with unset fields taken from `other`."""
+        """Return a copy in which unset fields have the values of `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(
             **{name: each for name, each in named.items() if each is not None and each != ()}
@@ -191,7 +191,7 @@ class ChatRequest(Data, frozen=True, kw_only=True):
     tools: tuple[AnyTool, ...] = ()
     """The tools that are offered, in this order."""
     settings: Settings = DEFAULT_SETTINGS
-    """The settings of the agent, overridden by those of the chat."""
+    """The settings of the chat; fields that the chat does not set come from the agent."""
 
     def __post_init__(self) -> None:
         own_tuple(self, "tools")
@@ -201,17 +201,17 @@ class ModelRequest(Data, frozen=True, kw_only=True):
     """The input of one model call; a change in `preRequest` applies only to this call."""
 
     model: Model
-    """The model to call; a hook may replace it with another."""
+    """The model to call; a hook may replace it with another model."""
     messages: Sequence[Message]
-    """The history, and the messages that hooks have added for this call only."""
+    """The history, and the messages that hooks have added only for this call."""
     system: str | None = None
-    """The system text, with the text that scopes add."""
+    """The system text, including the text that scopes add."""
     tools: tuple[AnyTool, ...] = ()
     """The tools that are offered in this step and may run."""
     settings: Settings = DEFAULT_SETTINGS
     """The settings of the model call."""
     output: OutputSchema | None = None
-    """The type that the answer must fit, if one was requested."""
+    """The type that the answer must fit; None if no type was requested."""
 
     def prompted(self) -> ModelRequest:
         """Return the request with a system text that describes `output`.
@@ -246,11 +246,11 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     usage: Usage | None = None
     """The tokens that the answer used, if the provider reports them."""
     model: str | None = None
-    """The model's name, as reported in its answer."""
+    """The model's name, as the answer reports it."""
     response_id: str | None = None
     """The provider's id of the answer."""
     meta: dict[str, Any] | None = None
-    """The provider's own data, stored with the message."""
+    """The provider's own data, which is stored with the message."""
     timing: Timing | None = None
     """The timing of the call; None if no model was called."""
 
@@ -274,12 +274,12 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
 
     @property
     def text(self) -> str:
-        """The text of all its Text parts, joined."""
+        """The joined text of all Text parts."""
         return text_of(self.parts)
 
     @property
     def reasoning(self) -> str:
-        """The text of all its Reasoning parts, joined."""
+        """The joined text of all Reasoning parts."""
         return reasoning_of(self.parts)
 
     @property
@@ -289,12 +289,12 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources of the answer that the provider's own tools found."""
+        """The sources that the provider's own tools found for the answer."""
         return sources_of(self.parts)
 
     @property
     def files(self) -> tuple[MediaPart, ...]:
-        """The pictures and files that the model or its provider's tools made."""
+        """The pictures and files that the model or the provider's own tools made."""
         return files_of(self.parts)
 
     def replace(self, *, text: str | None = None, **changes: Any) -> Self:
@@ -309,8 +309,8 @@ class Model(Protocol):
     """A language model. `stream` is usually an async generator, and is closed after the last read.
 
     The optional attributes `name` and `provider` identify the model in traces. A model with
-    `takes_schema = True` gets `request.output`, and sends the schema in its provider's schema mode.
-    For other models, the system text describes the schema, and `request.output` is None.
+    `takes_schema = True` gets the schema in `request.output`, and sends it in the provider's schema
+    mode. For other models, the system text describes the schema, and `request.output` is None.
     """
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:

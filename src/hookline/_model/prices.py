@@ -42,11 +42,11 @@ Prices: TypeAlias = Mapping[str, Rates] | PriceFunction
 
 
 def price_function(prices: Prices) -> PriceFunction:
-    """Make a function that prices tokens from a table or a function.
+    """Make a function that computes prices; `prices` is a table or a function.
 
-    If a model has no entry in a table, it uses the entry with the longest name that the model's
-    name starts with: `gpt-5-2026-01-01` costs as much as `gpt-5`. Raises UsageError if `prices` is
-    neither a table nor a function.
+    If a table has no entry for a model, the entry whose name is the longest prefix of the model's
+    name applies. For example, `gpt-5-2026-01-01` costs as much as `gpt-5`. Raises UsageError if
+    `prices` is neither a table nor a function.
     """
     if callable(prices):
         return prices

@@ -87,9 +87,9 @@ def inspect_callable(
 ) -> Signature:
     """Inspect the signature of a function, method, partial or callable object.
 
-    Parameters for which `skip(hint)` is true are injected. The schema contains neither injected
-    parameters nor parameters that a partial binds by keyword. Raises ToolDefinitionError if the
-    callable cannot be a tool.
+    A parameter is injected if `skip(hint)` is true for its type hint. The schema leaves out
+    injected parameters, and parameters that a partial binds by keyword. Raises ToolDefinitionError
+    if the callable cannot be a tool.
     """
     callee = read_callable(fn, tool)
     injected = [name for name, hint in callee.hints.items() if skip(hint)]

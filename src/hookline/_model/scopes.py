@@ -34,13 +34,13 @@ from hookline._model.tool import (
 
 
 class Scope(ReadOnly):
-    """A named bundle of tools, a section of context, and a switch.
+    """A named bundle: tools, a section of context, and a switch for both.
 
-    `context()` is called at each step. The returned text or JSON data is added under `title` to the
-    system text, or, with `inject="user"`, to the last user message of the request. This section is
-    never stored. `enabled(run)` returns whether the whole scope is on; the function may also take
-    no parameter. Raises ScopeError for an empty label, two tools of the same name, or an async
-    function.
+    `context()` is called at each step. The returned text or JSON data is added to the system text,
+    under the heading `title`. With `inject="user"`, it is added to the last user message of the
+    request instead. This section is never stored. `enabled(run)` returns whether the whole scope is
+    on; the function may also take no parameter. Raises ScopeError for an empty label, two tools of
+    the same name, or an async function.
     """
 
     __slots__ = ("__weakref__", "context", "enabled", "inject", "is_on", "label", "title", "tools")
@@ -124,7 +124,7 @@ def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
         return bool(answer)
     except (Exception, CancelledError) as exc:  # nothing is awaited, so this is not a cancellation
         name = f"scope {which.label!r}" if isinstance(which, Scope) else f"tool {which.name!r}"
-        log_throw(f"{name}.enabled() raised an exception and is treated as off", exc)
+        log_throw(f"{name}.enabled() raised an exception, so it is treated as off", exc)
         return False
 
 
@@ -322,7 +322,7 @@ class Scopes:
                 value = scope.context()
                 text = value if isinstance(value, str) else json_text(to_json_data(value))
             except (Exception, CancelledError) as exc:
-                log_throw(f"scope {scope.label!r}.context() raised; the section was left out", exc)
+                log_throw(f"scope {scope.label!r}.context() failed; the section was left out", exc)
                 continue
             if value is not None and text:
                 texts[scope.inject].append(f"## {scope.title}\n{text}")

@@ -40,7 +40,7 @@ Enabled: TypeAlias = Callable[[], bool] | Callable[[Run[Any]], bool]
 
 
 class Tool(ReadOnly, Generic[P, R]):
-    """A tool that a model can call, made by `@tool`. Calling the tool calls its function.
+    """A tool that a model can call. If you call the tool yourself, it calls its function.
 
     With `parallel=False`, no other call runs at the same time. `idempotent` allows a wrapper to run
     the tool again. `timeout` is in seconds; with None, the agent's limit applies, and with inf,
@@ -155,9 +155,9 @@ class Tool(ReadOnly, Generic[P, R]):
     ) -> AnyTool:
         """Make a tool from a JSON schema; `fn` gets the arguments as one dict.
 
-        If `fn` has a parameter annotated `Run`, it also gets the run. The library jsonschema checks
-        the arguments against the schema, by default with Draft 2020-12. The arguments are not
-        converted, and defaults are not filled in. With `validate=False`, `fn` must check the
+        If `fn` has a parameter with the type hint `Run`, this parameter gets the run. The library
+        jsonschema checks arguments against the schema, by default with Draft 2020-12. Arguments are
+        not converted, and defaults are not filled in. With `validate=False`, `fn` must check the
         arguments itself. With `client=True`, there is no `fn`. Raises ToolDefinitionError if the
         schema is not valid, or has a `$ref` that points outside the schema.
         """
@@ -188,7 +188,7 @@ class Tool(ReadOnly, Generic[P, R]):
             raise ToolArgumentsError(self.name, bad.issues) from None
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with changes to the options of `@tool`, except `client`.
+        """Return a copy with changed options; all options of `@tool` except `client` can change.
 
         Raises TypeError for any other option.
         """
@@ -211,7 +211,7 @@ class Tool(ReadOnly, Generic[P, R]):
 class ProviderTool(Tool[..., Any]):
     """A tool that the provider itself runs, such as a web search.
 
-    The tool is offered by name like any other tool, so that hooks can remove it from a request.
+    The tool is offered by name like any other tool, so hooks can remove the tool from a request.
     hookline never calls the tool. `entries` has the data to send to each provider. Raises
     ToolDefinitionError for a name that is not a valid tool name.
     """
@@ -219,11 +219,11 @@ class ProviderTool(Tool[..., Any]):
     __slots__ = ("entries",)
 
     entries: dict[str, dict[str, Any]]
-    """The entry for each provider, by the provider's name. Other providers do not see the tool."""
+    """A dict of provider names to entries. Other providers do not see the tool."""
 
     def __init__(self, name: str, entries: dict[str, dict[str, Any]]) -> None:
         def run_elsewhere() -> None:
-            raise ToolDenied(f"the provider runs {name!r} itself; do not call it, use its results")
+            raise ToolDenied(f"the provider runs {name!r} itself; do not call it; use its results")
 
         super().__init__(run_elsewhere, name=name, description="Run by the provider.")
         self._set(entries=entries)
@@ -297,10 +297,10 @@ def tool(
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a Tool from a function's name, docstring and typed parameters.
 
-    A parameter annotated `Run[Deps]` gets the run and is not part of the schema. A sync function
-    runs in a thread. With `client=True`, the function only describes the tool and is never called.
-    The chat ends with `stop_reason="client_tool"`, and `resume()` continues with the result from
-    the client. Raises ToolDefinitionError if no schema can be made.
+    A parameter with the type hint `Run[Deps]` gets the run and is not part of the schema. A sync
+    function runs in a thread. With `client=True`, the function only describes the tool and is never
+    called. The chat ends with `stop_reason="client_tool"`, and `resume()` continues with the result
+    from the client. Raises ToolDefinitionError if no schema can be made.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:

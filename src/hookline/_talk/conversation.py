@@ -192,10 +192,10 @@ class Conversation:
 
     @classmethod
     async def open(cls, store: Store, id: str) -> Conversation:
-        """Load the conversation with this id from a store, or create it if there is none.
+        """Load the conversation with this id from a store, or create it if the store has none.
 
-        The chats of the conversation write to the store. Raises StoreError. Raises HistoryError if
-        the stored messages are not a valid history.
+        Chats of this conversation write their messages to the store. Raises StoreError. Raises
+        HistoryError if the stored messages are not a valid history.
         """
         found = cls.at(store, id)
         stored = await store.load(id)
@@ -206,7 +206,7 @@ class Conversation:
     async def save(self, store: Store | None = None) -> None:
         """Save pending changes: changes to `meta`, and changes by `reset` and `restore`.
 
-        With `store`, the whole conversation is written to that store, and so are later changes. The
+        With `store`, the whole conversation and all later changes are written to that store. The
         store must not have a conversation with this id. Raises UsageError if the conversation is in
         no store. Also raises ConversationConflictError, ConversationBusyError or StoreError.
         """
@@ -263,7 +263,7 @@ class Conversation:
     # ── for the chat that runs on it ────────────────────────────────────────────────────────
 
     def acquire(self, chat_id: str) -> None:
-        """Reserve the conversation for one chat; raises ConversationBusyError if it is reserved."""
+        """Reserve the conversation for one chat, or raise ConversationBusyError."""
         with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
@@ -304,7 +304,7 @@ class Conversation:
         self.ahead = items[begin:]
 
     def take_back(self, id: str) -> None:
-        """Set the last message aside if it has this id: an earlier life has written it."""
+        """If the last message has this id, set it aside, because an earlier life wrote it."""
         if self.items and self.items[-1].id == id:
             self.ahead = [self.items[-1], *self.ahead]
             self.items = self.items[:-1]  # views of the old list stay what they were
@@ -332,7 +332,7 @@ class Conversation:
         self._pending = pending
 
     def hold(self, chat_id: str, iteration: int, requests: Iterable[ApprovalRequest]) -> None:
-        """Set the requests that the running chat itself waits for; empty if it waits for none."""
+        """Set the requests that the running chat itself waits for; empty if there are none."""
         asked = tuple(requests)
         self._pending = None
         if asked:
@@ -360,7 +360,7 @@ class Conversation:
             raise
 
     def disorder(self) -> None:
-        """Note that results were committed out of order, so that requests must sort them."""
+        """Mark the results as committed out of order, so that requests sort the results."""
         self._disordered = True
 
     def for_request(self) -> History | tuple[Message, ...]:
@@ -377,7 +377,7 @@ class Conversation:
         """Take the lease for this life of a chat, and load the changes of other writers.
 
         Raises ConversationBusyError. Raises ConversationConflictError if the conversation has
-        unsaved changes and another writer has changed it too.
+        unsaved changes and another writer has changed the stored conversation.
         """
         assert self.ledger is not None
         known, meta = self.ledger.version, self.meta
@@ -410,7 +410,7 @@ class Conversation:
         """Write a message to the store (if there is one), append the message, and announce it.
 
         If the store refuses the message, nothing happens. If the store accepts the message, all
-        three steps happen, even if the task is cancelled during them.
+        three actions happen, even if the task is cancelled meanwhile.
         """
         if self.ledger is None:
             self._append(message)

@@ -71,7 +71,7 @@ class MemoryStore:
             )
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner, and return the version.
+        """Give the lease to this owner, and return the conversation's version.
 
         With `heir`, take the lease from an earlier life of the same chat (see `Store.acquire`).
         Raises ConversationBusyError if another owner holds the lease.
@@ -102,7 +102,7 @@ class MemoryStore:
                 entry.updated = time.time()
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write the whole change or nothing. Return the new version."""
+        """Write the whole change, or write nothing. Return the new version."""
         with _lock:
             entry = self._mine(conversation_id, change.owner, change.expected)
             if change.meta is not msgspec.UNSET:
@@ -118,7 +118,7 @@ class MemoryStore:
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the message that has the id of `message`, and return the new version."""
+        """Replace the stored message that has the same id, and return the new version."""
         with _lock:
             entry = self._mine(conversation_id, owner, expected)
             place = next(i for i, each in enumerate(entry.messages) if each.id == message.id)
@@ -167,7 +167,7 @@ class MemoryStore:
         return tuple(found[offset : offset + limit])
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """Return the requests that wait for an approval, in one or all conversations."""
+        """Return the unanswered approval requests of one conversation, or of all conversations."""
         if conversation_id is not None:
             check_id(conversation_id)
         with _lock:

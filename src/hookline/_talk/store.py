@@ -22,11 +22,11 @@ from hookline._talk.history import interrupted, open_calls
 class PendingStep(Data, frozen=True, kw_only=True):
     """A step that waits for approvals or clients, with everything that a resumed chat needs.
 
-    Some calls of the step may have no result and not be listed here. These calls have not been
+    A call that has no result may still be missing from these lists. Such a call has not been
     processed, because a call must not overtake a waiting call. `system`, `tools` and `settings`
     include the changes of `preChat`. If a chat has claimed answers, `claimed` is the id of that
-    chat, and `answered` lists the claimed requests and client calls. So each answer is used only
-    once, even if that chat dies.
+    chat, and `answered` lists the claimed requests and client calls. Because of this claim, each
+    answer is used only once, even if the chat fails.
     """
 
     chat_id: str
@@ -54,7 +54,7 @@ class PendingStep(Data, frozen=True, kw_only=True):
     state: dict[str, Any] | None = None
     """The JSON values of `run.state` for the resumed chat."""
     held: bool = False
-    """True if the chat that asked is still running, so that no other chat can take the answers."""
+    """True if the chat that asked is still running, so no other chat can take the answers."""
     guards: tuple[str, ...] = ()
     """The ids or names of the chat's required hooks. A resumed chat must have the same hooks."""
     claimed: str | None = None
@@ -79,13 +79,13 @@ class PendingStep(Data, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids that an answer can have: the ids of all requests and client calls."""
+        """The ids of all requests and client calls; an answer must have one of these ids."""
         asked = [each.id for each in self.requests]
         return (*asked, *[each.id for each in self.client_calls])
 
 
 class Stored(Data, frozen=True, kw_only=True):
-    """A conversation as stored. `owner` holds its lease; None if the lease is free."""
+    """A stored conversation. `owner` holds its lease, and is None if the lease is free."""
 
     id: str
     """The conversation's id."""
@@ -98,7 +98,7 @@ class Stored(Data, frozen=True, kw_only=True):
     pending: PendingStep | None = None
     """The step that waits for answers, if any."""
     owner: str | None = None
-    """The life of a chat that holds the lease; None if the lease is free."""
+    """The owner of the lease: one life of a chat. None if the lease is free."""
 
 
 class ConversationInfo(Data, frozen=True, kw_only=True):
@@ -121,16 +121,16 @@ class ConversationInfo(Data, frozen=True, kw_only=True):
 class Change(Data, frozen=True, kw_only=True):
     """One write to a conversation.
 
-    `owner` holds the lease, `expected` is the version before the write, and `place` is the number
-    of messages before the new messages. With `fresh`, all stored messages are deleted first.
+    `owner` holds the lease, `expected` is the version before the write, and `place` is how many
+    messages come before the new messages. With `fresh`, all stored messages are deleted first.
     """
 
     owner: str
-    """The life of a chat that holds the lease."""
+    """The owner of the lease: one life of a chat."""
     expected: int
     """The version before the write."""
     place: int
-    """The number of messages before the new messages."""
+    """How many messages come before the new messages."""
     messages: tuple[Message, ...] = ()
     """The messages to append."""
     meta: dict[str, Any] | UnsetType = UNSET
@@ -145,10 +145,10 @@ class Change(Data, frozen=True, kw_only=True):
 class Store(Protocol):
     """Stores the conversations that are named by an id.
 
-    All methods may be called from several tasks at once. They raise StoreError if the store cannot
-    be read or written. Each write increments the version. Only the owner of a lease may write. An
-    owner is one life of a chat, `"{chat_id}/{life}"`. All methods except `acquire` compare owners
-    as whole strings, so two lives of the same chat are different owners.
+    All methods may be called from several tasks at once. All methods raise StoreError if the store
+    cannot be read or written. Each write increments the version. Only the owner of a lease may
+    write. An owner is one life of a chat, `"{chat_id}/{life}"`. All methods except `acquire`
+    compare owners as whole strings, so two lives of the same chat are different owners.
     """
 
     @property
@@ -161,12 +161,12 @@ class Store(Protocol):
         ...
 
     async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
-        """Give the lease to this owner and return the version. Create the conversation if
-        necessary.
+        """Give the lease to this owner, and return the conversation's version. Create the
+        conversation if necessary.
 
         If the owner already holds the lease, the owner keeps it. With `heir`, the owner takes the
-        lease from another life of the same chat at once, unless that life is a later life
-        (`inherits`). Raises ConversationBusyError if another owner holds the lease.
+        lease from another life of the same chat at once, unless the other life is later (see
+        `inherits`). Raises ConversationBusyError if another owner holds the lease.
         """
         ...
 
@@ -179,7 +179,7 @@ class Store(Protocol):
         ...
 
     async def append(self, conversation_id: str, change: Change) -> int:
-        """Write the whole change or nothing. Return the new version.
+        """Write the whole change, or write nothing. Return the new version.
 
         Raises ConversationConflictError if the version or the owner differs. If a store does not
         know whether an earlier attempt was written, it must check before it tries again.
@@ -189,7 +189,7 @@ class Store(Protocol):
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the message that has the id of `message`, and return the new version."""
+        """Replace the stored message that has the same id, and return the new version."""
         ...
 
     async def delete(self, conversation_id: str) -> bool:
@@ -204,7 +204,7 @@ class Store(Protocol):
         ...
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """Return the requests that wait for an approval, in one or all conversations."""
+        """Return the unanswered approval requests of one conversation, or of all conversations."""
         ...
 
 
@@ -221,8 +221,9 @@ def chat_of(owner: str) -> str:
 def inherits(owner: str, held: str) -> bool:
     """Return whether `owner` may take over the lease from `held`.
 
-    Both must be lives of the same chat, and `held` must not be a later life. The number at the
-    beginning of a life's name decides which life is later; a life without a number has number 0.
+    `owner` and `held` must be lives of the same chat, and `held` must not be a later life. The
+    number at the beginning of a life's name decides which life is later; a life without a number
+    has number 0.
     """
     return chat_of(owner) == chat_of(held) and _number_of(held) <= _number_of(owner)
 

@@ -12,16 +12,16 @@ class CacheStore(Protocol):
     """A store of answers: `MemoryCache`, or any object with these two methods."""
 
     async def get(self, key: str, /) -> bytes | None:
-        """Return the bytes stored under this key; None if there are no bytes."""
+        """Return the bytes that are stored under this key; None if there are no bytes."""
         ...
 
     async def set(self, key: str, value: bytes, /) -> None:
-        """Store the bytes under this key. The store decides how long it keeps them."""
+        """Store the bytes under this key. The store decides how long it keeps the bytes."""
         ...
 
 
 class MemoryCache:
-    """A cache of at most `size` answers: the most recently used.
+    """A cache that keeps the `size` most recently used answers.
 
     Answers expire after `ttl` seconds.
     """
@@ -39,7 +39,7 @@ class MemoryCache:
         self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     async def get(self, key: str, /) -> bytes | None:
-        """Return the bytes stored under this key; None if they are missing or expired."""
+        """Return the bytes that are stored under this key; None if they are missing or expired."""
         since, value = self._kept.get(key, (0.0, None))
         if value is None:
             return None

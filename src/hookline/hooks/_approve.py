@@ -28,11 +28,11 @@ def approve(
     inherit: bool = True,
     required: bool = True,
 ) -> Hooks:
-    """Ask for approval of a call if its name, the predicate `when` and its arguments all match.
+    """Ask for approval of a call that matches all given conditions: name, `when` and `arguments`.
 
     With `arguments={"path": "/etc/*"}`, approval is needed only if the argument `path` matches. A
-    text may contain `*`; a function is called with the argument's value. A call without this
-    argument needs no approval.
+    text may contain `*`. You can also pass a function, which is called with the argument's value. A
+    call without this argument needs no approval.
     """
 
     async def check(ctx: PreToolCall[Any]) -> Ask | None:

@@ -44,8 +44,8 @@ def audit(
     """Record chats, messages, tool calls and approvals as JSON lines in the file `path`.
 
     With `fsync`, wait until each line is on disk. With `content`, also record texts, arguments and
-    results. `who` returns JSON data, such as the user's id from `run.deps`; each line has it as
-    `who`. `clock` returns the time of a line, in seconds since the epoch.
+    results. `who` returns JSON data, such as the user's id from `run.deps`; each line has this data
+    in the field `who`. `clock` returns the time of a line, in seconds since the epoch.
     """
     lines = Lines(Path(path), fsync, clock)
 

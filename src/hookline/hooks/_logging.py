@@ -30,7 +30,8 @@ def log(
 ) -> Hooks:
     """Log chats, steps, tool calls and statuses at this level, and failed chats as warnings.
 
-    With `content`, also log the texts of messages, arguments and results, cut to `length`.
+    With `content`, also log the texts of messages, arguments and results; each text is cut to
+    `length` characters.
     """
     out = logging.getLogger(logger) if isinstance(logger, str) else logger
 

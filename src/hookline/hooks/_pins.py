@@ -31,7 +31,7 @@ def pin_tools(
     """Refuse a tool if its name, description or schema differs from the approved version.
 
     `pins` maps the names of tools to digests made by `tool_digest`. `pins` can also be the path of
-    a JSON file with such a map. If names such as `"files_*"` are given, only the tools with these
+    a JSON file with this map. If names such as `"files_*"` are given, only the tools with these
     names are checked. A checked tool without a digest in `pins` is refused. With `hide`, refused
     tools are not offered to the model either. Raises UsageError for pins that cannot be read.
     """

@@ -78,11 +78,11 @@ def rate_limit(
 ) -> Hooks:
     """Allow at most `calls` tool calls in any period of `per` seconds, for each key.
 
-    With `per=None`, the limit is for all time. `by` chooses the key: "tool", "conversation",
-    "chat", or a function that returns the key, such as the caller's id. With "conversation", a chat
-    without a conversation has its own key. Calls of sub-agents count for their parent. With
-    `tools`, only calls of these tools count. A call over the limit is refused with a tool error
-    that says when to try again. Raises UsageError for invalid numbers or an invalid `by=`.
+    With `per=None`, the limit never resets. `by` chooses the key: "tool", "conversation", "chat",
+    or a function that returns the key, such as the caller's id. With "conversation", a chat without
+    a conversation has its own key. Calls of a sub-agent count as calls of its parent. With `tools`,
+    only calls of these tools count. A call over the limit is refused with a tool error that says
+    when to try again. Raises UsageError for invalid numbers or an invalid `by=`.
     """
     if calls < 0 or (per is not None and not per > 0):
         raise UsageError(

@@ -64,9 +64,9 @@ def redact(
 
     In a live stream, the last `hold` characters are held back, so that matches up to this length
     are always found. If no pattern matches white space, pass `words=True`: then each word is shown
-    as soon as it is complete. With `arguments`, the arguments of tool calls are redacted too. Then
-    the stream does not show the arguments piece by piece, and tools get the redacted arguments.
-    Raises UsageError for a pattern that matches the empty text.
+    as soon as it is complete. With `arguments`, the arguments of tool calls are redacted too. With
+    this option, the stream does not show the arguments piece by piece, and tools get the redacted
+    arguments. Raises UsageError for a pattern that matches the empty text.
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
     # All hooks have the same name.

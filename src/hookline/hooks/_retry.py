@@ -45,12 +45,12 @@ def retry(
 ) -> Hooks:
     """Call the model again after a temporary error, with at most `attempts` calls in total.
 
-    The wait before retry number n is a random fraction of `base * 2 ** (n - 1)` seconds or of
-    `longest`, whichever is less. If the service asks for a longer wait (`retry_after`), the hook
-    waits that long. If the service asks for more than `patience` seconds, the error is raised. `on`
-    is one or more error types, or a function of the error; by default, every `ModelError` that is
-    `retryable`. Before each wait, the hook reports the status `retrying`. Raises UsageError if
-    `attempts` is below 1.
+    The wait before retry number n is a random part of `base * 2 ** (n - 1)` seconds. If `longest`
+    is less, the wait is a random part of `longest`. If the service asks for a longer wait
+    (`retry_after`), the hook waits that long. If the service asks for a wait of more than
+    `patience` seconds, the error is raised. `on` is one error type, several error types, or a
+    function that takes the error. The default is every `ModelError` that is `retryable`. Before
+    each wait, the hook reports the status `retrying`. Raises UsageError if `attempts` is below 1.
     """
     if attempts < 1:
         raise UsageError(f"attempts={attempts!r} must be at least 1")
@@ -86,12 +86,12 @@ def fallback(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """If a model fails, call the next of these models. If all fail, raise the last error.
+    """If a model fails, call the next of these models. If all models fail, raise the last error.
 
-    `on` is one or more error types, or a function of the error; by default, every `ModelError`.
-    `fallback` wraps `retry`, so each model is retried before the next model is called. Before each
-    change of the model, the hook reports the status `falling-back`. Raises UsageError if no model
-    is given.
+    `on` is one error type, several error types, or a function that takes the error. The default is
+    every `ModelError`. `fallback` wraps `retry`, so each model is retried before the next model is
+    called. Before each change of the model, the hook reports the status `falling-back`. Raises
+    UsageError if no model is given.
     """
     if not models:
         raise UsageError("fallback() needs at least one model; pass the models to fall back on")

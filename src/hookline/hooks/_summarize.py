@@ -60,12 +60,13 @@ def summarize(
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
-    """If a request's messages have more than `when` tokens, replace the old ones with a summary.
+    """If a request's messages have more than `when` tokens, replace the oldest messages with a
+    summary.
 
-    `when` may also be a function of the messages. At least the last `keep` messages are unchanged.
+    `when` may also be a function of the messages. At least the last `keep` messages stay unchanged.
     `by` is the agent or model that writes the summary; by default, it is the chat's model. `count`
-    returns the number of tokens of a message. The tokens of the summary's model call count for the
-    chat. Raises UsageError for numbers below 1.
+    returns the number of tokens of a message. The tokens of the summary's model call count as
+    tokens of the chat. Raises UsageError for numbers below 1.
     """
     if keep < 1 or (isinstance(when, int) and when < 1):
         raise UsageError(f"summarize({when!r}, keep={keep!r}): both must be at least 1")

@@ -24,10 +24,10 @@ async def closed_after(stream: Any) -> AsyncGenerator[None, None]:
 
 
 async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list[E]:
-    """Collect all events of a stream, then close it. Raises the exceptions of the stream.
+    """Collect all events of a stream, and close the stream. Raises the exceptions of the stream.
 
-    `into` is an optional list to which the events are added. After an exception, the list has the
-    events before it.
+    `into` is an optional list to which the events are added. If the stream raises an exception, the
+    list has the events before the exception.
     """
     items: list[E] = [] if into is None else into
     async with closed_after(stream):

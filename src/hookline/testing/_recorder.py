@@ -93,7 +93,7 @@ class Recorder:
     async def read(self, stream: AsyncIterable[ChatEvent]) -> list[ChatEvent]:
         """Read a stream to its end and record each event. Raises the exceptions of the stream.
 
-        An event is recorded when it is read, which may be later than it was published. With
+        An event is recorded when it is read; this may be later than when it was published. With
         `record(agent, events=True)`, events are recorded when they are published.
         """
         events: list[ChatEvent] = []
@@ -190,8 +190,8 @@ def record(
     points except onDelta and onHook, which fire very often. `events=True` also records published
     events, in order with the hooks; a list of event types records only events of these types. With
     `inherit`, sub-agents are recorded too. `echo`, such as `print`, is called with each line. If a
-    hook ends a chain, later hooks do not run, and neither does the recorder. To record the point in
-    this case too, pass a high `priority=`. Raises UnknownHookError for an unknown point.
+    hook ends a chain, later hooks and the recorder do not run. To record the point in this case
+    too, pass a high `priority=`. Raises UnknownHookError for an unknown point.
     """
     chosen = [name for name in TABLE if name not in NOISY] if points is None else points
     published = () if events is False else _EVENTS if events is True else events

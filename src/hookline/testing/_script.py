@@ -30,14 +30,14 @@ class ScriptedModel:
     """A model that answers each call with the next turn of its script.
 
     A turn is a str (a text answer), a ToolCall, a list of these parts, a ModelResponse, a Turn, or
-    an exception, which is raised. A turn can also be a sync or async function that takes the
-    request and returns a turn. If several chats share a model, each call gets the next turn.
+    an exception to raise. A turn can also be a sync or async function that takes the request and
+    returns a turn. If several chats share a model, each call gets the next turn.
 
     `requests` has all requests, in order. `closed` and `cancelled` count the streams that were left
-    before their end, and `open` the streams that are being read. As a context manager, the model
-    calls `done()` at the end of the block, unless the block raised an exception. `strict=False`
-    accepts requests in which a call has no result, or a result has no call. `repeat=True` starts
-    the script again at its end.
+    before their end. `open` counts the streams that are still being read. If the model is used in
+    `with`, `done()` is called at the end of the block. After an exception in the block, `done()` is
+    not called. `strict=False` accepts requests in which a call has no result, or a result has no
+    call. With `repeat=True`, the first turn follows the last turn.
     """
 
     provider = "scripted"
@@ -83,8 +83,8 @@ class ScriptedModel:
     def done(self) -> None:
         """Check that the whole script was played and that every request was valid.
 
-        Raises ScriptError for unused turns. If an earlier call had no turn or an invalid request,
-        raises the ScriptError or HistoryError of that call again.
+        Raises ScriptError for unused turns. If a model call raised a ScriptError or HistoryError,
+        `done()` raises that error a second time.
         """
         if self._misfit is not None:
             raise self._misfit
@@ -173,7 +173,7 @@ class ScriptedModel:
         if turn.fail_after > len(chunks):
             raise self._misfits(
                 f"fail_after={turn.fail_after}, but the turn has only {len(chunks)} chunks: "
-                "pass chunk= to split its text into more"
+                "pass chunk= to split its text into more chunks"
             )
         return chunks[: turn.fail_after]
 

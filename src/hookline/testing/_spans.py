@@ -29,7 +29,7 @@ class TracedSpan(NamedTuple):
     events: tuple[TracedEvent, ...]
     """The events of the span."""
     error: str | None
-    """The span's `error.type`; None if it succeeded."""
+    """The span's `error.type`; None if the span succeeded."""
     id: int
     """The span's id, which is the `parent` of the span's children."""
     parent: int | None
@@ -59,9 +59,9 @@ class Spans:
     def tree(self, *attributes: str, events: bool = False) -> str:
         """Draw the spans with one line for each span; children are indented below their parents.
 
-        A line has the span's name, the `error.type` after an exclamation mark, and those of the
-        given `attributes` that the span has. With `events`, the names of the span's events are on
-        the lines below.
+        A line begins with the span's name. For a failed span, an exclamation mark and the
+        `error.type` follow. The line ends with the span's values of the given `attributes`. With
+        `events`, the names of the span's events follow on separate lines.
         """
         return "\n".join(_lines(self.all, None, 0, attributes, events))
 
@@ -73,8 +73,8 @@ class Spans:
 def spans(**options: Any) -> Generator[Spans, None, None]:
     """Collect the spans of all chats that begin inside the block.
 
-    Agents without telemetry of their own are traced, and so are their sub-agents. `options` are the
-    options of `hookline.otel.Telemetry`. Nothing global is changed. Raises UsageError if
+    Agents without their own telemetry, and the sub-agents of these agents, are traced. `options`
+    are the options of `hookline.otel.Telemetry`. Nothing global is changed. Raises UsageError if
     OpenTelemetry's SDK is not installed.
     """
     try:

@@ -30,7 +30,9 @@ class Sequencer:
     async def __call__(self, position: int) -> AsyncGenerator[None, None]:
         """Wait for this position's turn; the next position follows when the block ends."""
         if position in self._taken:
-            raise UsageError(f"position {position} of the sequence was already used; use each once")
+            raise UsageError(
+                f"position {position} of the sequence was already used; use each position once"
+            )
         self._check()
         self._taken.add(position)
         if position > 0:

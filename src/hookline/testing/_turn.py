@@ -81,15 +81,16 @@ def raw_call(name: str, text: str, id: str | None = None) -> ToolCall:
 class Turn:
     """One answer of a scripted model, with control over every detail.
 
-    `parts` are played in order, after `reasoning=` and `text=` and before `tool_calls=`. A str is a
+    The order of the answer is `reasoning=`, `text=`, the `parts` and `tool_calls=`. A str is a
     piece of streamed text. A Text, Reasoning, ToolCall, Source, Image or File is a whole part. A
     chunk is sent unchanged. `chunk` is the number of characters in each piece of text, reasoning
-    and arguments; 0 sends them whole. `delay` is the delay before each chunk, in seconds, or an
-    async function to await. `fail` is an exception to raise after `fail_after` chunks, by default
-    after all chunks except the Finish. `raw_chunks` are sent unchanged, even if they are invalid.
-    `cleanup` is an exception to raise when the stream is closed. `finish_reason` and `usage` are
-    sent in the Finish; by default, they are derived from the parts. With `no_finish`, no Finish is
-    sent. Raises ValueError for contradictory options.
+    and arguments; with 0, each part is sent whole. `delay` is the number of seconds before each
+    chunk, or an async function that is awaited before each chunk. `fail` is an exception to raise
+    after `fail_after` chunks. By default, `fail` is raised after all chunks except the Finish.
+    `raw_chunks` are sent unchanged, even if they are invalid. `cleanup` is an exception to raise
+    when the stream is closed. `finish_reason` and `usage` are sent in the Finish; by default, they
+    are derived from the parts. With `no_finish`, no Finish is sent. Raises ValueError for
+    contradictory options.
     """
 
     __slots__ = (
@@ -143,7 +144,7 @@ class Turn:
     def chunks(self, size: int, numbers: Numbers, model: str) -> list[object]:
         """The chunks to stream.
 
-        The size of a piece is `chunk` if that is set, and otherwise `size`.
+        `size` is the size of a piece if the turn does not set `chunk`.
         """
         if self.raw_chunks is not None:
             return list(self.raw_chunks)

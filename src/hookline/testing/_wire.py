@@ -35,15 +35,16 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wire:
-    """One answer of the server. `answer` is a turn of a script; the options change how it is sent.
+    """One answer of the server. `answer` is a turn of a script; the options change how the answer
+    is sent.
 
-    A `status` above 399 sends an error instead, with `code` and `message`. `body` sends exactly
-    these bytes. `piece` is the number of bytes in each write; 0 writes one event at a time. `delay`
-    is the delay before each write, in seconds, or an async function to await. After `after` bytes,
-    `garbage` is inserted. After `cut` bytes, the connection is closed. After `stall` bytes, the
-    server stops sending. `headers` are sent in addition to the headers of the format. `habits` are
-    deviations of a server from its documented format, such as "no_index" or "crlf"; docs/models.md
-    lists them.
+    If `status` is above 399, the server sends an error with `code` and `message` instead of the
+    answer. `body` sends exactly these bytes. `piece` is the number of bytes in each write; 0 writes
+    one event at a time. `delay` is the number of seconds before each write, or an async function
+    that is awaited before each write. After `after` bytes, `garbage` is inserted. After `cut`
+    bytes, the connection is closed. After `stall` bytes, the server stops sending. `headers` are
+    sent in addition to the headers of the format. `habits` are deviations of a server from its
+    documented format, such as "no_index" or "crlf"; docs/models.md lists them.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class WireServer:
 
     `requests` has all requests. `opened` is the number of all connections, and `open` is the number
     of open connections. The event `asked` is set by the first request. The event `left` is set when
-    a client disconnects in the middle of an answer; `left_at` is the time at which this happens, by
+    a client disconnects in the middle of an answer; `left_at` is the time of this disconnect, by
     the event loop's clock. Requests after the last turn get status 500, and the server raises
     ScriptError at the end of its block.
     """
