@@ -103,6 +103,6 @@ def _check_history(chat: Chat) -> None:
     last = chat.history[-1].role if chat.history else None
     if last not in ("user", "tool"):
         raise UsageError(
-            f"input=None needs a history whose last message has the role 'user' or 'tool', not "
-            f"{last!r}; pass input, or restore() the messages to continue from"
+            f"input=None continues the history, but its last message must have the role 'user' or "
+            f"'tool', not {last!r}; pass input, or restore() other messages first"
         )
