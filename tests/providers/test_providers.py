@@ -431,7 +431,8 @@ def test_a_client_that_cannot_be_awaited_is_refused_at_once(kind: Any) -> None:
     import openai
 
     for client in (openai.OpenAI(api_key=KEY), anthropic.Anthropic(api_key=KEY), "a client"):
-        with pytest.raises(UsageError, match=f"client= is an object of type {type(client).__name__},"):
+        refused = f"client= is an object of type {type(client).__name__},"
+        with pytest.raises(UsageError, match=refused):
             ADAPTERS[kind]("m", client=client)
 
 
