@@ -6,6 +6,7 @@ comparing work of the same kind, before and after a change.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -35,9 +36,12 @@ async def count(work: Work, where: Where) -> Counter[str]:
 
     await work()  # what is done only once is not counted
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # its moments differ, and so does what it counts: finalizers, weak references
     sys.settrace(trace)
     try:
         await work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return found

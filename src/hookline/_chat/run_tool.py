@@ -164,8 +164,8 @@ def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
     """Take the call as wrappers have changed it; refuse to change an approved call."""
     if run.request is not None and wanted.arguments != run.wanted.arguments:
         raise HookError(
-            f"the call of {tool.name!r} was approved and can no longer be changed; call proceed() "
-            "without a changed call"
+            f"the call of {tool.name!r} was approved and can no longer be changed; use "
+            "proceed() with no arguments"
         )
     run.wanted = wanted
     run.bound = None

@@ -183,10 +183,10 @@ class Observer(Data, frozen=True):
 class Interceptor(Data, Generic[R], frozen=True):
     """Base class for your own interceptor points.
 
-    `bus.intercept(MyPoint(...))` returns the payload, an R, with the changes of the hooks. The
-    payload is the first field of the class, or the field that `payload` names. A hook can also end
-    the chain with a value whose type is in `ends`. In this case, `bus.intercept` returns that
-    value.
+    `bus.intercept(MyPoint(...))` returns the payload, an R, as the hooks have changed it. The
+    payload is the value of the first field of the class; to use another field, set `payload` to the
+    name of that field. A hook can also end the chain with a value whose type is in `ends`. In this
+    case, `bus.intercept` returns that value.
     """
 
     payload: ClassVar[str] = ""

@@ -112,9 +112,9 @@ def _resolve(
         except NameError as error:
             raise ToolDefinitionError(
                 tool,
-                f"the type hint of parameter {name!r} uses {error.name!r}, which is not defined "
-                "there; define or import it at the top of the module, before the tool and not only "
-                "under TYPE_CHECKING",
+                f"the type hint of parameter {name!r} uses {error.name!r}, but the module does "
+                "not define that name; define or import it at the top of the module, before the "
+                "tool and not only under TYPE_CHECKING",
             ) from error
         except Exception as error:
             raise ToolDefinitionError(

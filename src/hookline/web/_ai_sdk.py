@@ -60,7 +60,7 @@ class AiSdkEncoder:
     `message_id` is the id of the message that this answer continues after approvals, and `known`
     are the calls of that message. `denied` are the calls that the user has just denied. Without
     `message_id` the answer is a new message; its id is the id of the first committed message. If
-    `started` is True, the stream was already written up to an open step. Until the first answer is
+    `started` is True, earlier data of this stream has opened a step. Until the first answer is
     committed, its id is assumed to be `{chat_id}.{first}`. If a chat fails before its first event,
     `chat_id` determines the id of the error.
     """

@@ -101,7 +101,7 @@ class NativeEncoder:
         return self._frame(dumps(_timed(data, at)), number)
 
     def passed(self, event: ChatEvent) -> None:
-        """Record that this encoder, or an encoder with the same bytes, has written an event."""
+        """Record an event that this encoder, or one that writes the same bytes, has written."""
         self._chat_id = self._chat_id or event.chat_id
         self._seq = event.seq
         if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):

@@ -18,7 +18,7 @@ class OnClientAttached(Observer, frozen=True, kw_only=True):
     principal: str
     """The caller's name from `authorize=`, or "owner" for the bearer token."""
     conversation_id: str
-    """The client's id of the conversation."""
+    """The conversation's id, as the client knows it."""
     protocol: str
     """The protocol: native, ai-sdk or ag-ui."""
     readers: int
@@ -33,7 +33,7 @@ class OnClientDetached(Observer, frozen=True, kw_only=True):
     principal: str
     """The caller's name."""
     conversation_id: str
-    """The client's id of the conversation."""
+    """The conversation's id, as the client knows it."""
     protocol: str
     """The protocol: native, ai-sdk or ag-ui."""
     readers: int
@@ -48,7 +48,7 @@ class OnFeedback(Observer, frozen=True, kw_only=True):
     principal: str
     """The caller's name."""
     conversation_id: str
-    """The client's id of the conversation."""
+    """The conversation's id, as the client knows it."""
     message_id: str
     """The id of the rated answer, an AssistantMessage of the conversation."""
     value: Thumb | None
