@@ -79,7 +79,7 @@ NOTHING_TO_SHOW = {
         "--resume: the store has no",
     ),
     "the function is named before it": (
-        "a class cannot be a tool", "a function with `yield`", "a wrapper must", "on_error='deny'",
+        "a function with `yield`", "a wrapper must", "on_error='deny'",
     ),
     "data that is changed in place": ("data of a message, call or result is read-only",),
     "whole turns": ("raw_chunks= is the whole turn",),

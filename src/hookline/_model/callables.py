@@ -41,9 +41,7 @@ class Callee(msgspec.Struct, frozen=True, kw_only=True):
 def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
     """Inspect a function, method, partial or callable object; raises ToolDefinitionError."""
     if inspect.isclass(fn) or not callable(fn):
-        raise ToolDefinitionError(
-            tool, "a class cannot be a tool; pass a function that uses the class"
-        )
+        raise ToolDefinitionError(tool, f"{fn!r} cannot be a tool; pass a function")
     function, fixed, doc = _unwrap(fn)
     try:
         found = inspect.signature(fn).parameters
