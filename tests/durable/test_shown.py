@@ -22,6 +22,7 @@ from tests.web.test_site import answer_of, asked, native, request_of
 from tests.web.test_site import text_of as text_in
 
 from hookline import Agent, Ask, MemoryStore, Text, UserMessage
+from hookline.durable._absurd import Jobs
 from hookline.durable._job import Job, encode_job, run_job
 from hookline.errors import UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted
@@ -157,6 +158,28 @@ async def test_an_answer_that_comes_before_the_chat_is_put_aside_counts(
     async with (
         engine.worker(agent, relay=relay_of(prefix), idle=20.0),
         browser(engine, agent, prefix) as http,
+    ):
+        known = await asked(http, "native")
+        answer = await http.post("/native", json=answer_of("native", known))
+        assert text_in("native", answer.content) == "That is done."
+    assert paid == ["Ada"]
+
+
+async def test_an_answer_that_comes_before_the_engine_has_the_question_counts(
+    postgres: Engine, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The browser sees the question while the worker still stores it."""
+    real = Jobs.ask
+
+    async def slow(self: Any, *args: Any) -> Any:
+        await asyncio.sleep(0.2)
+        return await real(self, *args)
+
+    monkeypatch.setattr(Jobs, "ask", slow)
+    agent, paid = agent_of(["I pay. ", PAY], "That is done.", asks=True)
+    async with (
+        postgres.worker(agent, relay=relay_of(prefix), idle=20.0),
+        browser(postgres, agent, prefix) as http,
     ):
         known = await asked(http, "native")
         answer = await http.post("/native", json=answer_of("native", known))

@@ -6,7 +6,9 @@ for an approval, its run has ended there; the answer to the approval begins the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Literal, Protocol
@@ -110,7 +112,7 @@ class Abroad:
         await self._relay.announce(key, header)
         try:
             if waits is not None:
-                await self._engine.answer(waits, decisions)
+                await self._answer(waits, decisions)
                 return
             if "title" in conversation.meta:
                 await conversation.save()
@@ -128,6 +130,18 @@ class Abroad:
                     409, "This approval is not waiting for an answer; load the messages again."
                 ) from None
             raise
+
+    async def _answer(self, chat_id: str, decisions: Mapping[str, Approve | Deny]) -> None:
+        """Answer approvals; if the engine does not know one, try again for a second.
+
+        A worker shows a question to the browser just before it stores the question in the engine.
+        """
+        for pause in (0.05, 0.1, 0.25, 0.6):
+            with suppress(ApprovalError):
+                await self._engine.answer(chat_id, decisions)
+                return
+            await asyncio.sleep(pause)
+        await self._engine.answer(chat_id, decisions)
 
     async def stop(self, conversation: Conversation, principal: str) -> bool:
         """Stop the chat that runs or waits in a conversation; False if there is none."""
