@@ -133,6 +133,42 @@ async def test_a_statement_whose_connection_goes_away_meanwhile_is_a_store_error
         assert await jobs.questions("one") == []
 
 
+async def test_a_chat_that_ends_while_its_claim_is_renewed_is_no_error(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear = Jobs._hear
+    async with server.jobs() as jobs:
+        await jobs.add("one", "{}")
+        await jobs.add("two", "{}")
+        first, second = await jobs.take("me", 2, set())
+
+        async def ended(self: Jobs, *args: Any) -> None:
+            await hear(self, *args)
+            del jobs._runs[first.owner]
+
+        monkeypatch.setattr(Jobs, "_hear", ended)
+        found = await jobs.beat([first.owner, second.owner])
+        assert found == {first.owner: None, second.owner: None}
+
+
+async def test_a_worker_outlives_a_fault_of_its_engine(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take = Jobs.take
+    faults = iter([RuntimeError("a fault"), KeyError("another")])
+
+    async def broken(*args: Any) -> Any:
+        if (fault := next(faults, None)) is not None:
+            raise fault
+        return await take(*args)
+
+    monkeypatch.setattr(Jobs, "take", broken)
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    async with server.worker(agent), server.engine.client() as client:
+        assert (await client.result(await client.start("Hi."))).text == "Hello."
+    assert caplog.text.count("could not look after its chats") == 2
+
+
 # ── a chat ──────────────────────────────────────────────────────────────────────────────────
 
 

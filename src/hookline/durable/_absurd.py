@@ -285,16 +285,17 @@ class Jobs:
         now = time.monotonic()
         async with self._transaction() as it:
             held = await self._held(it, owners)
+            runs = {owner: self._runs[owner] for owner in held}  # some may end while we wait
             if now - self._beaten >= self._lease / 4:
                 await it.execute(
                     "SELECT absurd.extend_claim($1, run, $3) FROM unnest($2::uuid[]) run",
                     self._queue,
-                    [self._runs[owner].run for owner in held],
+                    [run.run for run in runs.values()],
                     self._lease,
                 )
                 self._beaten = now
-            await self._hear([self._runs[owner] for owner in held], it)
-        return {owner: self._runs[owner].abort for owner in held}
+            await self._hear(list(runs.values()), it)
+        return {owner: run.abort for owner, run in runs.items()}
 
     async def _hear(self, runs: list[_Run], it: Any) -> None:
         """Process the next new message for each of these chats."""

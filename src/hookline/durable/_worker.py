@@ -194,6 +194,8 @@ class Worker:
                     await self._take_jobs()
                 except StoreError as exc:
                     logger.warning("the jobs cannot be read: %s", type(exc).__name__)
+                except Exception:  # of the engine: the worker must not end unnoticed
+                    logger.exception("the worker could not look after its chats")
                 await asyncio.sleep(self._poll)
         finally:
             await self._stop()
