@@ -194,8 +194,10 @@ class Worker:
                     await self._take_jobs()
                 except StoreError as exc:
                     logger.warning("the jobs cannot be read: %s", type(exc).__name__)
-                except Exception:  # of the engine: the worker must not end unnoticed
-                    logger.exception("the worker could not look after its chats")
+                except Exception as exc:  # of the engine: the worker must not end unnoticed
+                    name = type(exc).__name__
+                    logger.error("the worker could not look after its chats: %s", name)
+                    logger.debug("the worker could not look after its chats", exc_info=exc)
                 await asyncio.sleep(self._poll)
         finally:
             await self._stop()
