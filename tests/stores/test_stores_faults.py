@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
+from tests._tool_chats import Clock as LoopClock
 
 from hookline import (
     Agent,
@@ -201,6 +204,35 @@ async def test_a_store_that_hangs_under_the_last_write_is_waited_for_until_someb
     store.answers.set()
     await free(conversation)
     assert (await store.open(talk)).meta == {"seen": True}
+
+
+async def test_a_caller_that_leaves_a_store_that_hangs_at_the_end_waits_for_two_grace_periods(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One in which the store may still answer, and one after the chat's task was cancelled."""
+    store, clock, ended = Hanging(), LoopClock(), asyncio.Event()
+    agent = Agent(ScriptedModel("one"), limits=Limits(grace=5))
+    conversation = await Conversation.open(store, "c")
+
+    @agent.hook("onChatDone")
+    def note(ctx: OnChatDone) -> None:
+        conversation.meta["seen"] = True
+        store.answers.clear()
+        store.asked.clear()
+        ended.set()
+
+    work = asyncio.create_task(agent.chat("a", conversation=conversation))
+    await ended.wait()
+    await store.asked.wait()
+    work.cancel()
+    await clock.advance(5.1)
+    assert not work.done()
+    await clock.advance(5.1)
+    assert work.cancelled()
+    assert caplog.text.count("its store did not answer") == 1
+    assert "left behind" not in caplog.text
+    store.answers.set()
+    await free(conversation)
 
 
 async def test_a_save_that_is_cancelled_is_written_whole_and_stays_cancelled(talk: str) -> None:
@@ -1232,6 +1264,95 @@ async def test_a_database_of_the_first_schema_is_migrated_and_goes_on(
     async with SQLStore(url) as store:
         await Agent(ScriptedModel("b"), store=store).chat("two", conversation=talk)
         assert texts(await store.open(talk)) == ["one", "a", "two", "b"]
+
+
+async def test_a_store_whose_closing_was_cancelled_can_be_closed_again(
+    sqlite: SQLStore, talk: str
+) -> None:
+    await sqlite.load(talk)
+    database = sqlite._database
+    async with database._lock:  # a write goes on
+        closing = asyncio.create_task(sqlite.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+    assert closing.cancelled()
+    await sqlite.aclose()
+    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
+async def test_a_second_outage_is_waited_for_like_the_first(talk: str) -> None:
+    """Also if nothing was asked while the server was there in between."""
+    calls = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = f"postgresql://somebody@127.0.0.1:{port}/chats?sslmode=disable"
+    async with server, SQLStore(url, reconnect=0.1) as store:
+        for outage in range(2):
+            calls = 0
+            with pytest.raises(StoreError, match="unreachable"):
+                await store.load(talk)
+            assert calls > 1, outage
+            await asyncio.sleep(0.11)  # longer than `reconnect`, and nobody asks
+
+
+async def test_an_owner_that_takes_its_lease_again_keeps_it_after_a_failed_release(
+    file: Path, sqlite: SQLStore, talk: str
+) -> None:
+    await sqlite.acquire(talk, "chat/1")
+    locked = sqlite3.connect(file, isolation_level=None)
+    locked.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        await sqlite.release(talk, "chat/1")
+    locked.execute("ROLLBACK")
+    locked.close()
+    await sqlite.acquire(talk, "chat/1")
+    assert (await sqlite.load(talk)).owner == "chat/1"  # type: ignore[union-attr]
+    with pytest.raises(ConversationBusyError):
+        await sqlite.acquire(talk, "other/1")
+
+
+async def test_what_is_read_while_another_writes_is_of_one_version(
+    database: str, talk: str
+) -> None:
+    async def write(place: int) -> None:
+        async with SQLStore(database) as store:
+            version = await store.acquire(talk, "w/1")
+            change = Change(
+                owner="w/1",
+                expected=version,
+                place=place,
+                messages=(user(f"m{place}"),),
+                meta={"n": place},
+            )
+            await store.append(talk, change)
+            await store.release(talk, "w/1")
+
+    await write(0)
+    async with SQLStore(database) as store:
+        await store.load(talk)
+        written: list[str] = []
+
+        @event.listens_for(store._database.engine.sync_engine, "after_cursor_execute")
+        def between(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+            if not written:  # after the first statement of the next read
+                written.append(statement)
+                thread = threading.Thread(target=lambda: asyncio.run(write(1)))
+                thread.start()
+                thread.join()
+
+        found = await store.load(talk)
+        assert found is not None
+        assert (found.version, len(found.messages), found.meta) == (1, 1, {"n": 0})
+        found = await store.load(talk)
+        assert found is not None
+        assert (found.version, len(found.messages), found.meta) == (2, 2, {"n": 1})
 
 
 async def test_a_pool_that_is_used_up_names_the_option(database: str, talk: str) -> None:

@@ -69,6 +69,7 @@ class Database:
         self._name, self._secret = address.name, address.secret
         self._reconnect = 0.0 if self.sqlite else reconnect
         self._away = 0.0  # the time at which the server became unreachable
+        self._failed = 0.0  # the time of the last attempt that did not reach it
         self._busy_timeout = busy_timeout
         self._ready = False
         self._lock = asyncio.Lock()  # held while writing to SQLite, and during the setup
@@ -106,6 +107,10 @@ class Database:
         """
         again = uncertain = False
         pause = 0.02
+        loop = asyncio.get_running_loop()
+        until: float | None = None
+        if loop.time() > self._failed + self._reconnect:
+            self._away = 0.0  # that was an earlier outage
         while True:
             try:
                 if not self._ready:
@@ -117,9 +122,10 @@ class Database:
                 if not _is_away(exc):
                     raise self._explained(exc, uncertain) from exc
                 uncertain |= how != "read" and not isinstance(exc, ConnectionError)
-                now = asyncio.get_running_loop().time()
+                now = self._failed = loop.time()
                 self._away = self._away or now  # parallel calls share one deadline
-                if now >= self._away + self._reconnect:
+                until = until or self._away + self._reconnect
+                if now >= until:
                     raise self._explained(exc, uncertain) from exc
             again = True
             await asyncio.sleep(pause)

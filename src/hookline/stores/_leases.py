@@ -74,6 +74,7 @@ class Leases:
                 taken = (await connection.execute(take(owner, earlier))).one_or_none()
                 if taken is not None:
                     self._seen.pop(conversation_id, None)
+                    self._ended.discard(owner)  # a release may have failed before
                     found = await connection.execute(sa.select(NEXT), {"id_": conversation_id})
                     count = max(found.scalar_one(), taken.messages)  # missing messages are damage
                     return int(taken.revision + count)

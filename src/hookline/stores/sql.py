@@ -25,6 +25,7 @@ from hookline.stores._database import Database
 from hookline.stores._leases import Leases
 from hookline.stores._rows import (
     APPEND,
+    COUNT,
     conflict,
     lock,
     messages_of,
@@ -110,9 +111,15 @@ class SQLStore:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop; the store may be used again."""
-        database = self._databases.pop(asyncio.get_running_loop(), None)
-        if database is not None:
+        loop = asyncio.get_running_loop()
+        database = self._databases.pop(loop, None)
+        if database is None:
+            return
+        try:
             await database.close()
+        except BaseException:
+            self._databases.setdefault(loop, database)  # the next aclose() closes the rest
+            raise
 
     @property
     def _database(self) -> Database:
@@ -133,7 +140,7 @@ class SQLStore:
         """Return the stored conversation; None if nothing was ever written."""
         check_id(conversation_id)
         alive = sa.and_(C.owner.is_not(None), C.expires > self._now).label("alive")
-        head = sa.select(CONVERSATION, alive).where(C.id == conversation_id)
+        head = sa.select(CONVERSATION, alive, COUNT.label("at")).where(C.id == conversation_id)
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
             while True:
@@ -142,7 +149,7 @@ class SQLStore:
                     return None
                 messages = await messages_of(connection, conversation_id, found.revision)
                 if messages is not None:
-                    return found, messages
+                    return found, messages[: found.at]  # later ones may come with another meta
 
         read = await self._database.run("read", work)
         if read is None:
