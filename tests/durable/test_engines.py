@@ -126,6 +126,9 @@ async def test_an_answer_counts_once_and_to_nothing_else(engine: Engine, client:
                 await client.answer(id, {request: Approve(), wrong: Approve()})  # all or none
         with pytest.raises(ApprovalError, match="must be Approve"):
             await client.answer(id, {request: True})  # type: ignore[dict-item]
+        for unreadable in (Deny(None), Approve(arguments={"path": object()})):  # type: ignore[arg-type]
+            with pytest.raises(ApprovalError, match="cannot be stored"):
+                await client.answer(id, {request: unreadable})
         assert [each.id for each in await client.pending(id)] == [request]
         await client.answer(id, {request: Deny("no")})
         with pytest.raises(ApprovalError):
@@ -241,6 +244,9 @@ async def test_deps_are_made_of_the_json_that_a_chat_was_started_with(
         ({"limits": {"steps": 1}}, "limits="),
         ({"chat_id": "a/b"}, "chat_id="),
         ({"chat_id": ""}, "chat_id="),
+        ({"chat_id": 7}, "chat_id="),
+        ({"release": "later"}, "release="),
+        ({"release": None}, "release="),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -249,6 +255,12 @@ async def test_what_a_file_cannot_keep_is_refused_by_name(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         await client.start("Hi.", **options)
+
+
+async def test_the_reason_of_an_abort_is_text(client: Client) -> None:
+    """Anything else would be recorded, and no later life could read the record."""
+    with pytest.raises(UsageError, match="reason=7"):
+        await client.abort("chat", 7)  # type: ignore[arg-type]
 
 
 async def test_input_that_is_neither_text_nor_a_message_is_refused(client: Client) -> None:
@@ -270,6 +282,12 @@ async def test_an_agent_without_a_durable_runtime_is_refused(engine: Engine) -> 
         )
         with pytest.raises(UsageError, match="runtime=Durable"):
             engine.worker(agent)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_that_would_run_no_chat_is_refused(engine: Engine) -> None:
+    with pytest.raises(UsageError, match="concurrency=0"):
+        engine.worker(Agent(ScriptedModel("x"), runtime=Durable()), concurrency=0)
 
 
 async def test_there_is_no_result_of_what_was_not_started(client: Client) -> None:

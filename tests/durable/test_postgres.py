@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -171,6 +172,74 @@ async def test_a_worker_outlives_a_fault_of_its_engine(
         "the worker could not look after its chats: RuntimeError",
         "the worker could not look after its chats: KeyError",
     ]
+
+
+class Between:
+    """A connection: before a reader has its answer, something else happens."""
+
+    def __init__(self, it: Any, then: Callable[[], Awaitable[object]]) -> None:
+        self._it = it
+        self._then = then
+
+    async def fetch(self, *args: Any) -> Any:
+        found = await self._it.fetch(*args)
+        await self._then()
+        return found
+
+
+async def test_a_message_that_two_read_at_once_counts_once_and_hides_no_later_one(
+    server: Server,
+) -> None:
+    """A question expires while the worker looks for messages: both read the answer."""
+    async with server.jobs() as jobs:
+        await jobs.add("one", "{}")
+        [(id, owner, _)] = await jobs.take("me", 1, set())
+        for request in ("q1", "q2"):
+            assert await jobs.ask(id, owner, request, '"body"', None) is None
+        assert await jobs.answer(id, {"q1": '"yes"'}) is None
+        run = jobs._runs[owner]
+        async with jobs._transaction() as it:
+            await jobs._hear([run], Between(it, lambda: jobs.ask(id, owner, "q1", "", '"late"')))
+        assert await jobs.answer(id, {"q2": '"no"'}) is None
+        await jobs.beat([owner])
+        found = [await jobs.ask(id, owner, request, "", None) for request in ("q1", "q2")]
+    assert found == ['"yes"', '"no"']
+
+
+async def test_a_database_that_cannot_be_made_ready_keeps_no_connections(server: Server) -> None:
+    """A worker tries it again and again."""
+    jobs = Jobs(f"{server.url}&default_transaction_read_only=on", f"r{server.engine.own}", 0.01)
+    pools: list[Any] = []
+    create = jobs._asyncpg.create_pool
+
+    async def noted(*args: Any, **kwargs: Any) -> Any:
+        pools.append(await create(*args, **kwargs))
+        return pools[-1]
+
+    jobs._asyncpg = Namespace(**{**vars(jobs._asyncpg), "create_pool": noted})
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            await jobs.add("one", "{}")
+    assert [pool.get_size() for pool in pools] == [0, 0, 0]
+
+
+async def test_a_worker_that_stops_while_the_database_is_away_is_cancelled_and_closed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: Any) -> Any:
+        raise StoreError("the database is away")
+
+    worker = server.worker(Agent(ScriptedModel("x"), runtime=Durable()))
+    jobs = worker._jobs
+    await jobs.add("one", "{}")
+    await jobs.take("me", 1, set())
+    monkeypatch.setattr(Jobs, "_held", away)
+    working = asyncio.create_task(worker.run())
+    await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert jobs._pool is None
 
 
 # ── a chat ──────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, Iterable, Set
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from hookline.durable._extra import needed
@@ -42,8 +42,10 @@ class _Run:
         self.answers: dict[str, str] = {}
         self.abort: str | None = None
 
-    def hear(self, mail: dict[str, Any]) -> None:
-        """Process one event."""
+    def hear(self, number: int, mail: dict[str, Any]) -> None:
+        """Process the event of this number, unless another reader has processed it meanwhile."""
+        if number < self.mails:
+            return
         self.mails += 1
         for request, decision in mail.get("answers", {}).items():
             self.answers.setdefault(request, decision)
@@ -99,8 +101,12 @@ class Jobs:
                 pool = await self._asyncpg.create_pool(
                     self._url, min_size=0, max_size=8, max_inactive_connection_lifetime=0
                 )
-                async with pool.acquire() as connection, connection.transaction():
-                    await self._make_ready(connection)
+                try:
+                    async with pool.acquire() as connection, connection.transaction():
+                        await self._make_ready(connection)
+                except BaseException:
+                    pool.terminate()
+                    raise
                 self._pool = pool
             return self._pool
 
@@ -120,7 +126,8 @@ class Jobs:
         """Close the connections. The next call opens them again."""
         if self._pool is not None:
             for owner, run in list(self._runs.items()):  # claimed, but not started
-                await self.leave(run.id, owner)
+                with suppress(StoreError):  # another worker takes it after its lease
+                    await self.leave(run.id, owner)
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.close()
@@ -130,8 +137,8 @@ class Jobs:
         while True:
             names = [f"{id}/{run.mails + n}" for n in range(_LOOK_AHEAD)]
             before = run.mails
-            for mail in await self._emitted(it, names):
-                run.hear(mail)
+            for number, mail in enumerate(await self._emitted(it, names), before):
+                run.hear(number, mail)
             if run.mails - before < _LOOK_AHEAD:
                 return
 
@@ -147,9 +154,10 @@ class Jobs:
     async def _tell(self, it: Any, id: str, run: _Run, mail: dict[str, Any]) -> None:
         """Send a message to a chat, under its lock and after all earlier messages."""
         payload = json.dumps(json.dumps(mail))  # as text, because JSONB would change some values
-        name = f"{id}/{run.mails}"
+        number = run.mails
+        name = f"{id}/{number}"
         await it.execute("SELECT absurd.emit_event($1, $2, $3)", self._queue, name, payload)
-        run.hear(mail)
+        run.hear(number, mail)
 
     async def _locked(self, it: Any, id: str) -> tuple[Any, _Run] | None:
         """Lock a chat's task, and read its messages; None if there is no such task."""
@@ -299,14 +307,15 @@ class Jobs:
 
     async def _hear(self, runs: list[_Run], it: Any) -> None:
         """Process the next new message for each of these chats."""
-        by_name = {f"{run.id}/{run.mails}": run for run in runs}
+        by_name = {f"{run.id}/{run.mails}": (run, run.mails) for run in runs}
         rows = await it.fetch(
             f"SELECT event_name, payload FROM {self._table('e')} "
             "WHERE event_name = ANY($1) AND payload IS NOT NULL",
             list(by_name),
         )
         for row in rows:
-            by_name[row["event_name"]].hear(json.loads(json.loads(row["payload"])))
+            run, number = by_name[row["event_name"]]
+            run.hear(number, json.loads(json.loads(row["payload"])))
 
     async def aborted(self, id: str, owner: str) -> None:
         """Do nothing: a later life requests the abort again, and it counts only once."""

@@ -10,7 +10,14 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from hookline import ApprovalRequest, Approve, Deny, Limits, Response, Settings, UserMessage
-from hookline.durable._job import Decision, Job, encode_decision, encode_job, read_outcome
+from hookline.durable._job import (
+    Decision,
+    Job,
+    encode_decision,
+    encode_job,
+    read_decision,
+    read_outcome,
+)
 from hookline.errors import ApprovalError, UsageError
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -89,7 +96,7 @@ class Client:
             release=release,
         )
         id = os.urandom(10).hex() if chat_id is None else chat_id
-        if not _ID.fullmatch(id):
+        if not isinstance(id, str) or not _ID.fullmatch(id):  # pyright: ignore
             raise UsageError(
                 f"chat_id={chat_id!r} must be 1 to 64 characters from A-Z, a-z, 0-9, '_' and '-'"
             )
@@ -111,7 +118,16 @@ class Client:
                 raise ApprovalError(
                     f"the answer to {id!r} must be Approve() or Deny(), not {decision!r}"
                 )
-        encoded = {id: encode_decision(each) for id, each in answers.items()}
+        encoded: dict[str, str] = {}
+        for id, decision in answers.items():
+            try:
+                encoded[id] = encode_decision(decision)
+                read_decision(encoded[id])  # what no worker can read would break the chat
+            except (TypeError, ValueError, msgspec.MsgspecError) as exc:
+                raise ApprovalError(
+                    f"the answer to {id!r} cannot be stored: {exc}; pass JSON as the arguments of "
+                    "Approve, and text as the reason of Deny"
+                ) from exc
         wrong = await self._board.answer(chat_id, encoded)
         if wrong is not None:
             raise ApprovalError(
@@ -120,7 +136,12 @@ class Client:
             )
 
     async def abort(self, chat_id: str, reason: str | None = None) -> bool:
-        """Request the abort of a chat; returns False if the chat is over."""
+        """Request the abort of a chat; returns False if the chat is over.
+
+        Raises UsageError if the reason is not text.
+        """
+        if reason is not None and not isinstance(reason, str):  # pyright: ignore
+            raise UsageError(f"reason={reason!r} of an abort must be text")
         return await self._board.abort(chat_id, msgspec.json.encode(reason).decode())
 
     async def result(self, chat_id: str) -> Response:

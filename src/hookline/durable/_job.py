@@ -100,12 +100,13 @@ def encode_job(job: Job) -> str:
         "limits": (Limits, "Limits"),
         "system": (str, "text; set a system function on the agent instead"),
         "model": (str, "the name of a model, such as 'openai:gpt-…'"),
-        "release": (str, "'live' or 'response'"),
     }
     for name, (kind, wanted) in kinds.items():
         value = getattr(job, name)
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name}={value!r} of a durable chat must be {wanted}")
+    if job.release not in ("live", "response"):
+        raise UsageError(f"release={job.release!r} of a durable chat must be 'live' or 'response'")
     if not all(type(each) is str for each in job.hooks):
         raise UsageError(
             f"hooks={job.hooks!r} of a durable chat must be ids of hooks that its agent knows"

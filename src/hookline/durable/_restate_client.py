@@ -15,6 +15,8 @@ from hookline.errors import RemoteChatError, StoreError, UsageError
 
 _NOT_READY: Final = 470  # Restate's own status: the workflow is running
 _AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
+_AWAY: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
+_DENIED: Final = (401, 403)  # of a proxy
 _NOT_FOUND: Final = HTTPStatus.NOT_FOUND.value
 
 
@@ -33,12 +35,15 @@ class Ingress:
         self._client: Any = None
 
     async def _ask(self, method: str, path: str, body: bytes | None = None, **options: Any) -> Any:
-        """Send a request. Raises StoreError if the server is not reachable."""
+        """Send a request. Raises StoreError if the server is not reachable, or cannot answer now.
+
+        Raises UsageError if a proxy denies the request.
+        """
         if self._client is None:
             self._client = self._httpx.AsyncClient(timeout=30.0, headers=self._headers)
         headers = {} if body is None else {"content-type": "application/json"}
         try:
-            return await self._client.request(
+            answer = await self._client.request(
                 method,
                 path if "://" in path else self._url + path,
                 content=body,
@@ -50,6 +55,16 @@ class Ingress:
                 f"Restate at {self._url} is not reachable ({type(exc).__name__}); check that it "
                 "runs, and that its URL is right"
             ) from exc
+        if answer.status_code in _AWAY:
+            raise StoreError(
+                f"Restate at {self._url} cannot answer now: status {answer.status_code}; try again"
+            )
+        if answer.status_code in _DENIED:
+            raise UsageError(
+                f"{self._url} denies the request: status {answer.status_code}; pass what its proxy "
+                "needs as Chats(url, headers={…})"
+            )
+        return answer
 
     async def _call(self, path: str, value: object = None) -> Any:
         """Call a handler, and return its result."""

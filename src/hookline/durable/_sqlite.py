@@ -12,6 +12,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from hookline.durable._worker import Taken
@@ -66,20 +68,27 @@ class Claim(NamedTuple):
 
 
 class Jobs:
-    """The jobs in one file. Calls run in threads, one at a time."""
+    """The jobs in one file. Calls run in a thread of their own, one at a time."""
 
     def __init__(self, file: str, poll: float, lease: float = 1.0) -> None:
+        if file in ("", ":memory:"):
+            raise UsageError(
+                f"{file!r} is not a file that workers and clients can share; use the path of a "
+                "file, as in sqlite:///jobs.db"
+            )
         self.file = file
         self._poll = poll
         self._lease = lease
-        self._seen: dict[str, tuple[Claim, float]] = {}  # others' jobs, time of their last beat
+        self._seen: dict[str, tuple[Claim, float]] = {}  # taken jobs, time of their last beat
         self._taken = 0
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1)  # a program may keep all of asyncio's threads busy
+        self._worker: str | None = None
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one transaction. Raises StoreError."""
-        return await asyncio.to_thread(self._locked, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._locked, work)
 
     def _locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -89,7 +98,8 @@ class Jobs:
                 try:
                     value = work(connection)
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:  # SQLite itself ends it when a disk is full
+                        connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
                 return value
@@ -119,9 +129,16 @@ class Jobs:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+        thread, self._thread = self._thread, ThreadPoolExecutor(1)
+        thread.shutdown(wait=False)
 
     async def aclose(self) -> None:
         """Close the file. The next call opens it again."""
+        if self._worker is not None:  # claimed, but not started
+            prefix = f"{self._worker}."
+            statement = "UPDATE hookline_job SET owner = NULL WHERE substr(owner, 1, ?) = ?"
+            with suppress(StoreError):  # these jobs count as free after a lease
+                await self._do(lambda it: it.execute(statement, (len(prefix), prefix)))
         self.close()
 
     # ── of clients ──────────────────────────────────────────────────────────────────────────
@@ -187,10 +204,12 @@ class Jobs:
 
     async def take(self, worker: str, limit: int, refused: Set[str]) -> list[Taken]:
         """Take jobs without an owner, or whose worker's beat has not changed for a lease."""
+        self._worker = worker
         found: list[Taken] = []
-        for job in await self._open_jobs():
-            ours = job.owner is not None and job.owner.startswith(f"{worker}.")
-            if len(found) == limit or job.id in refused or ours or not self._is_free(job):
+        jobs = await self._open_jobs()
+        self._seen = {job.id: self._seen[job.id] for job in jobs if job.id in self._seen}
+        for job in jobs:
+            if len(found) == limit or job.id in refused or not self._is_free(job):
                 continue
             self._taken += 1
             owner = f"{worker}.{self._taken}"
@@ -311,10 +330,14 @@ class Jobs:
     ) -> str | None:
         """Store a question, unless it exists; returns its answer, if there is one.
 
-        `default` answers the question if there is no answer: its time has expired.
+        Has no effect if another life owns the job now. `default` answers the question if there is
+        no answer: its time has expired.
         """
 
         def work(it: sqlite3.Connection) -> str | None:
+            query = "SELECT 1 FROM hookline_job WHERE id = ? AND owner = ?"
+            if it.execute(query, (id, owner)).fetchone() is None:
+                return None
             it.execute(
                 "INSERT INTO hookline_job_question (id, request, body) VALUES (?, ?, ?) "
                 "ON CONFLICT DO NOTHING",

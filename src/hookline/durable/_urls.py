@@ -39,7 +39,8 @@ class AnyWorker(Protocol):
 def engine_of(url: str) -> tuple[Any, str]:
     """Return an engine's module and address. Raises UsageError for a URL of an unknown engine."""
     scheme, _, rest = url.partition(":")
-    if scheme not in _ENGINES or not rest:
+    host = scheme == "sqlite" and rest.startswith("//") and not rest.startswith("///")
+    if scheme not in _ENGINES or not rest or host:
         raise UsageError(
             f"{shown_url(url)!r} is not the URL of an engine for durable chats: use "
             "sqlite:///jobs.db, postgresql://…, or http://… (the address of a Restate server)"

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Set
+from collections.abc import Coroutine, Set
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -28,7 +29,7 @@ from hookline.durable._job import (
     read_decision,
     run_job,
 )
-from hookline.errors import JournalError, StoreError
+from hookline.errors import JournalError, StoreError, UsageError
 from hookline.runtimes import Halted, Journal
 
 logger = logging.getLogger("hookline.durable")
@@ -143,11 +144,13 @@ class _Life:
         self.journal = journal
         self.rests_since: float | None = None
         self.aborting: asyncio.Task[None] | None = None
-        self.task: asyncio.Task[None]
 
 
 class Worker:
-    """Runs durable chats: `async with chats(agent, …): …`, or `await worker.run()`."""
+    """Runs durable chats: `async with chats(agent, …): …`, or `await worker.run()`.
+
+    Raises UsageError if the agent cannot run durable chats, or if `concurrency` is below 1.
+    """
 
     def __init__(
         self,
@@ -161,6 +164,10 @@ class Worker:
         poll: float,
     ) -> None:
         check_agent(agent, relay)
+        if concurrency < 1:
+            raise UsageError(
+                f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
+            )
         self._agent = agent
         self._jobs = jobs
         self._deps = deps
@@ -170,6 +177,7 @@ class Worker:
         self._poll = poll
         self._name = f"{os.getpid()}-{os.urandom(5).hex()}"
         self._lives: dict[str, _Life] = {}  # the current lives, by owner
+        self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refused: set[str] = set()  # chats that this code cannot continue
         self._running: asyncio.Task[None] | None = None
 
@@ -200,7 +208,11 @@ class Worker:
                     logger.debug("the worker could not look after its chats", exc_info=exc)
                 await asyncio.sleep(self._poll)
         finally:
-            await self._stop()
+            stopping = asyncio.ensure_future(self._stop())
+            while not stopping.done():
+                with suppress(asyncio.CancelledError):  # anyio, for one, cancels a task repeatedly
+                    await asyncio.wait([stopping])
+            stopping.result()
 
     async def _open(self) -> None:
         if self._relay is not None:
@@ -215,7 +227,7 @@ class Worker:
             if owner not in ours:
                 life.journal.halt()
             elif ours[owner] is not None and life.aborting is None:
-                life.aborting = asyncio.create_task(self._abort(life, str(ours[owner])))
+                life.aborting = self._start(self._abort(life, str(ours[owner])))
             else:
                 await self._put_aside(life)
 
@@ -254,7 +266,14 @@ class Worker:
             await self._refuse(log, exc)
             return
         life = self._lives[owner] = _Life(log, journal)
-        life.task = asyncio.create_task(self._live_on(life, text))
+        self._start(self._live_on(life, text))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that is over before the engine is closed."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _live_on(self, life: _Life, text: str) -> None:
         try:
@@ -293,11 +312,12 @@ class Worker:
             await self._jobs.leave(log.id, log.owner, _AGAIN)
 
     async def _stop(self) -> None:
-        tasks = [life.task for life in self._lives.values()]
         for life in list(self._lives.values()):
             life.journal.halt()
-        if tasks:
-            await asyncio.wait(tasks)
-        if self._relay is not None:
-            await self._relay.aclose()
-        await self._jobs.aclose()
+        if self._tasks:  # some may be writing the outcome of their chat
+            await asyncio.wait(self._tasks)
+        try:
+            if self._relay is not None:
+                await self._relay.aclose()
+        finally:
+            await self._jobs.aclose()

@@ -53,7 +53,7 @@ class Worker:
     """An ASGI application that runs an agent's chats; Restate calls it over HTTP/2.
 
     `async with worker: …` and `await worker.run()` also serve the application with hypercorn, and
-    register the application with Restate.
+    register the application with Restate. Raises UsageError if `bind` has no port.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class Worker:
         admin: str | None = None,
     ) -> None:
         check_agent(agent, relay)
+        if not bind.rpartition(":")[2].isdecimal():
+            raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
         restate = needed("restate")
         module = import_module("hookline.durable._restate_worker")  # imports the SDK
         services = module.services_of(
@@ -114,8 +116,13 @@ class Worker:
         up = asyncio.Event()
         self._running = asyncio.create_task(self._serve(up))
         waiting = asyncio.create_task(up.wait())
-        await asyncio.wait([self._running, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        try:
+            await asyncio.wait([self._running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.__aexit__()
+            raise
+        finally:
+            waiting.cancel()
         if self._running.done():
             self._running.result()
         return self
@@ -192,7 +199,8 @@ def chats(
     signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
     ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
     register the application with Restate. `admin` is the address of Restate's admin API; the
-    default is port 9070 on the host of the ingress.
+    default is port 9070 on the host of the ingress. Raises UsageError if the agent has no
+    `runtime=Durable()`, or if `bind` has no port.
     """
     return Worker(
         agent,

@@ -50,8 +50,8 @@ def chats(
     the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
     maximum number of chats that run at once. A worker that gives no sign of life for `lease`
     seconds counts as dead. A chat that only waits is suspended after `idle` seconds. The file is
-    polled every `poll` seconds. Raises UsageError if the agent has no `runtime=Durable()`, or if
-    the lease is too short.
+    polled every `poll` seconds. Raises UsageError if the agent has no `runtime=Durable()`, if
+    `concurrency` is below 1, or if the lease is too short.
     """
     if lease < 3 * poll:
         raise UsageError(f"lease={lease!r} must be at least three times poll={poll!r}")

@@ -1,0 +1,98 @@
+"""The client and the worker of `hookline.durable.restate` beside a server that answers badly."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from tests.durable._engines import free_port
+
+from hookline import Agent
+from hookline.durable._job import encode_outcome
+from hookline.durable.restate import Chats, chats
+from hookline.errors import RemoteChatError, StoreError, UsageError
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel
+
+
+@asynccontextmanager
+async def server(answer: Callable[[], tuple[int, str] | None]) -> AsyncIterator[str]:
+    """A server that gives each request this status and text, or no answer at all; its URL."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            given = answer()
+            if given is None:
+                await reader.read()
+            else:
+                head = f"HTTP/1.1 {given[0]} -\r\ncontent-length: {len(given[1])}\r\n"
+                writer.write(f"{head}connection: close\r\n\r\n{given[1]}".encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+
+
+async def test_a_proxy_that_gives_up_waiting_does_not_end_the_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
+    outcome = encode_outcome("one", LookupError("no"))
+    answers = iter([(504, "timeout"), (502, "bad gateway"), (503, "not yet"), (200, outcome)])
+    async with server(lambda: next(answers)) as url, Chats(url) as client:
+        with pytest.raises(RemoteChatError, match="LookupError"):
+            await client.result("one")
+    assert next(answers, None) is None
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_server_that_cannot_answer_now_does_not_say_that_a_chat_is_over(
+    status: int,
+) -> None:
+    async with server(lambda: (status, "")) as url, Chats(url) as client:
+        for call in (client.abort("one"), client.pending("one"), client.start("Hi.")):
+            with pytest.raises(StoreError, match=f"status {status}"):
+                await call
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_proxy_that_misses_its_headers_does_not_say_that_a_chat_is_over(
+    status: int,
+) -> None:
+    async with server(lambda: (status, "")) as url, Chats(url) as client:
+        calls: list[Any] = [client.abort("one"), client.pending("one"), client.result("one")]
+        for call in (*calls, client.start("Hi.")):
+            with pytest.raises(UsageError, match="headers="):
+                await call
+
+
+async def test_a_worker_that_is_cancelled_as_it_registers_serves_no_longer() -> None:
+    asked = asyncio.Event()
+    port = free_port()
+    agent: Agent[Any] = Agent(ScriptedModel("x"), runtime=Durable())
+    async with server(asked.set) as url:
+        worker = chats(agent, url, bind=f"127.0.0.1:{port}", admin=url)
+        entering = asyncio.create_task(worker.__aenter__())
+        await asked.wait()
+        running = worker._running
+        assert running is not None
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        ended = running.done()
+        running.cancel()
+        await asyncio.wait([running])
+    assert ended
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+@pytest.mark.parametrize("bind", ["localhost", "127.0.0.1:", ""])
+def test_a_worker_needs_a_port_to_bind(bind: str) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel("x"), runtime=Durable())
+    with pytest.raises(UsageError, match="bind="):
+        chats(agent, "http://127.0.0.1:8080", bind=bind)
