@@ -9,16 +9,16 @@ import sys
 import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
 
 from hookline import Agent
-from hookline.errors import MalformedStreamError
+from hookline.errors import MalformedStreamError, ModelConnectionError, UsageError
 from hookline.events import TextDelta
 from hookline.models import Finish, TextChunk
-from hookline.providers import Exchange, _clients, _frame, relay
+from hookline.providers import Clients, Exchange, _clients, _frame, relay, server_sent
 from hookline.testing import Turn, Wire, WireServer
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
@@ -130,6 +130,77 @@ async def test_chats_that_begin_at_once_share_the_one_client_that_is_made(kind: 
     async with wire(kind, *["Hi."] * 5) as (model, _):
         await asyncio.gather(*(Agent(model).chat("Hi.") for _ in range(5)))
         assert len(_clients._shared[asyncio.get_running_loop()]) == 1
+
+
+class Watched(asyncio.SelectorEventLoop):
+    """A loop that lets another thread act when somebody asks whether the loop is closed."""
+
+    meanwhile: Any = None
+
+    def is_closed(self) -> bool:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            other = threading.Thread(target=meanwhile)
+            other.start()
+            other.join()
+        return super().is_closed()
+
+
+def test_a_thread_may_get_its_client_while_another_forgets_the_clients_of_closed_loops() -> None:
+    made: list[object] = []
+
+    async def close(client: object) -> None: ...
+
+    clients = Clients[object](None, make=object, key=lambda: "threads", close=close)
+    old = Watched()
+    old.run_until_complete(clients.get())
+    old.close()
+
+    def other_thread() -> None:
+        made.append(asyncio.run(clients.get()))
+
+    old.meanwhile = other_thread
+    assert asyncio.run(clients.get()) is not None
+    assert len(made) == 1
+    assert old not in _clients._shared
+
+
+def absent() -> Any:
+    raise KeyError("SHOP_API_KEY")
+
+
+@each_wire
+async def test_a_users_function_that_fails_is_named_by_an_error_that_nobody_retries(
+    kind: Any,
+) -> None:
+    with pytest.raises(UsageError, match=r"client cannot be created \(KeyError: 'SHOP_API_KEY'\)"):
+        await Agent(ADAPTERS[kind]("m", client=absent)).chat("Hi.")
+
+
+@each_wire
+async def test_a_users_function_that_cannot_reach_the_network_fails_as_a_connection_does(
+    kind: Any,
+) -> None:
+    def away() -> Any:
+        raise ConnectionRefusedError("the vault is away")
+
+    with pytest.raises(ModelConnectionError, match="the vault is away"):
+        await Agent(ADAPTERS[kind]("m", client=away)).chat("Hi.")
+
+
+async def test_an_sdk_that_cannot_be_imported_is_the_fault_of_the_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_an_sdk.py").write_text("import what_it_needs")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def close(client: object) -> None: ...
+
+    clients = Clients[object](
+        None, modules=("half_an_sdk",), make=object, key=lambda: "half", close=close
+    )
+    with pytest.raises(UsageError, match=r"half_an_sdk is installed.*what_it_needs"):
+        await clients.get()
 
 
 # ── what is closed when a stream is left ────────────────────────────────────────────────────
@@ -251,3 +322,34 @@ async def test_an_adapter_whose_chat_is_left_has_closed_every_generator_below_it
             assert all(map(is_closed, held))
         if kind == "google":
             await client.aio.aclose()
+
+
+class Unclosable:
+    """A body that falls silent after its first event, and cannot be closed."""
+
+    headers: ClassVar[dict[str, str]] = {}
+    closed = 0
+
+    async def iter_bytes(self) -> AsyncGenerator[bytes, None]:
+        yield b'data: "one"\n\n'
+        if not self.closed:
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.closed += 1
+        raise OSError("the socket is gone")
+
+
+async def test_a_cancellation_is_not_replaced_by_the_failure_to_close_the_body() -> None:
+    body, seen = Unclosable(), asyncio.Event()
+
+    async def read() -> None:
+        async for _ in relay(Exchange("acme"), server_sent(body), Reader()):
+            seen.set()
+
+    task = asyncio.create_task(read())
+    await seen.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert body.closed == 1

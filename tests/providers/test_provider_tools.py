@@ -9,7 +9,7 @@ import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
 
 from hookline import Agent, AssistantMessage, Conversation, Limits, Text, check_history, tool
-from hookline.errors import MaxStepsError, UsageError
+from hookline.errors import MalformedStreamError, MaxStepsError, UsageError
 from hookline.hooks import allow_tools, approve, fallback
 from hookline.models import FinishReason, ProviderTool
 from hookline.otel._names import FINISHED
@@ -187,6 +187,34 @@ async def test_what_anthropics_tools_did_goes_back_whole_with_what_was_cited() -
     assert isinstance(answer, AssistantMessage)
     [text] = [part for part in answer.parts if isinstance(part, Text)]
     assert text.meta == {"anthropic": {"citations": [CITED]}}
+
+
+HALF = [
+    *said("I search."),
+    *block(1, USE, {"type": "input_json_delta", "partial_json": '{"query": "it'}),
+]
+
+
+async def test_an_answer_that_is_too_long_within_an_input_of_anthropics_tool_keeps_its_text() -> (
+    None
+):
+    talk = Conversation()
+    first = named(START, *HALF, ended("max_tokens"), STOP)
+    async with WireServer("anthropic", first, "Bye.") as server:
+        agent = Agent(AnthropicModel("m", base_url=server.url, api_key=KEY), tools=[web_search()])
+        response = await agent.chat("Is it so?", conversation=talk)
+        assert (response.text, response.finish_reason) == ("I search.", "length")
+        await agent.chat("Go on.", conversation=talk)
+    assert server.requests[1].json["messages"][1]["content"] == [
+        {"type": "text", "text": "I search."}
+    ]
+
+
+async def test_half_an_input_of_anthropics_tool_is_malformed_in_any_other_answer() -> None:
+    async with WireServer("anthropic", named(START, *HALF, ended("end_turn"), STOP)) as server:
+        model = AnthropicModel("m", base_url=server.url, api_key=KEY)
+        with pytest.raises(MalformedStreamError):
+            await Agent(model).chat("Is it so?")
 
 
 async def test_a_turn_that_anthropic_pauses_goes_on_by_itself() -> None:

@@ -33,12 +33,15 @@ from hookline.errors import (
 )
 from hookline.events import TextDelta
 from hookline.providers.anthropic import AnthropicModel
-from hookline.providers.google import GoogleModel
+from hookline.providers.google import GoogleModel, GoogleSettings
 from hookline.providers.openai import OpenAIModel
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.testing import Turn, Wire, WireServer
 
+from ._habits import delta, gemini, sse
+
 each_wire = pytest.mark.parametrize("kind", WIRES)
+OTHER_KEY = "0123456789abcdef0123456789abcdef"
 LONG = Turn(*["word "] * 100)
 
 
@@ -145,6 +148,13 @@ async def test_an_error_page_that_is_no_json_is_told_too(kind: Any) -> None:
 
 
 @each_wire
+async def test_a_time_to_wait_that_is_no_date_is_left_out(kind: Any) -> None:
+    headers = {"retry-after": f"1 Jan {'9' * 20} 00:00:00 GMT"}
+    found = await failing(kind, Wire(status=429, headers=headers))
+    assert (type(found), found.retry_after) == (RateLimitError, None)
+
+
+@each_wire
 async def test_no_error_holds_the_key(kind: Any) -> None:
     message = f"Incorrect API key provided: {KEY}; also sk-other-0987654321."
     found = await failing(kind, Wire(status=401, code="invalid_api_key", message=message))
@@ -231,6 +241,49 @@ async def test_a_connection_that_is_cut(kind: Any, cut: int) -> None:
     found = await failing(kind, Wire(LONG, cut=cut or 1, piece=50))
     assert type(found) in (ModelConnectionError, MalformedStreamError)
     assert found.retryable
+
+
+WHOLE = {
+    "openai-chat": sse(delta(content="All of it."), delta("stop"), done=False),
+    "google": sse(gemini({"text": "All of it."}), gemini(finishReason="STOP"), done=False),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("how", ["cut", "stall"])
+async def test_a_connection_that_fails_after_the_finish_reason_loses_nothing(
+    kind: Any, how: str
+) -> None:
+    end = {how: len(WHOLE[kind].body or b"")}
+    async with wire(kind, Wire(body=WHOLE[kind].body, **end), idle_timeout=0.1) as (model, _):
+        response = await Agent(model).chat("Hi.")
+    assert (response.text, response.finish_reason) == ("All of it.", "stop")
+
+
+@each_wire
+@pytest.mark.parametrize("made", [False, True], ids=["client", "function"])
+async def test_no_error_contains_the_key_of_a_users_client(kind: Any, made: bool) -> None:
+    message = f"your key {OTHER_KEY} has no access"
+    async with WireServer(kind, Wire(status=403, message=message)) as server:
+        client = clients(kind, server.url, OTHER_KEY)
+        model = ADAPTERS[kind]("m", client=(lambda: client) if made else client)
+        with pytest.raises(AuthenticationError, match="has no access") as caught:
+            await Agent(model).chat("Hi.")
+        if not made:
+            await closed(client)
+    assert OTHER_KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-server-timeout": "60"}, {"X-Server-Timeout": "60"}], ids=repr
+)
+async def test_the_idle_timeout_does_not_limit_the_whole_answer_of_gemini(headers: Any) -> None:
+    async with wire("google", "Hi.", idle_timeout=20, settings=GoogleSettings(headers=headers)) as (
+        model,
+        server,
+    ):
+        await Agent(model).chat("Hi.")
+    assert server.requests[0].headers.get("x-server-timeout") == ("60" if headers else None)
 
 
 @each_wire
@@ -392,20 +445,20 @@ def test_one_model_in_two_event_loops(kind: Any) -> None:
     assert [asyncio.run(one()), asyncio.run(one())] == ["One.", "One."]
 
 
-def clients(kind: str, url: str) -> Any:
+def clients(kind: str, url: str, key: str = KEY) -> Any:
     """A client as a user makes it."""
     if kind.startswith("openai"):
         import openai
 
-        return openai.AsyncOpenAI(api_key=KEY, base_url=url, max_retries=5)
+        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=5)
     if kind == "anthropic":
         import anthropic
 
-        return anthropic.AsyncAnthropic(api_key=KEY, base_url=url, max_retries=5)
+        return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=5)
     from google import genai
 
     options: Any = {"base_url": url, "retry_options": {"attempts": 5}}
-    return genai.Client(api_key=KEY, http_options=options)
+    return genai.Client(api_key=key, http_options=options)
 
 
 async def closed(client: Any) -> None:
@@ -539,6 +592,12 @@ def test_a_model_tells_traces_where_its_service_is(kind: Any) -> None:
     if kind != "google":
         model = ADAPTERS[kind]("m", client=clients(kind, "https://example.org"))
         assert (model.server_address, model.server_port) == ("example.org", 443)
+
+
+@each_wire
+def test_a_model_whose_client_a_function_makes_tells_traces_no_address(kind: Any) -> None:
+    model: Any = ADAPTERS[kind]("m", client=lambda: clients(kind, "https://example.org"))
+    assert (model.server_address, model.server_port) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["gpt-x", "nobody:x", "openai:", ""])

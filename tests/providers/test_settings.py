@@ -397,6 +397,34 @@ async def test_azure_is_asked_by_its_endpoint_and_a_version_takes_its_own_client
     assert second.startswith("/openai/deployments/mine/chat/completions")
 
 
+@pytest.mark.parametrize("version", ["", "2024-10-21"])
+async def test_azure_takes_the_key_that_its_preset_was_given(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with WireServer("openai-chat", "Hi.", "Hi.") as server:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url.removesuffix("/v1"))
+        monkeypatch.setenv("OPENAI_API_VERSION", version)
+        await Agent(preset("azure", "mine", api_key="key-of-the-call")).chat("Hi.")
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "key-of-the-environment")
+        options = {"base_url": None, "client": None}
+        await Agent(preset("azure", "mine", api_key="key-of-the-call", **options)).chat("Hi.")
+        for request in server.requests:
+            assert "key-of-the-call" in (
+                request.headers.get("api-key"),
+                request.headers.get("authorization", "").removeprefix("Bearer "),
+            )
+        assert server.requests[0].path == server.requests[1].path
+
+
+async def test_azures_client_without_its_version_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://shop.example")
+    monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "token")
+    with pytest.raises(UsageError, match="OPENAI_API_VERSION"):
+        await Agent("azure:mine").chat("Hi.")
+
+
 def test_a_preset_that_there_is_not_names_those_that_there_are() -> None:
     with pytest.raises(UsageError, match="ollama"):
         preset("nobody", "x")

@@ -58,6 +58,7 @@ class MessagesReader:
         self._typed: dict[int, str] = {}  # the JSON of their inputs
         self._citations: dict[int, list[Any]] = {}  # the citations of each text block
         self._found = Found()
+        self._torn: ValueError | None = None  # the input of a provider's tool was not whole JSON
         self._inputs: dict[int, Any] = {}  # non-empty inputs at the start of a block
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
@@ -74,6 +75,8 @@ class MessagesReader:
     def end(self) -> Iterable[Chunk]:
         if not self.done or self._reason is None:
             raise self._exchange.cut_off()
+        if self._torn is not None and self._reason != "length":
+            raise self._torn
         yield Finish(
             finish_reason=self._reason,
             usage=usage_of(self._usage),
@@ -140,7 +143,7 @@ class MessagesReader:
             for each in cited or ():
                 yield from self._cited(each)
         elif index in self._blocks:
-            yield self._record(index)
+            yield from self._record(index)
             yield from self._brought(self._blocks[index].get("content"))
         elif kind in ("thinking", "redacted_thinking"):
             meta = {name: each for name, each in self._meta[index].items() if each}
@@ -148,13 +151,17 @@ class MessagesReader:
         elif kind == "tool_use" and not self._calls[index] and self._inputs.get(index):
             yield ToolCallChunk(index=index, arguments=json_text(self._inputs[index]))
 
-    def _record(self, index: int) -> Chunk:
+    def _record(self, index: int) -> Iterable[Chunk]:
         """Keep a block of a provider's tool, to be sent back: as a part without text."""
         block = {name: each for name, each in self._blocks[index].items() if each is not None}
         if self._typed[index]:
-            block["input"] = loaded(self._typed[index].encode())
+            try:
+                block["input"] = loaded(self._typed[index].encode())
+            except ValueError as exc:
+                self._torn = exc  # only an answer that became too long may end like this
+                return
         json_text(block)  # raises if no store could keep it
-        return PartEndChunk("reasoning", {PROVIDER: {"block": block}})
+        yield PartEndChunk("reasoning", {PROVIDER: {"block": block}})
 
     def _cited(self, citation: dict[str, Any]) -> Iterable[Chunk]:
         """Return the web page or user document that a text cites."""

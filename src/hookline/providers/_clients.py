@@ -16,7 +16,9 @@ from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
 
-from hookline.errors import UsageError
+from hookline.errors import HooklineError, MalformedStreamError, UsageError
+from hookline.providers._failures import Exchange, failure
+from hookline.providers._said import scrubbed
 
 C = TypeVar("C")
 
@@ -90,8 +92,10 @@ class Clients(Generic[C]):
             return self._given
         table = _shared if self._key is not None else self._own
         for known in (table, _making):
-            for each in [each for each in known if each.is_closed()]:
-                del known[each]
+            for each in known.keyrefs():  # a copy, because other threads change the table
+                other = each()
+                if other is not None and other.is_closed():
+                    known.pop(other, None)
         kept = table.setdefault(loop, {})
         key = self._key() if self._key is not None else None
         if key not in kept:
@@ -105,7 +109,18 @@ class Clients(Generic[C]):
 
     async def _new(self) -> C:
         """Create a client in a thread: it loads certificates, and may import more of the SDK."""
-        return await asyncio.to_thread(lambda: self._prepare(self._make()))
+        try:
+            return await asyncio.to_thread(lambda: self._prepare(self._make()))
+        except HooklineError:
+            raise
+        except Exception as exc:
+            # A failure of the network keeps its own error; creating a client may fetch credentials.
+            if type(failure(Exchange("the service"), exc)) is not MalformedStreamError:
+                raise
+            raise UsageError(
+                f"the model's client cannot be created ({type(exc).__name__}: "
+                f"{scrubbed(str(exc))}); set what it needs, or correct the function in client="
+            ) from exc
 
 
 async def _keep(
@@ -162,6 +177,14 @@ def where_of(url: object, provider: str, host: str) -> str:
     return f"{name}:{parts.port}" if parts.port else name
 
 
+def keys_of(client: object) -> tuple[str, ...]:
+    """Return the keys of a client, which must not appear in errors."""
+    inner = getattr(client, "_api_client", None)  # Google's SDK keeps the key there
+    found = [getattr(client, name, None) for name in ("api_key", "auth_token")]
+    found.append(getattr(inner, "api_key", None))
+    return tuple(each for each in found if isinstance(each, str) and each)
+
+
 def no_key(provider: str, *names: str) -> UsageError:
     """Build the error for a missing key."""
     return UsageError(
@@ -176,5 +199,11 @@ def imported(module: str) -> Any:
 
 def _import(modules: Sequence[str]) -> None:
     for module in modules:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except Exception as exc:
+            raise UsageError(
+                f"{module} is installed, but cannot be imported ({type(exc).__name__}: {exc}); "
+                "check the versions of the installed packages"
+            ) from exc
         _imported.add(module)  # not earlier: a module is in sys.modules before its import ends

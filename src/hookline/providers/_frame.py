@@ -17,7 +17,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from hookline.errors import HooklineError, MalformedStreamError, ModelError
+from hookline.errors import (
+    HooklineError,
+    IdleTimeoutError,
+    MalformedStreamError,
+    ModelConnectionError,
+    ModelError,
+)
 from hookline.models import Chunk
 from hookline.providers._failures import Exchange, failure
 from hookline.providers._sse import Events
@@ -61,6 +67,7 @@ async def relay(
     `events` is closed at the end, and also on an early exit or cancellation.
     """
     wrong: HooklineError | None = None
+    rest: Iterable[Chunk] | None = None
     try:
         async with aclosing(events):
             async for event in events:
@@ -75,11 +82,15 @@ async def relay(
         wrong = failure(exchange, exc)
         if isinstance(wrong, MalformedStreamError):  # its text does not name the cause
             _logger.debug("%s: the stream raised", exchange.where, exc_info=exc)
+    if isinstance(wrong, (ModelConnectionError, IdleTimeoutError)):
+        # A reader of ours may know that the answer is complete, and only its end did not arrive.
+        with suppress(HooklineError):
+            rest = _read(exchange, reader.end) if getattr(reader, "finished", False) else None
     if isinstance(wrong, ModelError) and wrong.request_id is None:
         wrong.request_id = exchange.request_id
-    if wrong is not None:
+    if wrong is not None and rest is None:
         raise wrong.with_traceback(None)  # outside the handler: no context
-    for chunk in _read(exchange, reader.end):
+    for chunk in _read(exchange, reader.end) if rest is None else rest:
         yield chunk
 
 
@@ -141,7 +152,8 @@ async def server_sent(
         if begun:
             yield _unstreamed(b"".join(begun), response, exchange or Exchange("the service"))
     except BaseException:
-        await response.close()
+        with suppress(Exception):  # which would replace the cancellation
+            await response.close()
         await spent(body)
         raise
 

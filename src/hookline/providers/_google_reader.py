@@ -52,6 +52,11 @@ class GeminiReader:
         self._id: str | None = None
         self._calls = 0
 
+    @property
+    def finished(self) -> bool:
+        """Whether the finish reason has arrived: if the connection then fails, nothing is lost."""
+        return self._reason is not None
+
     def take(self, event: Any, /) -> Iterable[Chunk]:
         if self.done:
             return

@@ -72,6 +72,11 @@ class ChatReader:
         self._voice = ""  # the id of the audio
         self._pictures: list[object] = []  # the addresses of images
 
+    @property
+    def finished(self) -> bool:
+        """Whether the finish reason has arrived: if the connection then fails, nothing is lost."""
+        return self._reason is not None
+
     def take(self, event: Any, /) -> Iterable[Chunk]:
         if self.done:
             return

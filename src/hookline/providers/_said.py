@@ -43,7 +43,7 @@ def retry_after(headers: Mapping[str, str] | None) -> float | None:
         return found
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)

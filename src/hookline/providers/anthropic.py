@@ -24,6 +24,7 @@ from hookline.providers._clients import (
     check_extra,
     from_environment,
     imported,
+    keys_of,
     no_key,
     server_of,
     where_of,
@@ -80,7 +81,8 @@ class AnthropicModel:
         self._base_url = base_url
         self._idle_timeout = idle_timeout
         given, here = getattr(client, "base_url", None), from_environment("ANTHROPIC_BASE_URL")
-        self.server_address, self.server_port = server_of(given, base_url, here, URL)
+        known = () if callable(client) else (given, base_url, here, URL)
+        self.server_address, self.server_port = server_of(*known)
         self._clients: Clients[AsyncAnthropic] = Clients(
             client,
             modules=MODULES,
@@ -98,6 +100,7 @@ class AnthropicModel:
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
         body = request_body(self.name, request, self.settings)
         client = await self._clients.get()
+        exchange.secrets += keys_of(client)
         exchange.where = where_of(client.base_url, PROVIDER, "anthropic.com")
         limits = imported("anthropic").Timeout(
             self._idle_timeout, connect=min(self._idle_timeout, CONNECT_TIMEOUT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -15,6 +15,7 @@ from hookline.providers._clients import (
     check_extra,
     from_environment,
     imported,
+    keys_of,
     no_key,
     server_of,
     where_of,
@@ -23,7 +24,7 @@ from hookline.providers._failures import Exchange
 from hookline.providers._frame import relay, spent
 from hookline.providers._google_reader import GeminiReader
 from hookline.providers._google_request import DEFAULTS, PROVIDER, GoogleSettings, request_body
-from hookline.providers._parts import refuse
+from hookline.providers._parts import is_object, refuse
 
 if TYPE_CHECKING:
     from google.genai import Client as GenaiClient
@@ -37,12 +38,22 @@ MODULES: Final = ("google.genai", "google.genai.types")
 KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _NOT_WIRE: Final = {"sdk_http_response", "automatic_function_calling_history", "parsed"}
 
+_LIMIT: Final = "X-Server-Timeout"
+
 _opened: ContextVar[list[Any]] = ContextVar("hookline_google_opened")
 
 
 async def _remember(response: Any) -> None:
     """Remember the response, which the SDK does not expose, to close it."""
     _opened.get([]).append(response)
+
+
+async def _unlimited(request: Any) -> None:
+    """Send no limit for the whole answer unless the user has set one."""
+    limits = [each for each in request.headers.get_list(_LIMIT) if each]
+    request.headers.pop(_LIMIT, None)
+    if limits:
+        request.headers[_LIMIT] = limits[-1]
 
 
 class GoogleModel:
@@ -82,7 +93,8 @@ class GoogleModel:
         vertex = bool(getattr(client, "vertexai", _on_vertex()))
         self.provider = "gcp.vertex_ai" if vertex else "gcp.gemini"  # names from telemetry
         default = "https://aiplatform.googleapis.com" if vertex else URL
-        self.server_address, self.server_port = server_of(base_url, default)
+        known = () if callable(client) else (base_url, default)
+        self.server_address, self.server_port = server_of(*known)
         given: Any = client
         if callable(client):
             make = client
@@ -99,12 +111,15 @@ class GoogleModel:
         secrets = [each for each in found if each]
         where = where_of(self._base_url, PROVIDER, "googleapis.com")
         exchange = Exchange(PROVIDER, where=where, secrets=secrets)
-        return relay(exchange, self._events(request), GeminiReader(exchange))
+        return relay(exchange, self._events(request, exchange), GeminiReader(exchange))
 
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
+    async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
         service = await self._clients.get()
+        exchange.secrets += keys_of(service.client)
         body = request_body(self.name, request, self.settings)
         own_options: dict[str, Any] = body["config"].get("http_options") or {}
+        if is_object(own_headers := own_options.get("headers") or {}):
+            own_options = {**own_options, "headers": {**service.headers, **own_headers}}
         body["config"]["http_options"] = {
             "timeout": int(self._idle_timeout * 1000),
             "retry_options": {"attempts": 1},
@@ -128,7 +143,8 @@ class GoogleModel:
                     )
             except BaseException:
                 for response in opened:
-                    await response.aclose()
+                    with suppress(Exception):  # which would replace the cancellation
+                        await response.aclose()
                 if opened:
                     await spent(stream)
                 raise
@@ -166,6 +182,8 @@ class _Service:
     def __init__(self, client: GenaiClient, http: Any = None) -> None:
         self.client: Any = client
         self._http = http
+        # The SDK derives a limit for the whole answer from its timeout, unless it has the header.
+        self.headers = {_LIMIT: ""} if http is not None else {}
 
     async def close(self) -> None:
         await self.client.aio.aclose()
@@ -180,7 +198,8 @@ def _options(base_url: str | None) -> tuple[Any, Any]:
     for name in ("httpx2", "httpx"):  # the SDK's version decides which of them it uses
         try:
             http = imported(name).AsyncClient(
-                event_hooks={"response": [_remember]}, follow_redirects=True
+                event_hooks={"request": [_unlimited], "response": [_remember]},
+                follow_redirects=True,
             )
             return types.HttpOptions(httpx_async_client=http, **address), http
         except (ImportError, ValueError):

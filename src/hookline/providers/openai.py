@@ -15,6 +15,7 @@ from hookline.providers._clients import (
     check_extra,
     from_environment,
     imported,
+    keys_of,
     no_key,
     server_of,
     where_of,
@@ -45,7 +46,7 @@ class Connection:
     """The connection of an OpenAI model to its service: a client per event loop, and its keys.
 
     `keys` are the environment variables that may hold the key. `make` creates the client, if that
-    needs more than a key and an address.
+    needs more than a key and an address; it gets `api_key`.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Connection:
         *,
         keys: Sequence[str] = ("OPENAI_API_KEY",),
         keyless: bool | None = None,
-        make: Callable[[], AsyncOpenAI] | None = None,
+        make: Callable[[str | None], AsyncOpenAI] | None = None,
     ) -> None:
         check_extra("openai", "openai")
         if client is not None:
@@ -70,7 +71,7 @@ class Connection:
         self.clients: Clients[AsyncOpenAI] = Clients(
             client,
             modules=MODULES,
-            make=make or self._make,
+            make=self._make if make is None else lambda: make(api_key),
             key=self._key,
             close=lambda client: client.close(),
             prepare=lambda client: client.with_options(max_retries=0),
@@ -104,6 +105,8 @@ class Connection:
 
     def server(self) -> tuple[str | None, int | None]:
         """Return the host and port of the service, for traces."""
+        if callable(self._client):
+            return None, None  # the function decides
         given = getattr(self._client, "base_url", None)
         here = from_environment("OPENAI_BASE_URL")
         return server_of(given, self._base_url, here, "https://api.openai.com")
@@ -157,6 +160,7 @@ class OpenAIModel:
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
         body = request_body(self.name, request, self.settings)
         client = await self._connection.clients.get()
+        exchange.secrets += keys_of(client)
         exchange.where = self._connection.where(client, PROVIDER)
         # The SDK transforms its arguments, but merges extra_body unchanged.
         sent = client.responses.with_streaming_response.create(

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from hookline.models import Chunk, ModelRequest
-from hookline.providers._clients import IDLE_TIMEOUT
+from hookline.providers._clients import IDLE_TIMEOUT, keys_of
 from hookline.providers._failures import Exchange
 from hookline.providers._frame import posted, relay
 from hookline.providers._openai_chat_reader import ChatReader
@@ -81,6 +81,7 @@ class OpenAIChatModel:
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
         dialect = self._dialect
         client = await self._connection.clients.get()
+        exchange.secrets += keys_of(client)
         exchange.where = self._connection.where(client, self.provider)
         if self._adapts and client.base_url.host.endswith(("openai.com", "azure.com")):
             # New OpenAI models refuse the old field name; other servers know only the old name.

@@ -152,8 +152,9 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
         return AnthropicModel(name, **given)
     make = _DIALECTS.get(prefix)
     dialect = Dialect(prefix) if make is None else make()
-    if "client" not in options:
-        of_azure = prefix == "azure" and "base_url" not in options
+    if options.get("client") is None:
+        options.pop("client", None)
+        of_azure = prefix == "azure" and not options.get("base_url")
         options["connection"] = Connection(
             api_key=options.pop("api_key", None),
             base_url=options.pop("base_url", None) or _address(row),
@@ -171,15 +172,15 @@ def _address(row: Preset) -> str | None:
     return given or row.url
 
 
-def _azure() -> Any:
+def _azure(api_key: str | None) -> Any:
     """Return Azure's client, for the dated API if its version is set, else for the undated API."""
     endpoint, key = _set("azure", "AZURE_OPENAI_ENDPOINT"), PRESETS["azure"].keys[0]
-    found = from_environment(key)
+    found = api_key or from_environment(key)
     if found is None and from_environment("AZURE_OPENAI_AD_TOKEN") is None:
         raise no_key("azure", key, "AZURE_OPENAI_AD_TOKEN")
     sdk = imported("openai")
     if found is None or from_environment("OPENAI_API_VERSION") is not None:
-        return sdk.AsyncAzureOpenAI()
+        return sdk.AsyncAzureOpenAI(api_key=found)
     return sdk.AsyncOpenAI(api_key=found, base_url=f"{endpoint.rstrip('/')}/openai/v1/")
 
 
