@@ -140,6 +140,21 @@ def test_cursors_file_loads_as_it_is(made: Any, tmp_path: Path) -> None:
             id="variable",
         ),
         pytest.param(
+            '{"servers": {"a": {"type": ["http"], "url": "https://x"}}}',
+            "servers.a.type: ['http'] must be one of",
+            id="types",
+        ),
+        pytest.param(
+            '{"servers": {"a": {"url": "example.com/mcp"}}}',
+            "servers.a.url: must be an address",
+            id="url",
+        ),
+        pytest.param(
+            '{"servers": {"a": {"url": "https://x:port/"}}}',
+            "servers.a.url: must be an address",
+            id="port",
+        ),
+        pytest.param(
             '{"servers": {"a": {"url": "https://x/${input:key}"}}}',
             "servers.a.url: the input 'key' is missing",
             id="input",
@@ -167,8 +182,11 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         load(tmp_path / "gone.json")
 
 
-def test_a_secret_of_a_file_is_in_no_error(made: Any, tmp_path: Path) -> None:
-    text = '{"servers": {"a": {"command": "${env:SECRET_A}", "args": 3}}}'
+@pytest.mark.parametrize(
+    "server", ['"command": "${env:SECRET_A}", "args": 3', '"url": "${env:SECRET_A}/mcp"']
+)
+def test_a_secret_of_a_file_is_in_no_error(made: Any, tmp_path: Path, server: str) -> None:
+    text = f'{{"servers": {{"a": {{{server}}}}}}}'
     with pytest.raises(UsageError) as wrong:
         load(written(tmp_path, text))
     assert "s3cret" not in str(wrong.value)

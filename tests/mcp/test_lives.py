@@ -17,7 +17,7 @@ import pytest
 
 from hookline import Agent, ToolResult
 from hookline.events import Status, ToolCallFinished
-from hookline.mcp import MCPServer, connect
+from hookline.mcp import MCPServer, MCPServerError, connect
 from hookline.testing import ScriptedModel, call, collect
 
 mcp = pytest.importorskip("mcp")
@@ -196,3 +196,32 @@ async def test_a_server_that_dies_in_a_call_over_http_is_a_tool_error_and_the_ne
     assert fine == ToolResult({"result": "fine"})
     told = [event.type for event in events if isinstance(event, Status)]
     assert told[0] == "mcp/lost"
+
+
+@REVISIONS
+async def test_a_server_that_was_restarted_between_calls_is_connected_again(
+    revision: str, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speak(revision, monkeypatch)
+    agent = Agent(ScriptedModel(call("ok"), "done", repeat=True))
+    async with connect(agent, MCPServer.http(program.url, label="far")):
+        await agent.chat("go")
+        await program.stop()
+        await program.start()
+        await agent.chat("go")  # which may find that the session is over
+        events = await collect(agent.chat_stream("go"))
+    [result] = [each.result for each in events if isinstance(each, ToolCallFinished)]
+    assert result == ToolResult({"result": "fine"})
+
+
+async def test_a_prompt_finds_out_that_the_session_is_over_too(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speak("2025-11-25", monkeypatch)
+    server = MCPServer.http(program.url, label="far")
+    async with connect(Agent(ScriptedModel("x")), server):
+        await program.stop()
+        await program.start()
+        with pytest.raises(MCPServerError, match="Session terminated"):
+            await server.prompt("greet")
+        assert not server.connected

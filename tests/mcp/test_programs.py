@@ -252,6 +252,30 @@ async def test_a_server_that_ignores_its_end_is_killed_with_all_that_it_has_star
     assert close + term <= 2  # seconds that it was given
 
 
+async def test_a_server_whose_end_is_cancelled_is_killed_with_all_that_it_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits = asyncio.Event()
+
+    async def waiting(process: Any, seconds: float) -> bool:
+        waits.set()
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(_process, "_ends", waiting)
+    before = children()
+    server = server_of("stubborn")
+    await server.start()
+    [leader] = children() - before
+    link = server._link
+    server.stop()
+    await waits.wait()
+    link._task.cancel()  # type: ignore[union-attr]
+    await asyncio.wait([link._task])  # type: ignore[union-attr, list-item]
+    await only(before)
+    await eventually(lambda: not group(int(leader)))
+
+
 async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> None:
     server = server_of("ok")
     agent = Agent(ScriptedModel(call("never"), call("ok", id="ok"), "done"))

@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +26,7 @@ from hookline import (
 from hookline.errors import UsageError
 from hookline.events import ApprovalRequested, Status, ToolCallFinished
 from hookline.mcp import MCPServer, MCPServerError, connect
-from hookline.mcp._call import elicited
+from hookline.mcp._call import Call, elicited
 from hookline.mcp._link import Link
 from hookline.mcp._names import clean, clean_schema, mapped
 from hookline.mcp._pool import Pool
@@ -347,6 +349,61 @@ async def test_a_question_that_may_be_anothers_is_declined() -> None:
     assert answer.action == "decline"
 
 
+class TwoQuestions(Notes):
+    """A server that asks two questions at one time."""
+
+    async def ask(self, ctx: Any, params: Any) -> Any:
+        schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+        asked = [ctx.session.elicit_form("Really?", schema, ctx.request_id) for _ in range(2)]
+        await asyncio.gather(*asked)
+        return types.CallToolResult(content=[])
+
+
+async def test_an_abort_with_a_question_in_the_queue_leaves_the_session_usable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp, "Client", partial(mcp.Client, mode="legacy"))
+    waiting, queued = asyncio.Event(), asyncio.Event()
+    question = Call.question
+
+    async def noted(self: Any, params: Any) -> Any:
+        if waiting.is_set():
+            queued.set()
+        waiting.set()
+        return await question(self, params)
+
+    monkeypatch.setattr(Call, "question", noted)
+
+    async def approver(request: Any, run: Run) -> Any:
+        await asyncio.Event().wait()
+
+    agent = Agent(ScriptedModel(call("ask"), call("add"), "done"), approver=approver)
+    async with connect(agent, MCPServer.local(TwoQuestions().server)):
+        async with agent.chat_stream("go") as stream:
+            async for event in stream:
+                if isinstance(event, ApprovalRequested):
+                    await queued.wait()
+                    stream.abort("enough")
+        response = await agent.chat("again")
+    assert [m.text for m in response.messages if m.role == "tool"] == ["fine"]
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError, TimeoutError])
+async def test_an_error_of_the_approver_is_not_taken_for_one_of_the_server(
+    notes: Any, error: type[Exception]
+) -> None:
+    def approver(request: Any, run: Run) -> Any:
+        raise error("nobody is there")
+
+    agent = Agent(ScriptedModel(call("ask"), "done"), approver=approver)
+    server = server_of(*notes)
+    async with connect(agent, server):
+        client = server._link.client  # type: ignore[union-attr]
+        [result] = ends(await collect(agent.chat_stream("go")))
+        assert server._link.client is client  # type: ignore[union-attr]
+    assert result == ToolFailure("nobody is there", type=error.__name__)
+
+
 # ── prompts and resources ───────────────────────────────────────────────────────────────────
 
 
@@ -462,6 +519,111 @@ async def test_headers_that_are_none_are_a_clear_error(headers: Any) -> None:
         await Pool(lambda given: Fake()).get(headers)
 
 
+class Slow(Fake):
+    """A connection that is there when it may, or fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may = asyncio.Event()
+        self.fails = False
+
+    async def start(self) -> None:
+        await self.may.wait()
+        if self.fails:
+            raise MCPServerError("not there")
+        await super().start()
+
+
+async def turns() -> None:
+    """Let everything happen that only waits for its turn."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def left_while_it_starts(pool: Pool) -> None:
+    waiting = asyncio.create_task(pool.get({}))
+    await turns()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
+async def test_a_connection_whose_only_chat_left_while_it_started_can_make_room() -> None:
+    made: list[Slow] = []
+    pool = Pool(lambda headers: made.append(Slow()) or made[-1], size=1)  # type: ignore[func-returns-value]
+    await left_while_it_starts(pool)
+    made[0].may.set()
+    await turns()
+    other = asyncio.create_task(pool.get({"token": "b"}))
+    await turns()
+    made[1].may.set()
+    assert await other is made[1]
+    assert made[0].closed
+    pool.links()
+
+
+async def test_a_failure_that_no_chat_waited_for_does_not_fail_the_next_chat() -> None:
+    made: list[Slow] = []
+    pool = Pool(lambda headers: made.append(Slow()) or made[-1])  # type: ignore[func-returns-value]
+    await left_while_it_starts(pool)
+    made[0].fails = True
+    made[0].may.set()
+    await turns()
+    again = asyncio.create_task(pool.get({}))
+    await turns()
+    made[-1].may.set()
+    assert await again is made[1]
+    pool.links()
+
+
+async def test_a_pool_whose_start_is_cancelled_does_not_cancel_the_chat() -> None:
+    pool = Pool(lambda headers: Slow())
+    waiting = asyncio.create_task(pool.get({}))
+    await turns()
+    [starting] = pool._starting.values()
+    starting.cancel()
+    with pytest.raises(MCPServerError, match="was closed"):
+        await waiting
+    pool.links()
+
+
+async def test_a_server_that_is_closed_while_headers_are_made_opens_no_connection() -> None:
+    made, opened = Notes(), []
+    waits, may = asyncio.Event(), asyncio.Event()
+
+    async def headers(run: Run) -> dict[str, str]:
+        waits.set()
+        await may.wait()
+        return {"token": "a"}
+
+    def open(given: Any, ended: Any) -> Any:
+        opened.append(dict(given))
+        return made.server
+
+    server = MCPServer(open, label="notes", headers=headers)
+    agent = Agent(ScriptedModel(call("add"), "done"))
+    async with connect(agent, server):
+        chat = asyncio.create_task(collect(agent.chat_stream("go")))
+        await waits.wait()
+    may.set()
+    [result] = ends(await chat)
+    assert result == ToolFailure(
+        "the MCP server was closed; connect it again", type="MCPServerError"
+    )
+    assert opened == [{}]
+
+
+async def test_a_connection_that_is_closed_before_it_begins_is_an_error_and_no_hang() -> None:
+    pool = Pool(MCPServer.local(Notes().server)._linked)
+    waiting = asyncio.create_task(pool.get({}))
+    await asyncio.sleep(0)  # its task is made, and has not begun
+    [link] = pool.links()
+    await link.aclose()
+    await turns()
+    assert waiting.done()
+    with pytest.raises(MCPServerError, match="was closed"):
+        await waiting
+
+
 # ── schemas of a stranger ───────────────────────────────────────────────────────────────────
 
 EVIL = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
@@ -508,3 +670,65 @@ async def test_a_tool_whose_output_schema_is_none_is_left_out() -> None:
     server = MCPServer.local(answering(wrong, {}))
     async with connect(Agent(ScriptedModel("x")), server):
         assert set(server.left_out) == {"tell"}
+
+
+# ── unlucky moments ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_cancellation_at_the_end_of_the_block_closes_the_servers() -> None:
+    server = MCPServer.local(Notes().server)
+
+    async def work() -> None:
+        async with connect(Agent(ScriptedModel("x")), server):
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(work())
+    assert not server.connected
+    assert server._users == 0
+
+
+async def test_a_server_that_is_closed_in_a_call_ends_the_call(notes: Any) -> None:
+    made, _ = notes
+    agent = Agent(ScriptedModel(call("slow"), "done"))
+    async with connect(agent, server_of(*notes)):
+        chat = asyncio.create_task(collect(agent.chat_stream("go")))
+        await made.slow.wait()
+    for _ in range(10):
+        await turns()
+    assert chat.done()
+    [result] = ends(await chat)
+    assert result.type == "MCPServerError"
+    assert "the connection to MCP server 'notes' was lost" in result.message
+
+
+async def test_a_connect_that_is_cancelled_ends_at_once() -> None:
+    opens = asyncio.Event()
+
+    @asynccontextmanager
+    async def open() -> AsyncGenerator[Any]:
+        opens.set()
+        await asyncio.Event().wait()
+        yield
+
+    server = MCPServer(lambda headers, ended: open(), label="silent")
+    starting = asyncio.create_task(server.start())
+    await opens.wait()
+    starting.cancel()
+    await turns()
+    assert starting.cancelled()
+
+
+async def test_a_program_that_ends_right_after_its_list_is_not_connected() -> None:
+    told: list[Any] = []
+
+    class Ends(Notes):
+        async def list_tools(self, ctx: Any, params: Any) -> Any:
+            told[0]("the server has ended with status 3")
+            return await super().list_tools(ctx, params)
+
+    listed = Ends().server
+    server = MCPServer(lambda headers, ended: told.append(ended) or listed, label="brief")  # type: ignore[func-returns-value]
+    with pytest.raises(MCPServerError, match="'brief': the server has ended with status 3"):
+        await server.start()
+    assert not server.connected

@@ -14,12 +14,13 @@ from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from hookline import Run, ToolFailure, ToolResult
-from hookline.errors import ApprovalError, ToolDenied
+from hookline.errors import ToolDenied
 from hookline.mcp._errors import MCPServerError, reason, sdk, short
 from hookline.mcp._link import Link
 from hookline.mcp._names import clean
 from hookline.mcp._results import result_of
 from hookline.mcp._telemetry import Asked, trace_of_now
+from hookline.mcp._web import SESSION_OVER
 
 EVERY: Final = 0.1  # seconds between two statuses of progress
 CANCELLING: Final = 2.0  # seconds that the SDK may take to cancel a call
@@ -41,6 +42,8 @@ class Call:
         self._progress: dict[str, Any] | None = None
         self._next = 0.0  # when the next status may be published
         self._questions: list[tuple[Any, asyncio.Future[Any]]] = []
+        self._own: BaseException | None = None  # raised by a hook or approver
+        self._over = ""  # why no answer will come
 
     async def make(self, arguments: dict[str, Any]) -> ToolResult | ToolFailure:
         """Make the call. A problem with the server becomes a failure that the model sees."""
@@ -54,12 +57,12 @@ class Call:
         link.calls.append(self)
         try:
             result = await self._told(client, arguments)
-        except (ToolDenied, ApprovalError):
-            raise  # the user was asked
-        except TimeoutError:
-            words = f"the server did not answer within {self.timeout:g} s"
-            return ToolFailure(words, type="ToolTimeoutError")
         except Exception as exc:
+            if exc is self._own:
+                raise
+            if isinstance(exc, TimeoutError):
+                words = f"the server did not answer within {self.timeout:g} s"
+                return ToolFailure(words, type="ToolTimeoutError")
             return await self._failed(client, exc)
         finally:
             link.calls.remove(self)
@@ -79,10 +82,10 @@ class Call:
 
     async def _failed(self, client: Any, exc: Exception) -> ToolFailure:
         """Convert an exception of the SDK to a failure that the model sees."""
-        if not _is_lost(exc) and self.link.client is client:
+        if not is_lost(exc) and self.link.client is client:
             return ToolFailure(reason(exc).removeprefix("MCPError: "), type="MCPError")
         self.link.lost(client, reason(exc))
-        why = self.link.why or reason(exc)
+        why = self.link.why or reason(exc).removeprefix("MCPServerError: ")
         await self.run.status("mcp/lost", {"server": self.link.label, "reason": why})
         words = f"the connection to MCP server {self.link.label!r} was lost: {why}"
         return ToolFailure(words, type="MCPServerError")
@@ -104,13 +107,16 @@ class Call:
                 async with asyncio.timeout_at(until):
                     await self._wake.wait()
                 self._wake.clear()
+                if self._over and not task.done():
+                    raise MCPServerError(self._over)
                 until += await self._serve()
             if self._progress is not None:
                 await self._tell()
             return task.result()
         finally:
             for _, answer in self._questions:
-                answer.cancel()
+                if not answer.done():  # `cancel` would reach the SDK, and end the connection
+                    answer.set_result(sdk("mcp_types").ElicitResult(action="cancel"))
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task], timeout=CANCELLING)
@@ -124,12 +130,18 @@ class Call:
         began = self._loop.time()
         asked = False
         while self._questions:
-            params, answer = self._questions.pop(0)
+            params, answer = self._questions[0]
             asked = True
             found = await self._ask(params)
+            del self._questions[0]
             if not answer.done():
                 answer.set_result(found)
         return self._loop.time() - began if asked else 0.0
+
+    def over(self, why: str) -> None:
+        """Note that the connection is closed: the SDK may never end a call that it has sent."""
+        self._over = why
+        self._wake.set()
 
     # ── progress ────────────────────────────────────────────────────────────────────────────
 
@@ -149,7 +161,11 @@ class Call:
     async def _tell(self) -> None:
         data, self._progress = self._progress, None
         self._next = self._loop.time() + EVERY
-        await self.run.status("mcp/progress", data)
+        try:
+            await self.run.status("mcp/progress", data)
+        except BaseException as exc:
+            self._own = exc
+            raise
 
     # ── questions ───────────────────────────────────────────────────────────────────────────
 
@@ -170,6 +186,9 @@ class Call:
             given = await self.run.ask(prompt, schema)
         except ToolDenied:
             return types.ElicitResult(action="decline")
+        except BaseException as exc:
+            self._own = exc
+            raise
         return types.ElicitResult(action="accept", content=None if url else given)
 
 
@@ -195,12 +214,12 @@ async def elicited(link: Link, params: Any) -> Any:
     return await call.question(params)
 
 
-def _is_lost(exc: BaseException) -> bool:
+def is_lost(exc: BaseException) -> bool:
     """Return whether the connection is unusable after this exception."""
     types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
     if isinstance(exc, errors.MCPError):
         told: Any = exc
-        return bool(told.code == types.CONNECTION_CLOSED or "Session terminated" in told.message)
+        return bool(told.code == types.CONNECTION_CLOSED or SESSION_OVER in told.message)
     anyio = sdk("anyio")
     gone = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
     return isinstance(exc, gone)

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from hookline.errors import UsageError
 from hookline.mcp._server import MCPServer
+from hookline.mcp._web import about
 
 _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[\]}])', re.DOTALL)
@@ -107,13 +108,13 @@ def _server(
             cwd=None if cwd is None else reader.text(cwd, f"{where}.cwd"),
             timeout=timeout,
         )
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise reader.wrong(f"{where}.type", f"{kind!r} must be one of stdio, http")
     if kind == "sse":
         raise reader.wrong(
             f"{where}.type", "'sse' is not supported; try 'http', which most servers support"
         )
-    url = reader.text(options.get("url"), f"{where}.url")
+    url = reader.url(options.get("url"), f"{where}.url")
     headers = reader.texts_by_name(options.get("headers", {}), f"{where}.headers")
     return MCPServer.http(url, label=name, prefix=begin, headers=headers, timeout=timeout)
 
@@ -137,6 +138,16 @@ class _Reader:
         if not isinstance(value, str) or not value:
             raise self.wrong(where, f"must be a string, not {_kind(value)}")
         return _VARIABLE.sub(lambda found: self._variable(found[1], where), value)
+
+    def url(self, value: object, where: str) -> str:
+        url = self.text(value, where)
+        try:
+            about(url)
+        except UsageError:  # its text may show a variable
+            url = ""
+        if not url.startswith(("http://", "https://")):
+            raise self.wrong(where, "must be an address, such as https://host:port/mcp")
+        return url
 
     def texts(self, value: object, where: str) -> list[str]:
         if not isinstance(value, list):

@@ -82,6 +82,7 @@ class Link:
         try:
             await started
         except BaseException:
+            self._task.cancel()  # there is nothing yet that wants a graceful end
             await self.aclose()
             raise
 
@@ -153,12 +154,16 @@ class Link:
                     return
             finally:
                 self._drop(self.why)
+                for call in self.calls:
+                    call.over(self.why or "it was closed")
                 if not started.done():
                     started.cancel()
             if not self._over:
                 logger.info("MCP server %r: reconnecting in %g s", self.label, wait)
                 await self._pause(wait)
                 wait = min(wait * 2, LONGEST_WAIT)
+        if not started.done():  # closed before it began
+            started.set_exception(MCPServerError(f"MCP server {self.label!r} was closed"))
 
     def _failed(self, exc: Exception) -> Exception:
         if isinstance(exc, MCPServerError):
@@ -200,6 +205,8 @@ class Link:
             self._fresh.set()
             self._stale = False
             tools = await self._list(client) if self._on_tools is not None else []
+        if self._ended:  # right after its answer
+            raise MCPServerError(self._ended)
         made.append(client)
         self.client = client
         self.why = ""

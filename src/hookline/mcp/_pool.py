@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from hookline import Run
@@ -15,6 +16,9 @@ Given: TypeAlias = Mapping[str, str]
 Headers: TypeAlias = Given | Callable[[Run[Any]], Given | Awaitable[Given]] | None
 """HTTP headers, or a function of the run that returns them, sync or async."""
 
+Key: TypeAlias = tuple[tuple[str, str], ...]
+
+_CLOSED: Final = "the MCP server was closed; connect it again"
 MAX_LINKS: Final = 64
 IDLE: Final = 300.0  # seconds after which an unused connection is closed
 
@@ -32,12 +36,14 @@ class Pool:
         self._make = make
         self._size = size
         self._idle = idle
-        self._links: dict[tuple[tuple[str, str], ...], Link] = {}
+        self._closed = False
+        self._links: dict[Key, Link] = {}
         self._starting: dict[Link, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def links(self) -> list[Link]:
         """Return all connections, for the caller to close; the pool opens no more."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -49,26 +55,32 @@ class Pool:
     async def get(self, headers: object) -> Link:
         """Return the connection for these headers; raises MCPServerError if there cannot be one."""
         key = _key(headers)
+        if self._closed:
+            raise MCPServerError(_CLOSED)
         link = self._links.get(key)
         if link is None:
             self._make_room()
             link = self._links[key] = self._make(dict(key))
             # A separate task: an aborted chat must not fail another chat that also waits.
-            self._starting[link] = asyncio.create_task(link.start(), context=Context())
+            started = asyncio.create_task(link.start(), context=Context())
+            self._starting[link] = started
+            started.add_done_callback(partial(self._started, key, link))
             self._sweep_later()
         starting = self._starting.get(link)
         if starting is not None:
-            try:
-                await asyncio.shield(starting)
-            except MCPServerError:
-                if self._links.get(key) is link:
-                    del self._links[key]
-                raise
-            finally:
-                if starting.done():
-                    self._starting.pop(link, None)
+            await asyncio.wait([starting])  # not the task itself: others may wait too
+            if starting.cancelled():
+                raise MCPServerError(_CLOSED)
+            starting.result()
         link.used = asyncio.get_running_loop().time()
         return link
+
+    def _started(self, key: Key, link: Link, starting: asyncio.Task[None]) -> None:
+        """Note the end of a start, whether or not a chat still waits for it."""
+        self._starting.pop(link, None)
+        failed = starting.cancelled() or starting.exception() is not None
+        if failed and self._links.get(key) is link:
+            del self._links[key]
 
     def _make_room(self) -> None:
         if len(self._links) < self._size:
@@ -98,7 +110,7 @@ class Pool:
             self._sweep_later()
 
 
-def _key(headers: Any) -> tuple[tuple[str, str], ...]:
+def _key(headers: Any) -> Key:
     try:
         items: list[tuple[Any, Any]] = sorted(dict(headers).items())
     except (TypeError, ValueError):

@@ -206,12 +206,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Close the input, then send SIGTERM, then SIGKILL to the process and its children."""
     if process.stdin is not None:
         process.stdin.close()
-    for kill in (None, signal.SIGTERM):
-        if kill is not None:
-            _signal(process, kill)
-        if await _ends(process, CLOSES):
-            break
-    _signal(process, signal.SIGKILL)  # its children may still run
+    try:
+        for kill in (None, signal.SIGTERM):
+            if kill is not None:
+                _signal(process, kill)
+            if await _ends(process, CLOSES):
+                break
+    finally:  # even if this is cancelled
+        _signal(process, signal.SIGKILL)  # its children may still run
     await _ends(process, CLOSES)
 
 

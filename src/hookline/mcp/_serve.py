@@ -306,5 +306,6 @@ def _client_of(ctx: Any) -> str:
     token = sdk("mcp.server.auth.middleware.auth_context").get_access_token()
     if token is None:
         return ""
-    subject = getattr(token, "subject", None)
-    return f"{token.client_id}/{subject}" if subject else str(token.client_id)
+    # A client id may be a URL: without quotes, another client could have the name of its user.
+    names = (token.client_id, getattr(token, "subject", None))
+    return "/".join([quote(str(name), safe="") for name in names if name])

@@ -32,7 +32,7 @@ from hookline import (
 )
 from hookline.errors import ScopeError, UsageError
 from hookline.mcp import _process, _web
-from hookline.mcp._call import Call, elicited
+from hookline.mcp._call import Call, elicited, is_lost
 from hookline.mcp._errors import MCPServerError, reason, sdk
 from hookline.mcp._link import Link
 from hookline.mcp._names import clean
@@ -409,6 +409,8 @@ class MCPServer:
             async with asyncio.timeout(self.timeout):
                 return await getattr(client, method)(*arguments)
         except Exception as exc:
+            if not isinstance(exc, TimeoutError) and is_lost(exc):
+                link.lost(client, reason(exc))
             raise MCPServerError(f"MCP server {self.label!r}: {reason(exc)}") from exc
 
     def __repr__(self) -> str:
@@ -467,4 +469,6 @@ async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None
         for each in reversed(undo):
             with suppress(Exception):
                 each()
-        await asyncio.gather(*[server.aclose() for server in started], return_exceptions=True)
+        # Release them now: a cancelled `gather` does not even begin what it has to run.
+        closing = [_closed(server._let_go()) for server in started]  # pyright: ignore[reportPrivateUsage]
+        await asyncio.gather(*closing, return_exceptions=True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
 from hookline.mcp._errors import sdk
 from hookline.mcp._process import MAX_LINE
+
+SESSION_OVER: Final = "Session terminated"
+"""The message of a protocol error whose session is over; the SDK uses the same words."""
 
 
 @asynccontextmanager
@@ -41,11 +44,12 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
             await self._stream.aclose()
 
     async def bound(response: Any) -> None:
-        if _is_refusal(response, url):
+        error = _error_of(response, url)
+        if error is not None:
             await response.stream.aclose()
             response.headers["content-type"] = "application/json"
             response.headers.pop("content-encoding", None)
-            response.stream = httpx2.ByteStream(_told(response.status_code))
+            response.stream = httpx2.ByteStream(error)
         # In a stream of events, the SDK limits the size of each event.
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = Bounded(response.stream)
@@ -62,20 +66,26 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
             yield opened
 
 
-def _is_refusal(response: Any, url: str) -> bool:
-    """Return whether a response is only an error status. The SDK itself handles 404."""
+def _error_of(response: Any, url: str) -> bytes | None:
+    """Return the protocol error for an error status, or None to leave the response as it is."""
     status, kind = response.status_code, response.headers.get("content-type", "")
-    if status < 400 or status == 404 or str(response.request.url) != url:
-        return False
-    return status in (401, 403) or not kind.startswith("application/json")
-
-
-def _told(status: int) -> bytes:
-    """Encode the status as a protocol error, which the SDK reports for the single request."""
+    request = response.request
+    if status < 400 or str(request.url) != url:
+        return None
+    if status == 404:  # the session is over, in the words of this server; the SDK handles the rest
+        asked = request.method == "POST" and "mcp-session-id" in request.headers
+        return _encoded(-32600, SESSION_OVER) if asked else None
+    if status not in (401, 403) and kind.startswith("application/json"):
+        return None
     words = f"the server answered with HTTP {status}"
     if status in (401, 403):
         words += ": the login is missing, has expired, or does not permit this"
-    error = {"code": -32000 - status, "message": words}
+    return _encoded(-32000 - status, words)
+
+
+def _encoded(code: int, words: str) -> bytes:
+    """Encode a protocol error, which the SDK reports for the single request."""
+    error = {"code": code, "message": words}
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
 
 
