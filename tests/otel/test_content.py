@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import warnings
@@ -409,6 +410,26 @@ async def test_a_message_is_cut_and_stays_json(http: Pipeline) -> None:
     assert "more" in content(received.span("execute_tool big"), "tool.call.arguments")["…"]
 
 
+@pytest.mark.parametrize(
+    "value", [["a" * 10, "x" * 5000], {"a" * 10: "y", "z" * 5000: 1}], ids=["list", "object"]
+)
+async def test_what_comes_when_the_room_is_almost_used_up_is_cut(
+    http: Pipeline, value: Any
+) -> None:
+    def send() -> Any:
+        """A tool."""
+        return value
+
+    agent = Agent(
+        ScriptedModel([call("send")], "ok"),
+        tools=[send],
+        telemetry=http.telemetry(capture="span_only", max_text=17),
+    )
+    await agent.chat("hi")
+    said = http.flush().span("execute_tool send").attributes["gen_ai.tool.call.result"]
+    assert len(said) < 100
+
+
 CONTENT = {
     f"gen_ai.{name}"
     for name in (
@@ -508,6 +529,61 @@ async def test_text_that_no_wire_takes_does_not_lose_the_trace(http: Pipeline) -
         "😀"
         in content(received.span("invoke_agent agent"), "input.messages")[0]["parts"][0]["content"]
     )
+
+
+@pytest.mark.parametrize("openinference", [False, True])
+async def test_a_lone_surrogate_in_a_plain_text_does_not_lose_the_trace(
+    http: Pipeline, openinference: bool
+) -> None:
+    """As in the name of a file that is not UTF-8."""
+
+    def read() -> str:
+        """A tool."""
+        raise FileNotFoundError("no file \udcff.txt")
+
+    agent = Agent(
+        ScriptedModel([call("read")], "ok"),
+        tools=[read],
+        telemetry=http.telemetry(capture="span_and_event", openinference=openinference),
+    )
+    await agent.chat("read \udcff.txt")
+    received = http.flush()
+    assert len(received.ours) == 4
+    assert "no file" in received.span("execute_tool read").status_text
+
+
+async def test_each_message_that_a_hook_adds_to_a_request_is_written_once(http: Pipeline) -> None:
+    """Also if the last one is gone, and the next one is made at the same place in memory."""
+    model: Any = ScriptedModel(*[call("look", n=n) for n in range(9)], "ok")
+    places: set[int] = set()
+
+    def add(ctx: Any) -> ModelRequest:
+        model.requests[:] = [None] * len(model.requests)  # nothing but the trace may keep one
+        gc.collect()
+        parts = (Text(f"note {ctx.run.iteration}"),)
+        made = [UserMessage(parts=parts)]
+        while places and id(made[-1]) not in places and len(made) < 10_000:
+            made.append(UserMessage(parts=parts))
+        places.add(id(made[-1]))
+        return ctx.request.replace(messages=(*ctx.request.messages, made[-1]))
+
+    agent = Agent(model, tools=[look], telemetry=http.telemetry(capture="span_only"))
+    agent.add_hook("preRequest", add)
+    await agent.chat("go")
+    written = [
+        part["content"]
+        for span in http.flush().ours
+        if span.name == "chat scripted"
+        for message in content(span, "input.messages")
+        for part in message["parts"]
+        if part.get("content", "").startswith("note")
+    ]
+    assert written == [f"note {n}" for n in range(10)]
+
+
+def look(n: int) -> str:
+    """A tool."""
+    return "seen"
 
 
 # ── the arguments ───────────────────────────────────────────────────────────────────────────

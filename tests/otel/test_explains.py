@@ -16,6 +16,8 @@ from hookline.errors import OverloadedError, UsageError
 from hookline.hooks import approve, budget, fallback, guardrail, retry
 from hookline.models import Finish, Rates, TextChunk
 from hookline.otel import record_evaluation
+from hookline.otel._kit import KEPT
+from hookline.otel._telemetry import kit_of
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, Turn, call
 
@@ -328,11 +330,39 @@ async def test_attributes_of_the_application_are_on_every_span(http: Pipeline, h
         assert ("agent" in span.attributes) is (how == "function")
 
 
+async def test_attributes_that_a_function_does_not_give_do_not_cost_the_trace(
+    http: Pipeline,
+) -> None:
+    def nobody(run: Any) -> Any:
+        return None
+
+    await Agent(ScriptedModel("hi"), telemetry=http.telemetry(attributes=nobody)).chat("hi")
+    assert http.flush().tree() == ["invoke_agent agent", "  chat scripted"]
+
+
+async def test_attributes_with_several_texts_are_redacted_too(http: Pipeline) -> None:
+    telemetry = http.telemetry(
+        attributes={"tags": ["a", "secret"], "more": ("secret",), "sizes": [1, 2]},
+        redact=lambda text: text.replace("secret", "***"),
+    )
+    await Agent(ScriptedModel("hi"), telemetry=telemetry).chat("hi")
+    received = http.flush()
+    for span in received.ours:
+        assert span.attributes["tags"] == ["a", "***"]
+        assert span.attributes["more"] == ["***"]
+        assert span.attributes["sizes"] == [1, 2]
+
+
 async def test_an_evaluation_is_an_event_of_its_chat(http: Pipeline) -> None:
     telemetry = http.telemetry(redact=lambda text: text.replace("secret", "***"))
     response = await Agent(ScriptedModel("hi"), telemetry=telemetry).chat("hi")
     done = record_evaluation(
-        response, "helpful", score=0.5, label="meh", explanation="a secret", telemetry=telemetry
+        response,
+        "helpful",
+        score=0.5,
+        label="meh secret",
+        explanation="a secret",
+        telemetry=telemetry,
     )
     assert done
     received = http.flush()
@@ -342,7 +372,7 @@ async def test_an_evaluation_is_an_event_of_its_chat(http: Pipeline) -> None:
     assert attributes_of(event.attributes) == {
         "gen_ai.evaluation.name": "helpful",
         "gen_ai.evaluation.score.value": 0.5,
-        "gen_ai.evaluation.score.label": "meh",
+        "gen_ai.evaluation.score.label": "meh ***",
         "gen_ai.evaluation.explanation": "a ***",
         "hookline.chat.id": response.chat_id,
     }
@@ -350,3 +380,17 @@ async def test_an_evaluation_is_an_event_of_its_chat(http: Pipeline) -> None:
         record_evaluation(response, "helpful")
     other = await Agent(ScriptedModel("hi"), telemetry=None).chat("hi")
     assert not record_evaluation(other, "helpful", score=1, telemetry=telemetry)
+
+
+async def test_a_chat_that_has_more_lives_is_remembered_from_its_last_one(http: Pipeline) -> None:
+    telemetry = http.telemetry()
+    agent = Agent(ScriptedModel("hi", repeat=True), telemetry=telemetry)
+    response = await agent.chat("hi")
+    kit = kit_of(telemetry)
+    assert kit is not None
+    context = kit.ended[response.chat_id]
+    for n in range(KEPT - 1):
+        kit.keep(f"other-{n}", context)
+    kit.keep(response.chat_id, context)  # its next life
+    kit.keep("one more", context)
+    assert record_evaluation(response, "helpful", score=1, telemetry=telemetry)

@@ -15,6 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from opentelemetry._logs import LogRecord
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, InMemoryLogRecordExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace.export import (
@@ -28,7 +33,7 @@ from tests._otlp import RECEIVERS, only_traces
 
 from hookline import Agent
 from hookline.errors import UsageError
-from hookline.otel import Telemetry, setup
+from hookline.otel import Exporting, Telemetry, setup
 from hookline.testing import ScriptedModel, call
 
 
@@ -149,6 +154,52 @@ def test_sampling_is_left_to_the_standard_variables() -> None:
     assert done.returncode == 0, done.stderr
     assert received.spans == []
     assert received.metrics["gen_ai.invoke_agent.duration"].count == 2
+
+
+@pytest.mark.parametrize("protocol", RECEIVERS)
+def test_a_header_may_have_capitals(protocol: str) -> None:
+    with RECEIVERS[protocol]() as (endpoint, received):
+        options = f"{endpoint!r}, protocol={protocol!r}, headers={{'X-Api-Key': 'k1'}}"
+        done = program(f"import hookline.otel\nhookline.otel.setup({options})\n{CHAT}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\nfailed\n", "")
+    assert received.tree() == TREE
+    assert all("x-api-key" in headers.lower() for headers in received.headers)
+
+
+def test_a_provider_that_cannot_shut_down_keeps_no_other_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Unclosable(InMemoryMetricReader):
+        def shutdown(self, timeout_millis: float = 30_000, **more: Any) -> None:
+            raise RuntimeError("the collector is away")
+
+    sent = InMemoryLogRecordExporter()
+    logs = LoggerProvider()
+    logs.add_log_record_processor(BatchLogRecordProcessor(sent))
+    exporting = Exporting({"metrics": MeterProvider([Unclosable()]), "logs": logs})
+    logs.get_logger("test").emit(LogRecord(body="waiting"))
+    exporting.shutdown()
+    assert len(sent.get_finished_logs()) == 1
+    assert "could not be shut down" in caplog.text
+
+
+@pytest.mark.parametrize("signal", ["metrics", "logs"])
+def test_a_provider_of_another_signal_is_not_silently_kept_from_its_exporter(signal: str) -> None:
+    code = {
+        "metrics": "from opentelemetry import metrics as api\n"
+        "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "api.set_meter_provider(MeterProvider())\n",
+        "logs": "from opentelemetry import _logs as api\n"
+        "from opentelemetry.sdk._logs import LoggerProvider\n"
+        "api.set_logger_provider(LoggerProvider())\n",
+    }[signal] + (
+        "import hookline.otel\n"
+        "from hookline.errors import UsageError\n"
+        "try:\n    hookline.otel.setup('http://127.0.0.1:9')\n"
+        "except UsageError as exc:\n    print(exc)"
+    )
+    done = program(code)
+    assert f"OTEL_{signal.upper()}_EXPORTER=none" in done.stdout, done.stderr
 
 
 def test_a_second_setup_is_refused() -> None:

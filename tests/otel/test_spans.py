@@ -12,7 +12,13 @@ from opentelemetry import trace
 from opentelemetry.baggage import get_baggage, set_baggage
 from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+)
 from opentelemetry.trace import get_current_span
 from tests._otlp import Pipeline, only_traces, pipeline
 
@@ -284,6 +290,32 @@ async def test_a_model_that_a_wrapper_falls_back_to_is_the_one_of_the_span(
     assert span.status == "UNSET"
     (labels,) = http.received.metrics["gen_ai.client.operation.duration"].labels()
     assert labels["gen_ai.request.model"] == "small"
+
+
+async def test_a_model_that_cannot_be_described_fails_no_chat(http: Pipeline) -> None:
+    small: Any = ScriptedModel("from the small one", name="small")
+    small.server_address, small.server_port = "host", "no number"
+    agent = Agent(
+        ScriptedModel(Turn(fail=ConnectionError("down")), name="big"), telemetry=http.telemetry()
+    )
+
+    async def fall_back(ctx: Any, proceed: Any) -> ModelResponse:
+        try:
+            return await proceed()
+        except ConnectionError:
+            return await proceed(ctx.request.replace(model=small))
+
+    agent.add_hook("aroundRequest", fall_back)
+    assert (await agent.chat("hi")).text == "from the small one"
+    assert http.flush().tree() == ["invoke_agent agent", "  chat big"]
+
+
+async def test_the_error_of_a_model_that_cannot_be_described_is_its_own() -> None:
+    provider = TracerProvider(sampler=ParentBased(ALWAYS_OFF), shutdown_on_exit=False)
+    model: Any = ScriptedModel(Turn(fail=ConnectionError("down")))
+    model.server_address, model.server_port = "host", "no number"
+    with pytest.raises(ConnectionError, match="down"):
+        await Agent(model, telemetry=only_traces(provider)).chat("hi")
 
 
 # ── who is current where ────────────────────────────────────────────────────────────────────

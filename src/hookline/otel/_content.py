@@ -66,7 +66,7 @@ class Content:
 
     def word(self, text: str) -> str:
         """Convert a name, an id or a description: recorded even if content is not."""
-        if self._redact is None and len(text) * 5 <= self._most:
+        if self._redact is None and text.isascii() and len(text) * 5 <= self._most:
             return text
         return self._cut(text, [self._most // 5])
 
@@ -93,18 +93,22 @@ class Content:
             size //= 4
 
     def _clean(self, text: str) -> str:
-        if self._redact is None:
+        if self._redact is not None:
+            try:
+                text = self._redact(text)
+            except Exception as exc:
+                report("redact= raised, so the text was left out", exc)
+                return FAILED
+            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                return FAILED
+        if text.isascii():
             return text
-        try:
-            cleaned = self._redact(text)
-        except Exception as exc:
-            report("redact= raised, so the text was left out", exc)
-            return FAILED
-        return cleaned if isinstance(cleaned, str) else FAILED  # pyright: ignore[reportUnnecessaryIsInstance]
+        return text.encode(errors="replace").decode()  # a lone surrogate would lose its whole batch
 
     def _cut(self, text: str, room: list[int]) -> str:
         text = self._clean(text)
-        left, room[0] = room[0], room[0] - len(text)
+        left = max(room[0], 0)
+        room[0] = left - len(text)
         if room[0] >= 0:
             return text
         room[0] = 0

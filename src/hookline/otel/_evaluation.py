@@ -35,7 +35,7 @@ def record_evaluation(
     given = {
         names.EVALUATION_NAME: name,
         names.EVALUATION_SCORE: score,
-        names.EVALUATION_LABEL: label,
+        names.EVALUATION_LABEL: None if label is None else kit.content.word(label),
         names.EVALUATION_WHY: None if explanation is None else kit.content.text(explanation),
         names.CHAT_ID: response.chat_id,
     }

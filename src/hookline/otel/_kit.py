@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Tracer
@@ -101,18 +101,22 @@ class Kit:
             return {}
         try:
             found = given(run) if callable(given) else given
+            return {key: self._clean(value) for key, value in found.items() if value is not None}
         except Exception as exc:
-            report("attributes= raised, so the spans lack these attributes", exc)
+            report("attributes= raised or is not a dict, so the spans lack these attributes", exc)
             return {}
-        return {
-            key: self.content.word(value) if isinstance(value, str) else value
-            for key, value in found.items()
-            if value is not None
-        }
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.content.word(value)
+        if isinstance(value, (list, tuple)):
+            return [self._clean(each) for each in cast("Sequence[Any]", value)]
+        return value
 
     def keep(self, chat_id: str, context: Context) -> None:
         """Keep the context of an ended chat, for later evaluation."""
         self.ended[chat_id] = context
+        self.ended.move_to_end(chat_id)  # an earlier life of the chat may have ended long ago
         if len(self.ended) > KEPT:
             self.ended.popitem(last=False)
 

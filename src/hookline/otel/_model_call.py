@@ -95,9 +95,12 @@ class ModelCall(Operation):
         """Note a request. The inner wrappers may have changed the request or the model."""
         self.attempts += 1
         if request.model is not self.request.model:
-            self._words = self._trace.words_of(request)
-            self.attributes.update(self._words.labels)
-            self.span.update_name(self._words.name)
+            try:
+                self._words = self._trace.words_of(request)
+                self.attributes.update(self._words.labels)
+                self.span.update_name(self._words.name)
+            except Exception as exc:
+                report("the model of an attempt could not be traced", exc)
         self.request = request
         self.timing = None
 
@@ -254,3 +257,11 @@ def tell_failure(kit: Kit, words: ModelWords, exc: Exception, context: Context) 
     if kit.content.events:
         attributes[names.EXCEPTION_MESSAGE] = kit.content.text(text_of(exc))
     kit.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, context)
+
+
+def tell_unseen_failure(kit: Kit, trace: Trace, request: ModelRequest, exc: Exception) -> None:
+    """Emit the event for a failed model call that has no span."""
+    try:
+        tell_failure(kit, trace.words_of(request), exc, trace.op.context)
+    except Exception as failure:
+        report("a failed model call could not be traced", failure)

@@ -17,6 +17,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import ProxyTracerProvider
 
 from hookline.errors import UsageError
+from hookline.otel._report import report
 
 Protocol = Literal["http/protobuf", "grpc"]
 
@@ -30,6 +31,7 @@ _PACKAGES: Final = {
     "http/protobuf": "opentelemetry.exporter.otlp.proto.http",
     "grpc": "opentelemetry.exporter.otlp.proto.grpc",
 }
+_UNSET: Final = ("_ProxyMeterProvider", "ProxyLoggerProvider")  # the API's own
 
 
 class Exporting:
@@ -60,9 +62,12 @@ class Exporting:
 
     def shutdown(self) -> None:
         """Export everything that is waiting, and stop."""
-        for provider in self._providers:
-            provider.shutdown()
-        self._providers = []
+        providers, self._providers = self._providers, []
+        for provider in providers:
+            try:
+                provider.shutdown()
+            except Exception as exc:  # a missing collector is not the caller's error
+                report("a provider could not be shut down", exc)
 
 
 def setup(
@@ -89,11 +94,10 @@ def setup(
             "this process has a tracer provider already, which hookline uses; leave setup() out, "
             "or call setup() before the other provider is set"
         )
-    exporters = {
-        signal: _exporter(signal, endpoint, protocol, headers)
-        for signal in _SIGNALS
-        if _wanted(signal)
-    }
+    wanted = [signal for signal in _SIGNALS if _wanted(signal)]
+    for signal in wanted:
+        _check_free(signal)
+    exporters = {signal: _exporter(signal, endpoint, protocol, headers) for signal in wanted}
     return Exporting(_start(exporters, service_name))
 
 
@@ -105,6 +109,21 @@ def _wanted(signal: str) -> bool:
             f"{name}={said!r} must be 'otlp' or 'none'; set up another exporter yourself"
         )
     return said == "otlp"
+
+
+def _check_free(signal: str) -> None:
+    """Check that nobody has set a provider of metrics or logs; ours would get no data."""
+    if signal == "metrics":
+        provider: Any = metrics.get_meter_provider()
+    elif signal == "logs":
+        provider = _import("opentelemetry._logs").get_logger_provider()
+    else:
+        return  # `setup` has checked it
+    if type(provider).__name__ not in _UNSET:
+        raise UsageError(
+            f"this process has a provider of {signal} already, which hookline uses; set "
+            f"OTEL_{signal.upper()}_EXPORTER=none, or call setup() before that provider is set"
+        )
 
 
 def _exporter(
@@ -122,7 +141,7 @@ def _exporter(
         raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r} must be one of: {known}")
     options: dict[str, Any] = {}
     if headers is not None:
-        options["headers"] = dict(headers)
+        options["headers"] = {key.lower(): value for key, value in headers.items()}  # as gRPC asks
     if endpoint is not None:
         options["endpoint"] = endpoint
         if spoken == "http/protobuf":

@@ -7,6 +7,7 @@ end time, until the reason of the abort is known.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from time import time_ns
 from typing import Any, Protocol
 
@@ -95,7 +96,10 @@ class Trace:
         self.words: ModelWords | None = None  # for the last model
         self.tool_words: dict[str, ToolWords] = {}
         self._base = len(run.history)
-        self._seen = {_key(run.history[-1])} if self._base else set[str | int]()
+        # The messages themselves, because a key may be the place of a message in memory.
+        self._seen: dict[str | int, Message] = {}
+        if self._base:
+            self._note(run.history[-1:])
         self._scanned = False
 
     # ── what is open ────────────────────────────────────────────────────────────────────────
@@ -160,12 +164,15 @@ class Trace:
         else:
             if not self._scanned:
                 self._scanned = True
-                self._seen.update([_key(message) for message in run.history[: self._base]])
+                self._note(run.history[: self._base])
             new = [message for message in messages if _key(message) not in self._seen]
-        self._seen.update([_key(message) for message in new])
+        self._note(new)
         if self.fresh:
             return new
         return [each for each in new if each.role != "assistant"]  # recorded with its response
+
+    def _note(self, messages: Iterable[Message]) -> None:
+        self._seen.update([(_key(message), message) for message in messages])
 
 
 def _key(message: Message) -> str | int:

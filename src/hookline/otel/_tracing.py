@@ -29,7 +29,7 @@ from hookline.errors import ChatAbortedError, StopChat
 from hookline.otel import _names as names
 from hookline.otel._agent_span import begin_agent_span, end_agent_span
 from hookline.otel._kit import Kit
-from hookline.otel._model_call import ModelCall, tell_failure
+from hookline.otel._model_call import ModelCall, tell_unseen_failure
 from hookline.otel._reasons import nearest, tell_approval, tell_hook, tell_status
 from hookline.otel._report import report
 from hookline.otel._tool_call import ToolCallSpan
@@ -227,7 +227,7 @@ class Tracing:
         try:
             return await proceed()
         except Exception as exc:
-            tell_failure(self.kit, trace.words_of(ctx.request), exc, trace.op.context)
+            tell_unseen_failure(self.kit, trace, ctx.request, exc)
             raise
 
     async def _around_attempt(
