@@ -51,6 +51,10 @@ class Page:
         await self.page.get_by_text(text).first.wait_for(timeout=15_000)
 
     async def text(self, selector: str) -> str:
+        # The page leaves out what is not on the screen, which a browser decides with each frame.
+        await self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
         return str(await self.page.inner_text(selector))
 
     def assert_clean(self) -> None:

@@ -243,6 +243,31 @@ async def test_a_conversation_that_is_busy_elsewhere_is_refused(prefix: str) -> 
         assert text_of("native", again.content) == "Two."
 
 
+async def test_a_claim_is_renewed_until_its_run_begins(prefix: str) -> None:
+    """`deps=` may take longer than the lease, after which a claim would expire."""
+    asked_for, gate = asyncio.Event(), asyncio.Event()
+
+    async def deps(scope: Any, principal: str) -> None:
+        asked_for.set()
+        await gate.wait()
+
+    key = Names(prefix).run("owner/c1")
+    known = connect(URL)
+    agent = Agent(ScriptedModel("One."))
+    async with workers(agent, prefix, deps=deps) as (a, b):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await asked_for.wait()
+        await known.pexpire(key, 600_000)  # longer than a lease, which a renewal shows
+        while await known.pttl(key) > 1_000:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        again = await b.http.post("/native", json=request_of("native", "again"))
+        assert again.status_code == 409
+        gate.set()
+        assert text_of("native", (await first).content) == "One."
+        assert await known.pttl(key) > 1_000  # a run is kept longer than a claim
+    await known.aclose()
+
+
 @pytest.mark.parametrize("answers", [True, False])
 async def test_a_response_ends_once_another_process_may_begin_the_next(
     prefix: str, monkeypatch: pytest.MonkeyPatch, answers: bool

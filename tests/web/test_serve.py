@@ -320,6 +320,33 @@ async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> No
             assert run["ended"] == "done"
 
 
+async def test_reload_passes_on_every_option(tmp_path: Path) -> None:
+    options = ("--reload", "--description=- it is quick", "--starter=-v?", "--store=sqlite:///a.db")
+    async with served(tmp_path, *options) as (process, url, token):
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+            about = (await http.get("/page/about")).json()
+            assert (about["description"], about["starters"]) == ("- it is quick", ["-v?"])
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            await process.wait()
+
+
+async def test_reload_passes_the_relay_on(tmp_path: Path) -> None:
+    (tmp_path / "demo.py").write_text(MODULE.format(delay=0))
+    options = ("--port", "0", "--reload", "--relay", "redis://127.0.0.1:1/0")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hookline", "serve", "demo:agent", *options),
+        cwd=tmp_path,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    line = await process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    await process.wait()
+    assert line.startswith(b"hookline: relay= needs a store=")
+
+
 async def test_reload_serves_what_was_changed(tmp_path: Path) -> None:
     async with served(tmp_path, "--reload") as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}

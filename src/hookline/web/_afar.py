@@ -20,7 +20,11 @@ async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> F
     assert config.relay is not None
     run = await config.relay.find(conversation_key(principal, id), principal)
     if run is not None:
-        conversation = await index.open(principal, id)
+        try:
+            conversation = await index.open(principal, id)
+        except BaseException:
+            run.log.unread()
+            raise
         run.before = conversation.messages[: run.header.before]
         run.scope_of = partial(scope_of_agent, config.agent)
     return run

@@ -65,7 +65,10 @@ class Guard:
             return ()
         if origin in self._origins:
             return (("access-control-allow-origin", origin), ("vary", "Origin"))
-        site = urlsplit(origin)
+        try:
+            site = urlsplit(origin)
+        except ValueError:
+            site = urlsplit("")
         # A page that was loaded without TLS may have been changed on its way. (In the opposite case
         # a proxy has removed the TLS.)
         weaker = site.scheme != "https" and request.scope.get("scheme") == "https"

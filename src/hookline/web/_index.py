@@ -95,14 +95,21 @@ class Index:
 
     async def entries(self, principal: str) -> list[Entry]:
         """List the conversations, the latest first."""
+        stored = await self._stored(principal)
         known = self._entries.get(principal, {})
-        rest = [entry for entry in await self._stored(principal) if entry.id not in known]
+        for entry in stored:
+            mine = known.get(entry.id)
+            if mine is not None and mine.updated <= entry.updated:
+                del known[entry.id]  # from here on the store knows better: see other processes
+        rest = [entry for entry in stored if entry.id not in known]
         return [*reversed(known.values()), *rest]
 
     def title(self, principal: str, id: str, title: str) -> None:
         """Change a conversation's title."""
         mine = self._entries.setdefault(principal, {})
         entry = mine.get(id)
+        if entry is None and hasattr(self._store, "list"):
+            return  # the store lists it
         if entry is None:
             entry = mine[id] = Entry(id=id, updated=time.time())
         entry.title = title

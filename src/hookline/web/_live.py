@@ -155,10 +155,10 @@ class Live:
             self.over = True
             for timer in self._timers:
                 timer.cancel()
-            for sink in (self.sink, self.record):
-                if sink is not None:
-                    sink.end(error)
             try:
+                for sink in (self.sink, self.record):
+                    if sink is not None:
+                        sink.end(error)
                 # A client may send its next message to any process once its response has ended.
                 if self.sink is not None:
                     await self.sink.freed()

@@ -110,13 +110,23 @@ class Mask:
 
     def text(self, error: ErrorInfo, chat_id: str = "") -> str:
         """Return the sentence for an error that ended the chat, and log the error with its id."""
-        if self._errors is not None:
-            said = self._errors(error)
-            if said is not None:
-                return said
+        said = self._said(error)
+        if said is not None:
+            return said
         id = id_of_chat(chat_id or self._chat_id)
         logger.error("error %s: a chat ended with %s", id, error.type)
         return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id})."
+
+    def _said(self, error: ErrorInfo) -> str | None:
+        """Return the text of `errors=`; None stands for the default text."""
+        if self._errors is None:
+            return None
+        try:
+            return self._errors(error)
+        except Exception as exc:
+            logger.error("errors= raised %s; the default text is shown", type(exc).__name__)
+            logger.debug("errors= raised", exc_info=exc)
+            return None
 
     def _tool(self, call_id: str, name: str, error: ToolFailure) -> ToolFailure:
         if error.type in _SAID and self._errors is None:
@@ -127,12 +137,11 @@ class Mask:
         return ToolFailure(told, type="ToolFailure")
 
     def _tool_text(self, call_id: str, name: str, error: ToolFailure) -> str:
-        if self._errors is not None:
-            said = self._errors(ErrorInfo(type=error.type, message=error.message))
-            if said is not None:
-                return said
-            if error.type in _SAID:
-                return error.message
+        said = self._said(ErrorInfo(type=error.type, message=error.message))
+        if said is not None:
+            return said
+        if error.type in _SAID:
+            return error.message
         id = _id_of("call", call_id)
         logger.warning("error %s: tool %s failed with %s", id, name, error.type)
         return f"The tool failed (error {id})."

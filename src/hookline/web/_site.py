@@ -18,7 +18,7 @@ import logging
 from typing import Any
 
 from hookline import Conversation
-from hookline.errors import StoreError
+from hookline.errors import HooklineError
 from hookline.web._afar import follow
 from hookline.web._answers import Answer, Answers
 from hookline.web._config import SiteConfig
@@ -83,7 +83,7 @@ class Site:
             if message["type"] == "lifespan.startup":
                 try:
                     await self._open()
-                except StoreError as exc:
+                except HooklineError as exc:
                     await send({"type": "lifespan.startup.failed", "message": str(exc)})
                     return
                 await send({"type": "lifespan.startup.complete"})

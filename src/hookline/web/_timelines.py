@@ -76,7 +76,9 @@ class Timelines:
             timeline.runs.append(record.kept)
 
         try:
-            await self.change(key, add)
+            async with self._lock:
+                if record in self._fresh.get(key, ()):  # else it was deleted meanwhile
+                    await self._change(key, add)
         except HooklineError as exc:
             logger.warning("a timeline was not stored: %s", type(exc).__name__)
             logger.debug("a timeline was not stored", exc_info=exc)
@@ -99,11 +101,14 @@ class Timelines:
     async def change(self, key: str, change: Callable[[Timeline], None]) -> None:
         """Change the stored timeline."""
         async with self._lock:
-            conversation = await Conversation.open(self._store, _id_of(key))
-            timeline = _timeline_of(conversation)
-            change(timeline)
-            conversation.meta["hookline.web"] = _within(timeline)
-            await conversation.save()
+            await self._change(key, change)
+
+    async def _change(self, key: str, change: Callable[[Timeline], None]) -> None:
+        conversation = await Conversation.open(self._store, _id_of(key))
+        timeline = _timeline_of(conversation)
+        change(timeline)
+        conversation.meta["hookline.web"] = _within(timeline)
+        await conversation.save()
 
     async def forget(self, key: str) -> None:
         """Delete the timeline of a conversation."""

@@ -52,12 +52,13 @@ class Elsewhere:
 
     async def _follow(self, key: str, header: Header) -> Followed:
         stream = self._link.names.log(key, header.run)
-        known = self.followed.get(stream)
-        if known is not None:
-            return await asyncio.shield(known)
+        while (known := self.followed.get(stream)) is not None:
+            await asyncio.wait([known])
+            if not known.cancelled():  # the request that loaded the run may have been cancelled
+                return known.result()
         loading = self.followed[stream] = asyncio.get_running_loop().create_future()
         try:
-            followed = await self._load(key, header, stream)
+            followed = await self._load(key, header, loading)
         except BaseException as exc:
             del self.followed[stream]
             if isinstance(exc, Exception):
@@ -69,12 +70,15 @@ class Elsewhere:
         loading.set_result(followed)
         return followed
 
-    async def _load(self, key: str, header: Header, stream: str) -> Followed:
+    async def _load(self, key: str, header: Header, loading: asyncio.Future[Followed]) -> Followed:
+        stream = self._link.names.log(key, header.run)
+
         def left() -> None:
             asyncio.get_running_loop().call_later(LINGER, drop)
 
         def drop() -> None:
-            if not followed.log.readers and self.followed.pop(stream, None) is not None:
+            if not followed.log.readers and self.followed.get(stream) is loading:
+                del self.followed[stream]
                 self._feed.leave(stream)
                 followed.lose()  # a reader that still holds it must reload
 

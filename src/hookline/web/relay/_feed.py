@@ -66,6 +66,8 @@ class Feed:
                 if found is None:
                     continue
                 stream, take = found
+                if self._last[stream] != asked.get(stream):
+                    continue  # the stream was left and followed anew while we waited
                 for id, fields in entries:
                     if stream in self._last:
                         self._last[stream] = id

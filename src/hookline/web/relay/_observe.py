@@ -119,18 +119,22 @@ class Observer:
         self._id = token_hex(8)
         self._queue: deque[tuple[int, bytes, dict[bytes, bytes]]] = deque()
         self._places: dict[int, bytes] = {}  # the position in each of our partitions
-        self._busy: tuple[int, bytes] | None = None  # delivered, and not yet acknowledged
+        # Delivered, and not yet acknowledged.
+        self._busy: tuple[int, bytes, dict[bytes, bytes]] | None = None
         self._tending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Observer:
         self._away = away()
+        self._queue.clear()  # what was read before, but not acknowledged, is read again
+        self._places.clear()
+        self._busy = None
         self._commands, self._reading = connect(self._url), connect(self._url)
         self._tend_script = self._commands.register_script(TEND)
         self._acknowledge_script = self._commands.register_script(ACKNOWLEDGE)
         self._leave_script = self._commands.register_script(LEAVE)
         try:
             await self._tend()
-        except self._away as exc:
+        except Exception as exc:
             await self._commands.aclose()
             raise unreachable(exc) from None
         self._tending = asyncio.create_task(self._keep(), name="hookline.web remote observer")
@@ -149,6 +153,9 @@ class Observer:
         await self._reading.aclose()
 
     def __aiter__(self) -> Observer:
+        if self._busy is not None:  # another loop was left while it handled this event
+            self._queue.appendleft(self._busy)
+            self._busy = None
         return self
 
     async def __anext__(self) -> Observed:
@@ -170,7 +177,7 @@ class Observer:
         partition, id, fields = self._queue.popleft()
         if partition not in self._places:
             return None  # another member has it now, and begins where we had acknowledged
-        self._busy = (partition, id)
+        self._busy = (partition, id, fields)
         try:
             event = read_event(fields[b"e"])
         except (ValueError, msgspec.MsgspecError):
@@ -189,7 +196,7 @@ class Observer:
         """Acknowledge the last delivered event."""
         if self._busy is None:
             return
-        partition, id = self._busy
+        partition, id, _ = self._busy
         keys = [self._names.seen(self._name, partition), self._offsets]
         if not await self._acknowledge_script(keys=keys, args=[self._id, partition, id]):
             self._places.pop(

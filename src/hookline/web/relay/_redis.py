@@ -44,6 +44,12 @@ redis.call('HSET', KEYS[1], 'run', ARGV[1], 'worker', ARGV[2], 'header', ARGV[3]
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """
+# Renew a claim, unless its run has begun: the run has a longer time to live.
+RENEW: Final = """
+local had = redis.call('HMGET', KEYS[1], 'run', 'header')
+if had[1] == ARGV[1] and not had[2] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 1
+"""
 # Undo a claim whose run did not begin.
 RELEASE: Final = """
 if redis.call('HGET', KEYS[1], 'run') == ARGV[1] then redis.call('DEL', KEYS[1]) end
@@ -183,9 +189,10 @@ def _packing(connection: type[Any]) -> type[Any]:
 
 
 def away() -> tuple[type[BaseException], ...]:
-    """Return the exceptions raised if Redis is not reachable, or does not answer in time."""
+    """Return the exceptions raised if Redis is not reachable, does not answer, or cannot write."""
     errors = import_module("redis.exceptions")
-    return (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError)
+    silent = (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError)
+    return (*silent, errors.OutOfMemoryError, errors.ReadOnlyError)
 
 
 def refusals() -> tuple[type[BaseException], ...]:

@@ -25,9 +25,9 @@ from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.runtimes import Journal
 from hookline.web._header import Header
-from hookline.web._incoming import Refused
 from hookline.web._live import Live
 from hookline.web._runs import Runs
+from hookline.web.relay._claims import Claims
 from hookline.web.relay._elsewhere import Elsewhere
 from hookline.web.relay._feed import Feed
 from hookline.web.relay._followed import Followed
@@ -35,9 +35,7 @@ from hookline.web.relay._link import Link
 from hookline.web.relay._notes import Notes
 from hookline.web.relay._observe import Observer
 from hookline.web.relay._redis import (
-    CLAIM,
     DURABLE,
-    RELEASE,
     SAY,
     Names,
     check_url,
@@ -88,6 +86,7 @@ class RedisRelay:
         self._opening = asyncio.Lock()
         self._open = False
         self._link: Link  # set once the relay is open
+        self._claims: Claims
         self._writer: Writer
         self._elsewhere: Elsewhere
         self._notes: Notes
@@ -103,22 +102,22 @@ class RedisRelay:
         """Connect, and serve these runs. Raises StoreError if Redis cannot be used."""
         async with self._opening:
             if not self._open:
-                await self._connect(Runs() if runs is None else runs)
+                known = self._runs if runs is None else runs
+                await self._connect(Runs() if known is None else known)
                 self._open = True
 
     async def _connect(self, runs: Runs) -> None:
         if self._runs not in (None, runs):
             raise UsageError("a RedisRelay serves one app; make one for each app")
-        self._runs = runs
         link = self._link = Link(self._url, self._names, ttl=self._ttl, lease=self._lease)
         try:
             await link.beat()
         except Exception as exc:
             await link.aclose()
             raise unreachable(exc) from None
-        self._claim = link.commands.register_script(CLAIM)
+        self._runs = runs
+        self._claims = Claims(link)
         self._say = link.commands.register_script(SAY)
-        self._release = link.commands.register_script(RELEASE)
         writing, reading = self._connections = [connect(self._url), connect(self._url)]
         self._writer = Writer(
             writing,
@@ -154,13 +153,14 @@ class RedisRelay:
             logger.warning("the relay's Redis is not reachable: waiting entries were not written")
         except link.away:
             pass  # our key expires with the lease
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._elsewhere.close()
-        await link.aclose()
-        for each in self._connections:
-            await each.aclose()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._elsewhere.close()
+            await link.aclose()
+            for each in self._connections:
+                await each.aclose()
 
     async def _tend(self) -> None:
         """Renew our key, check that other processes are alive, and keep our runs from expiring."""
@@ -170,6 +170,7 @@ class RedisRelay:
             await asyncio.sleep(self._lease / 3)
             try:
                 await self._link.beat()
+                await self._claims.renew()
                 if loop.time() >= said + self._ttl / 3:
                     said = loop.time()
                     await self._say_all()
@@ -196,32 +197,25 @@ class RedisRelay:
 
     async def claim(self, key: str, run: str) -> None:
         """Claim a conversation for this process; raises Refused if another run has claimed it."""
-        await self._claim_for(key, run, self._link.worker)
-
-    async def _claim_for(self, key: str, run: str, worker: str) -> None:
-        args = [self._names.worker_prefix, run, worker, int(self._lease * 1000)]
-        try:
-            free = await self._claim(keys=[self._names.run(key)], args=args)
-        except self._link.away:
-            raise self._link.refused() from None
-        if not free:
-            raise Refused(
-                409, "This conversation is busy with another answer; wait for it, or stop it."
-            )
+        await self._claims.hold(key, run)
 
     def release(self, key: str, run: str) -> None:
         """Undo a claim whose run did not begin."""
-        self._link.later(self._release(keys=[self._names.run(key)], args=[run]))
+        self._claims.release(key, run)
 
     async def tell(self, key: str, live: Live) -> None:
         """Publish the events of this run to the other processes, from the first event on."""
         told = Told(self._writer, key, live.header, ended=self._ended)
         live.sink = told
         self._told[key] = told
+        # The run continues, even if the request that began it is cancelled.
+        await asyncio.shield(self._link.later(self._say_first(told)))
+
+    async def _say_first(self, told: Told) -> None:
         try:
             await self._say_one(told)
-        except self._link.away as exc:
-            self._link.complain(exc)
+        finally:
+            self._claims.begun(told.key)
 
     def _ended(self, told: Told) -> asyncio.Task[None] | None:
         if self._told.get(told.key) is told:
@@ -235,7 +229,7 @@ class RedisRelay:
 
     async def announce(self, key: str, header: Header) -> None:
         """Before a durable chat starts, claim and publish its run; raises what `claim` raises."""
-        await self._claim_for(key, header.run, DURABLE)
+        await self._claims.take(key, header.run, DURABLE)
         args = [header.run, DURABLE, msgspec.json.encode(header), self._link.ttl]
         try:
             await self._say(keys=[self._names.run(key)], args=args)

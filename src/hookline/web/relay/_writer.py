@@ -93,10 +93,11 @@ class Told:
 class _Entry:
     """The items of one run that wait to be written."""
 
-    __slots__ = ("bytes", "end", "first", "lines", "over", "told")
+    __slots__ = ("bytes", "end", "first", "lines", "over", "since", "told")
 
-    def __init__(self, told: Told, first: int) -> None:
+    def __init__(self, told: Told, first: int, since: int) -> None:
         self.told = told
+        self.since = since  # how many items were queued before this entry
         self.first = first
         self.lines: list[bytes] = []
         self.bytes = 0
@@ -141,7 +142,7 @@ class Writer:
         """Queue one line of a run."""
         entry = self._waiting.get(told)
         if entry is None:
-            entry = self._waiting[told] = _Entry(told, number)
+            entry = self._waiting[told] = _Entry(told, number, self._put)
         entry.lines.append(line)
         entry.bytes += size
         self._bytes += size
@@ -155,7 +156,7 @@ class Writer:
         """Queue the run's last entry."""
         entry = self._waiting.get(told)
         if entry is None:
-            entry = self._waiting[told] = _Entry(told, told.number)
+            entry = self._waiting[told] = _Entry(told, told.number, self._put)
         entry.end = LOST if told.lost else how
         entry.over = True
         self._put += 1
@@ -169,18 +170,26 @@ class Writer:
             b"e": item.to_json(),
         }
         self._news.append((self.names.told(partition_of(told.key)), fields))
+        self._bytes += len(fields[b"e"])
+        if self._bytes > self._held:
+            self._make_room()
 
     def _make_room(self) -> None:
-        """Give up the run that has waited longest."""
+        """Give up the run that has waited longest; if there is none, drop the oldest news."""
         entry = next((each for each in self._waiting.values() if each.lines), None)
         if entry is not None:
             self.give_up(entry.told)
+            return
+        while self._news and self._bytes > self._held:
+            _, fields = self._news.pop(0)
+            self._bytes -= len(fields[b"e"])
+            logger.warning("the relay's Redis is not reachable: remote observers miss an event")
 
     def give_up(self, told: Told) -> None:
         """Drop the queued items of a run, and write only a mark of the loss."""
         entry = self._waiting.get(told)
         if entry is None:
-            entry = self._waiting[told] = _Entry(told, told.number)
+            entry = self._waiting[told] = _Entry(told, told.number, self._put)
         self._bytes -= entry.bytes
         entry.lines, entry.bytes, entry.end = [], 0, LOST
         told.lost = True
@@ -207,14 +216,14 @@ class Writer:
                 await self._go.wait()
             upto = self._put
             told = list(self._waiting)[:BATCH]
-            all_of_it = len(told) == len(self._waiting)
             batch = [self._waiting.pop(each) for each in told]
             news, self._news = self._news, []
             self._bytes -= sum(entry.bytes for entry in batch)
+            self._bytes -= sum(len(fields[b"e"]) for _, fields in news)
             await self._write(batch, news)
-            if all_of_it:
-                self._written = upto
-                self._flushed()
+            first = next(iter(self._waiting.values()), None)  # the one that has waited longest
+            self._written = upto if first is None else min(upto, first.since)
+            self._flushed()
 
     async def _write(self, batch: list[_Entry], news: list[tuple[str, dict[bytes, bytes]]]) -> None:
         was_away = False
@@ -227,6 +236,9 @@ class Writer:
                 pipe.xadd(stream, fields, minid=oldest, approximate=True)
             try:
                 answers = await pipe.execute(raise_on_error=False)
+                for answer in answers:
+                    if isinstance(answer, self._away):  # it is full, or only a copy
+                        raise answer
                 break
             except self._away:
                 was_away = True

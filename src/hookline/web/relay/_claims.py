@@ -1,0 +1,51 @@
+"""The claims of one process: each holds a conversation until its run begins."""
+
+from __future__ import annotations
+
+from hookline.web._incoming import Refused
+from hookline.web.relay._link import Link
+from hookline.web.relay._redis import CLAIM, RELEASE, RENEW
+
+
+class Claims:
+    """Claims conversations for runs, at most one run for each conversation."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._take = link.commands.register_script(CLAIM)
+        self._renew = link.commands.register_script(RENEW)
+        self._release = link.commands.register_script(RELEASE)
+        self._held: dict[str, str] = {}  # the run that is to begin, by the conversation's key
+
+    async def take(self, key: str, run: str, worker: str) -> None:
+        """Claim a conversation; raises Refused if another run has claimed it."""
+        link = self._link
+        args = [link.names.worker_prefix, run, worker, int(link.lease * 1000)]
+        try:
+            free = await self._take(keys=[link.names.run(key)], args=args)
+        except link.away:
+            raise link.refused() from None
+        if not free:
+            raise Refused(
+                409, "This conversation is busy with another answer; wait for it, or stop it."
+            )
+
+    async def hold(self, key: str, run: str) -> None:
+        """Claim a conversation for this process, until `begun` or `release`."""
+        await self.take(key, run, self._link.worker)
+        self._held[key] = run
+
+    def begun(self, key: str) -> None:
+        """Stop renewing a claim: its run has begun."""
+        self._held.pop(key, None)
+
+    def release(self, key: str, run: str) -> None:
+        """Undo a claim whose run did not begin."""
+        self.begun(key)
+        self._link.later(self._release(keys=[self._link.names.run(key)], args=[run]))
+
+    async def renew(self) -> None:
+        """Keep the claims from expiring: `deps=` or `hooks=` may take longer than a lease."""
+        for key, run in list(self._held.items()):
+            args = [run, int(self._link.lease * 1000)]
+            await self._renew(keys=[self._link.names.run(key)], args=args)
