@@ -1,11 +1,13 @@
 """`Dialogue`: two agents that talk to each other, each with the other's words as the user's."""
 
+import asyncio
+
 import pytest
 
 from hookline import Agent, Conversation, MemoryStore, Stop, check_history
 from hookline.dialogue import Dialogue
-from hookline.errors import ModelError, UsageError
-from hookline.events import ChatDone, ChatStarted
+from hookline.errors import ConversationBusyError, ModelError, StoreError, UsageError
+from hookline.events import ChatDone, ChatStarted, TextDelta
 from hookline.testing import ScriptedModel, Turn
 
 
@@ -142,3 +144,110 @@ async def test_what_cannot_be_a_dialogue_is_refused():
         Dialogue(a, b).send(" ")
     with pytest.raises(UsageError, match="'c'"):
         Dialogue(a, b).say("c")
+
+
+async def test_a_turn_with_nothing_to_answer_is_not_used_up():
+    a, b = pair()
+    dialogue = Dialogue(a, b, turns=2)
+    with pytest.raises(UsageError, match="side 'a' has nothing to answer"):
+        await anext(dialogue)
+    dialogue.send("Talk.")
+    assert speakers(await read(dialogue)) == ["a", "b"]
+
+
+# ── unlucky moments ─────────────────────────────────────────────────────────────────────────
+
+
+class Troubled(MemoryStore):
+    """A store that fails once, or waits, when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.fails = False
+        self.waits = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
+    async def append(self, conversation_id, change):
+        self.waits.set()
+        await self.goes_on.wait()
+        if self.fails:
+            self.fails = False
+            raise StoreError("the disk is full")
+        return await super().append(conversation_id, change)
+
+
+def words(conversation):
+    return [message.text for message in conversation.messages]
+
+
+async def test_texts_that_the_store_did_not_take_are_in_the_next_turn():
+    store = Troubled()
+    dialogue = Dialogue(*pair(), conversation=await Conversation.open(store, "talk"), turns=1)
+    dialogue.send("One.")
+    dialogue.send("Two.")
+    store.fails = True
+    with pytest.raises(StoreError, match="full"):
+        await read(dialogue)
+    await read(dialogue)
+    assert words(dialogue.conversation) == ["One.", "Two.", "a1"]
+    assert words(await Conversation.open(store, "talk")) == ["One.", "Two.", "a1"]
+
+
+async def test_a_text_for_a_busy_conversation_is_in_the_next_turn():
+    talk = Conversation()
+    dialogue = Dialogue(*pair(), conversation=talk, turns=1)
+    dialogue.send("Talk.")
+    talk.acquire("another chat")
+    with pytest.raises(ConversationBusyError):
+        await read(dialogue)
+    talk.release("another chat")
+    await read(dialogue)
+    assert words(talk) == ["Talk.", "a1"]
+
+
+@pytest.mark.parametrize("end", ["stop", "aclose"])
+async def test_no_turn_begins_after_an_end_while_a_text_is_stored(end):
+    store = Troubled()
+    dialogue = Dialogue(*pair(), conversation=await Conversation.open(store, "talk"))
+    dialogue.send("Talk.")
+    store.goes_on.clear()
+    reader = asyncio.create_task(read(dialogue))
+    await store.waits.wait()
+    ended = getattr(dialogue, end)()
+    if ended is not None:
+        await ended
+    store.goes_on.set()
+    assert await reader == []
+
+
+async def test_a_dialogue_that_another_task_closes_ends_for_its_reader():
+    dialogue = Dialogue(*pair(a=(Turn(text="a" * 500, chunk=1),)))
+    dialogue.send("Talk.")
+    speaks = asyncio.Event()
+    events = []
+
+    async def reader():
+        async for event in dialogue:
+            events.append(event)
+            if isinstance(event, TextDelta):
+                speaks.set()
+
+    reading = asyncio.create_task(reader())
+    await speaks.wait()
+    await dialogue.aclose()
+    await reading
+    assert speakers(events) == ["a"]
+    assert not dialogue.conversation.busy
+
+
+async def test_it_goes_on_after_old_messages_were_removed():
+    a, b = pair()
+    first = Dialogue(a, b, turns=5)
+    first.send("Talk.")
+    await read(first)
+    talk = first.conversation
+    talk.restore(talk.messages[2:])
+    await read(Dialogue(a, b, conversation=talk, turns=1))
+    assert words(talk) == ["b1", "a2", "b2", "a3", "b3"]
+    check_history(talk.messages)

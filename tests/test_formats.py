@@ -322,3 +322,16 @@ def test_what_cannot_be_written_is_named() -> None:
     result = ToolMessage(call_id="c", name="n", text="t", media=(Image(url="u"),))
     with pytest.raises(UsageError, match="not have images"):
         to_openai([result])
+
+
+def test_a_data_url_may_have_parameters_before_its_base64() -> None:
+    url = "data:text/plain;charset=utf-8;base64,AAE="
+    part = {"type": "file", "file": {"filename": "a.txt", "file_data": url}}
+    [message] = from_openai([{"role": "user", "content": [part]}]).messages
+    assert message.parts == (File(media_type="text/plain", name="a.txt", data=b"\x00\x01"),)
+
+
+def test_an_answer_of_only_reasoning_has_empty_content_at_openai() -> None:
+    """OpenAI takes null only with calls."""
+    [written] = to_openai([AssistantMessage(parts=(Reasoning("Hm."),))])
+    assert written == {"role": "assistant", "content": ""}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -74,6 +76,8 @@ from hookline.testing import (
     Sequencer,
     TestRuntime,
     Turn,
+    Wire,
+    WireServer,
     call,
     collect,
     event_line,
@@ -1280,6 +1284,24 @@ async def test_an_approval_expires_by_the_test_runtimes_clock() -> None:
     runtime.advance(61)
     with pytest.raises(UsageError, match="expired"):
         await agent.resume(conversation, {pending.id: Approve()})
+
+
+async def test_a_client_that_resets_its_connection_has_left() -> None:
+    asked = asyncio.Event()
+
+    async def hold() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with WireServer("openai", Wire("Hello", delay=hold)) as server:
+        client = socket.create_connection(("127.0.0.1", int(server.url.split(":")[2][:-3])))
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}")
+        await asked.wait()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        async with asyncio.timeout(5):
+            await server.left.wait()
+        assert server.left_at is not None
 
 
 def test_the_face() -> None:

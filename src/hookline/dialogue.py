@@ -68,6 +68,7 @@ class Dialogue(Generic[D]):
         self._next: Side = "b" if last and last[0].role == "assistant" else "a"
         self._said: list[str] = []  # by send(), for the next turn
         self._stopped = False
+        self._unsaved = False
         self._turn: tuple[Side, ChatStream] | None = None
 
     def send(self, text: str) -> None:
@@ -106,10 +107,12 @@ class Dialogue(Generic[D]):
         while True:
             if self._turn is None:
                 self._turn = await self._begin()
-            side, stream = self._turn
+            side, stream = turn = self._turn
             try:
                 return await anext(stream)
             except StopAsyncIteration:
+                if self._turn is not turn:  # another task has closed the dialogue
+                    raise
                 self._turn = None
                 await self._finish(side, stream.response)
             except BaseException:
@@ -119,32 +122,46 @@ class Dialogue(Generic[D]):
     async def _begin(self) -> tuple[Side, ChatStream]:
         if self._stopped or self._left < 1:
             raise StopAsyncIteration
-        side, self._left = self._next, self._left - 1
-        self._next = "b" if side == "a" else "a"
-        said, self._said = self._said, []
-        for text in said:
-            await self._store(text, "user")
+        side = self._next
+        while self._said:
+            self._add(self._said[0], "user")
+            del self._said[0]  # not earlier: a busy conversation takes no text
+        await self._save()
+        if self._stopped:  # in the meantime
+            raise StopAsyncIteration
         talk = self.conversation if side == "a" else Conversation(_turned(self.conversation))
         if not talk.messages or talk.messages[-1].role != "user":
             raise UsageError(f"side {side!r} has nothing to answer; call send(text) first")
+        self._left -= 1
+        self._next = "b" if side == "a" else "a"
         agent = self._agents[side]
         return side, agent.chat_stream(None, conversation=talk, deps=self._deps)
 
     async def _finish(self, side: Side, response: Response) -> None:
         if response.stop_reason is not None or not response.text.strip():
             self._stopped = True
-        if side == "b" and response.text.strip():
-            await self._store(response.text, "b")
+        if side == "b" and response.text.strip():  # a's chat has written a's words itself
+            self._add(response.text, "b")
+            await self._save()
 
-    async def _store(self, text: str, side: str) -> None:
-        """Store a user message for `a`, and record who said it."""
+    def _add(self, text: str, side: str) -> None:
+        """Add a user message for `a`, and record who said it."""
         talk = self.conversation
         sides: dict[str, str] = dict(talk.meta.get(META, {}))
-        id = f"{side}-{len(talk.messages)}"
+        ids = {message.id for message in talk.messages}
+        place = len(ids)
+        while f"{side}-{place}" in ids:  # earlier messages were removed
+            place += 1
+        id = f"{side}-{place}"
         talk.meta[META] = {**sides, id: side}
         talk.restore([*talk.messages, UserMessage(id=id, parts=(Text(text),))])
-        if talk.ledger is not None:
-            await talk.save()
+        self._unsaved = True
+
+    async def _save(self) -> None:
+        """Save what was added; what could not be saved is saved with the next turn."""
+        if self._unsaved and self.conversation.ledger is not None:
+            await self.conversation.save()
+        self._unsaved = False
 
 
 def _turned(conversation: Conversation) -> list[Message]:

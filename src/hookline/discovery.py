@@ -17,6 +17,7 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from importlib import metadata
 from inspect import signature
@@ -118,11 +119,8 @@ def from_folder(
         )
     for name in names:
         path = place / name
-
-        def load(path: Path = path) -> Sequence[HookDef]:
-            return _run(path, _read(path, place))
-
-        finds.take(f"file {path}", name in required or _says_required(path), load)
+        needed = name in required or _says_required(path)
+        finds.take(f"file {path}", needed, partial(_load_file, path, place))
     return finds.done()
 
 
@@ -179,6 +177,7 @@ def _read(path: Path, folder: Path) -> bytes:
 
 
 def _no_link(path: str, flags: int) -> int:
+    # The path is resolved, so a link there is new. Opening a pipe must not wait for its writer.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -188,12 +187,13 @@ def _says_required(path: Path) -> bool:
         if not stat.S_ISREG(path.stat().st_mode):
             return False  # a folder or a pipe holds no hooks
         source = path.read_bytes()
-    except OSError:
+    except OSError:  # it may hold guards, so the program must not start without it
         return True
     return any(map(MARK.fullmatch, source.removeprefix(BOM).splitlines()))
 
 
-def _run(path: Path, source: bytes) -> Sequence[HookDef]:
+def _load_file(path: Path, folder: Path) -> Sequence[HookDef]:
+    source = _read(path, folder)
     name = f"hookline_hooks_{sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
     module = ModuleType(name)
     module.__file__ = str(path)
@@ -314,17 +314,17 @@ def from_entry_points(
             "package, or do not require it"
         )
     for point in points:
-        if names is not None and point.name not in {*names, *required}:
-            continue
-
-        def load(point: metadata.EntryPoint = point) -> Sequence[HookDef]:
-            offered: Any = point.load()
-            if callable(offered) and not _offers(offered) and not isinstance(offered, type):
-                offered = offered()
-            hooks = list(dict.fromkeys(_definitions(offered, set())))
-            if not hooks:
-                raise UsageError(f"{point.value} returned an empty list; return hooks")
-            return hooks
-
-        finds.take(f"entry point {point.name}", point.name in required, load)
+        if names is None or point.name in {*names, *required}:
+            load = partial(_load_entry_point, point)
+            finds.take(f"entry point {point.name}", point.name in required, load)
     return finds.done()
+
+
+def _load_entry_point(point: metadata.EntryPoint) -> Sequence[HookDef]:
+    offered: Any = point.load()
+    if callable(offered) and not _offers(offered) and not isinstance(offered, type):
+        offered = offered()
+    hooks = list(dict.fromkeys(_definitions(offered, set())))
+    if not hooks:
+        raise UsageError(f"{point.value} returned an empty list; return hooks")
+    return hooks

@@ -23,6 +23,17 @@ async def for_ever():
     await asyncio.Event().wait()
 
 
+made = []
+
+
+async def late_deps() -> str:
+    made.append(1)
+    if len(made) == 1:
+        print("making deps", flush=True)
+        await for_ever()
+    return "Ada"
+
+
 async def weather(city: str, run: Run) -> str:
     """The weather."""
     await run.status("asking", {"station": city})
@@ -396,6 +407,21 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(folder: Path, how: str) -> 
             terminal.expect("› ")
         terminal.say("still there?")
         terminal.expect("  Back again.\n")
+        terminal.expect("› ")
+        terminal.send("\x04")
+        assert terminal.end() == 0
+
+
+def test_ctrl_c_while_deps_are_made_stops_the_turn_and_not_the_program(folder: Path) -> None:
+    with chat(folder, "knows", "--deps", "app:late_deps") as terminal:
+        terminal.expect("› ")
+        terminal.say("hi")
+        terminal.expect("making deps")
+        terminal.send("\x03")
+        terminal.expect("■ stopped: interrupted")
+        terminal.expect("› ")
+        terminal.say("hi again")
+        terminal.expect("  deps: Ada\n")
         terminal.expect("› ")
         terminal.send("\x04")
         assert terminal.end() == 0

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests._terminal import Terminal, environment, program
 
 from hookline.cli import main
-from hookline.cli._reload import changed, files_of
+from hookline.cli._reload import _end, changed, files_of
 
 AGENT = """
 from hookline import Agent
@@ -138,3 +139,53 @@ def test_reload_and_workers_exclude_each_other(capsys: pytest.CaptureFixture[str
     arguments = ["serve", "x:y", "--reload", "--workers", "2", "--relay", "redis://localhost"]
     assert main(arguments) == 2
     assert "--reload serves from one process" in capsys.readouterr().err
+
+
+class Ending:
+    """A server that ends when it has been waited for, and notes what is done to it."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def poll(self) -> None:
+        return None
+
+    def terminate(self) -> None:
+        self.told.append("terminate")
+
+    def kill(self) -> None:
+        self.told.append("kill")
+
+    def wait(self, seconds: float | None = None) -> None:
+        self.told.append(seconds)
+
+
+def test_a_reload_waits_for_the_whole_drain_time() -> None:
+    server: Any = Ending()
+    _end(server, 60.0)
+    assert server.told[0] == "terminate"
+    assert server.told[1] > 60.0
+    assert "kill" not in server.told
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--port=65536", "--port 65536 must be from 0 to 65535"),
+        ("--drain=-1", "--drain -1 must be"),
+        ("--drain=inf", "--drain inf must be"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(
+    option: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "from hookline import Agent\nfrom hookline.testing import ScriptedModel\n"
+    (tmp_path / "app_of_numbers.py").write_text(f"{text}agent = Agent(ScriptedModel('Hi.'))\n")
+    assert main(["serve", "app_of_numbers:agent", option]) == 2
+    assert words in capsys.readouterr().err

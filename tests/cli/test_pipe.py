@@ -48,6 +48,7 @@ fails = agent_of(RuntimeError("the model\nbroke"))
 half = agent_of(Turn("Half an answer", fail=RuntimeError("cut")))
 key = agent_of(AuthenticationError("openai: 401, no such key", provider="openai"))
 limited = agent_of(RateLimitError("openai: 429", provider="openai", retry_after=7.0))
+long = agent_of(Turn("word " * 9000, chunk=5))
 endless = agent_of(*[[call("weather", city="Paris")]] * 9, limits=Limits(steps=2))
 hooked = agent_of("never said")
 number = 3
@@ -303,6 +304,20 @@ def test_head_ends_it_without_a_traceback(folder: Path) -> None:
         timeout=50,
     )
     assert "Traceback" not in done.stderr
+
+
+def test_head_ends_a_chat_without_an_error(folder: Path) -> None:
+    command = " ".join(program("chat", "app:long", "-m", "hi", "--output", "json"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} | head -n 1"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert json.loads(done.stdout)["event"] == "chat_started"
+    assert done.stderr == ""
 
 
 # ── JSON ────────────────────────────────────────────────────────────────────────────────────

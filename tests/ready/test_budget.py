@@ -368,6 +368,28 @@ async def test_under_a_durable_runtime_it_counts_on_wherever_the_chat_was_cut():
         assert second.response.steps == 2, cut
 
 
+async def test_time_between_two_lives_in_one_process_does_not_count():
+    clock = Clock()
+    hooks = [budget(seconds=20, clock=clock)]
+
+    async def act() -> str:
+        clock.now += 3
+        return "done"
+
+    def acting(runtime, note):
+        model = recording.Model(note, [("c1", "act", {})], [("c2", "act", {})], ["Done."])
+        agent = Agent(model, tools=[act], hooks=hooks, runtime=runtime)
+        return agent, recording.ask()
+
+    whole = await recording.live(acting)
+    assert whole.response.text == "Done."
+    for cut in range(1, len(whole.journal)):
+        first = await recording.live(acting, limit=cut)
+        clock.now += 100
+        second = await recording.live(acting, first.journal)
+        assert second.response.text == "Done.", cut
+
+
 # ── a law ───────────────────────────────────────────────────────────────────────────────────
 
 

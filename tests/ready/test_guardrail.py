@@ -148,6 +148,40 @@ async def test_an_answer_that_a_hook_gives_waits_for_the_check_too():
     assert (await agent.chat("good")).text == "cached"
 
 
+@pytest.mark.parametrize("broken", ["failed", "aborted"])
+async def test_what_was_not_checked_because_its_chat_broke_off_is_checked_in_the_next(broken):
+    seen, began = [], asyncio.Event()
+
+    async def check(message, run):
+        seen.append(message.text)
+        if len(seen) == 1:
+            began.set()
+            await asyncio.Event().wait()
+        return says_no(message, run)
+
+    model = ScriptedModel(*["Hello."] * 3)
+    agent = Agent(model, hooks=[guardrail(check)])
+    conversation = Conversation()
+
+    @agent.hook("aroundRequest")
+    async def break_off(ctx, proceed):
+        response = await proceed()
+        if model.calls == 1:
+            await began.wait()
+            if broken == "failed":
+                raise ModelError("broken")
+            ctx.run.abort("enough")
+        return response
+
+    with pytest.raises((ModelError, ChatAbortedError)):
+        await agent.chat("bad", conversation=conversation)
+    response = await agent.chat("go on", conversation=conversation)
+    assert (response.stop_reason, response.text) == ("guardrail", NO)
+    assert (await agent.chat("good", conversation=conversation)).text == "Hello."
+    assert [m.text for m in model.requests[-1].messages] == ["good"]
+    assert seen == ["bad", "bad", "good"]
+
+
 def failing(check):
     """An agent whose model fails once the check has begun."""
     began = asyncio.Event()

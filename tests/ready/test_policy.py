@@ -536,6 +536,12 @@ async def test_a_prompt_may_be_a_function_and_expire():
     assert response.pending[0].expires is not None
 
 
+@pytest.mark.parametrize("prompt", ["Pay {amount}?", "Run {?", "Run {}?", "Run {name.tool}?"])
+def test_a_prompt_that_cannot_be_filled_in_is_refused(prompt):
+    with pytest.raises(UsageError, match=r"may contain only \{name\}"):
+        approve("pay", prompt=prompt)
+
+
 async def test_what_is_denied_is_not_asked_about():
     agent, ran = agent_of(
         call("bash", command="rm -rf /"), hooks=[approve("bash"), deny_commands("rm -rf")]

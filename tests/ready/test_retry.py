@@ -13,6 +13,7 @@ from hookline.errors import (
     ModelError,
     OverloadedError,
     RateLimitError,
+    StopChat,
     UsageError,
 )
 from hookline.events import ResponseReset, Status, TextDelta
@@ -210,6 +211,29 @@ async def test_an_abort_ends_the_wait():
     assert begun.is_set()
 
 
+async def test_however_many_attempts_the_wait_has_its_bound():
+    agent, _, waits = retrying(*[down()] * 1100, "ok", attempts=1101, base=0.5, longest=30)
+    assert (await agent.chat("hi")).text == "ok"
+    assert waits.seconds[-1] == max(waits.seconds) == 30
+
+
+@pytest.mark.parametrize("repeats", [retry, fallback])
+async def test_a_hook_that_ends_the_chat_is_not_asked_again(repeats):
+    waits, other = Waits(), ScriptedModel()
+    hooks = retry(on=Exception, sleep=waits) if repeats is retry else fallback(other, on=Exception)
+    agent = Agent(ScriptedModel(), hooks=hooks)
+    asked = []
+
+    @agent.hook("aroundRequest")
+    async def end(ctx, proceed):
+        asked.append(ctx.iteration)
+        raise StopChat("closed", "We are closed.")
+
+    response = await agent.chat("hi")
+    assert (response.stop_reason, response.text) == ("closed", "We are closed.")
+    assert (asked, waits.seconds) == ([0], [])
+
+
 async def test_one_attempt_is_no_retry():
     agent, _, _ = retrying(down(), "ok", attempts=1)
     with pytest.raises(OverloadedError):
@@ -295,6 +319,11 @@ async def test_a_retry_inside_tries_each_model_in_turn():
 def test_a_fallback_needs_a_model():
     with pytest.raises(UsageError, match="model"):
         fallback()
+
+
+def test_a_fallback_to_something_else_is_refused_before_it_is_needed():
+    with pytest.raises(UsageError, match=r"fallback\('openai:x'\) must be a model, not a str"):
+        fallback(ScriptedModel(), "openai:x")
 
 
 @settings(max_examples=80)

@@ -208,6 +208,9 @@ class Session:
             stream = begin(deps=self._runner.run(self._make_deps()))
             self._runner.run(self._play(stream))
             return "done" if _has_response(stream) else "aborted"
+        except KeyboardInterrupt:  # before the chat has begun, while its deps are made
+            self._screen.say("■ stopped: interrupted", "mark")
+            return "aborted"
         except Exception as exc:
             self._screen.fault(told(exc, "the chat"))
             if self._asked.debug:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 EVERY: Final = 0.4  # seconds between two checks
+SPARE: Final = 15  # seconds that a server may take to end, besides its drain time
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 
 
@@ -38,10 +39,12 @@ def changed(before: dict[str, int], now: dict[str, int]) -> list[str]:
     return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
 
 
-def watch(command: Sequence[str], token: str) -> int:
+def watch(command: Sequence[str], token: str, *, relay: str | None, drain: float) -> int:
     """Serve until a signal, and restart after each change; returns the exit status."""
     signal.signal(signal.SIGTERM, _ended)
     environment = {**os.environ, "HOOKLINE_TOKEN": token}
+    if relay is not None:
+        environment["HOOKLINE_RELAY"] = relay
     folder = Path.cwd()
     known = files_of(folder)
     server = _begin(command, environment)
@@ -55,22 +58,22 @@ def watch(command: Sequence[str], token: str) -> int:
             known = now
             name = os.path.relpath(found[0], folder)
             print(f"hookline: {name!r} has changed; restarting", file=sys.stderr, flush=True)
-            _end(server)
+            _end(server, drain)
             server = _begin(command, environment)
     finally:
-        _end(server)
+        _end(server, drain)
 
 
 def _begin(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "hookline", *command], env=environment)
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
+def _end(server: subprocess.Popen[bytes], drain: float) -> None:
     """Stop the server as a user would; kill it if it does not end within its drain time."""
     if server.poll() is None:
         server.terminate()
         try:
-            server.wait(15)
+            server.wait(drain + SPARE)
         except subprocess.TimeoutExpired:
             server.kill()
     server.wait()

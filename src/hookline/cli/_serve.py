@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from importlib import import_module
+from math import inf
 from secrets import token_urlsafe
 from typing import Any, Literal
 
@@ -71,11 +72,13 @@ def serve(asked: Serving) -> int:
             f"--workers {asked.workers} must be at least 1, and more than one worker needs --relay "
             "redis://…"
         )
+    if not 0 <= asked.drain < inf:
+        raise UsageError(f"--drain {asked.drain:g} must be a number of seconds, at least 0")
     if asked.reload:
         if asked.workers > 1:
             raise UsageError("--reload serves from one process: leave --workers out")
         try:
-            return watch(_command(asked), asked.token)
+            return watch(_command(asked), asked.token, relay=asked.relay, drain=asked.drain)
         except KeyboardInterrupt:
             return INTERRUPTED
     found = locate(asked.agent)
@@ -104,6 +107,9 @@ def _listener(asked: Serving) -> socket.socket | None:
     try:
         made.bind((asked.host, asked.port))
         made.listen(2048)
+    except OverflowError:
+        made.close()
+        raise UsageError(f"--port {asked.port} must be from 0 to 65535") from None
     except OSError as exc:
         made.close()
         if exc.errno != errno.EADDRINUSE:
@@ -141,20 +147,22 @@ async def _work(asked: Serving, found: Any, make_deps: MakeDeps, listener: socke
 
 
 def _command(asked: Serving) -> list[str]:
-    """Return the same command for a worker; the token is passed in the environment."""
-    command = ["serve", asked.agent, "--host", asked.host, "--port", str(asked.port)]
-    for name, values in (("--allow-host", asked.hosts), ("--allow-origin", asked.origins)):
-        for each in values:
-            command += [name, each]
-    command += ["--on-disconnect", asked.on_disconnect, "--drain", str(asked.drain)]
-    for starter in asked.starters:
-        command += ["--starter", starter]
-    if asked.store is not None:
-        command += ["--store", asked.store]
-    if asked.deps is not None:
-        command += ["--deps", asked.deps]
-    if asked.description:
-        command += ["--description", asked.description]
+    """Return the same command for a worker, without what the environment passes."""
+    named: list[tuple[str, object]] = [
+        ("--host", asked.host),
+        ("--port", asked.port),
+        *(("--allow-host", each) for each in asked.hosts),
+        *(("--allow-origin", each) for each in asked.origins),
+        ("--on-disconnect", asked.on_disconnect),
+        ("--drain", asked.drain),
+        *(("--starter", each) for each in asked.starters),
+        ("--store", asked.store),
+        ("--deps", asked.deps),
+        ("--description", asked.description or None),
+    ]
+    # One word each, because a value may begin with a hyphen.
+    given = [f"{name}={value}" for name, value in named if value is not None]
+    command = ["serve", asked.agent, *given]
     command += [] if asked.details else ["--no-details"]
     return [*command, "--debug"] if asked.debug else command
 

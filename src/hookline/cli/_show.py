@@ -15,6 +15,7 @@ from hookline import AssistantMessage, Response, UserMessage
 from hookline.cli._answer import Answer
 from hookline.cli._calls import APPROVAL, Calls, add_up
 from hookline.cli._clean import prose, strict
+from hookline.cli._faults import FAILED
 from hookline.cli._flow import Flow
 from hookline.cli._lines import Fired, cut, hook_line
 from hookline.cli._screen import Screen
@@ -242,8 +243,12 @@ class JsonView:
 
     def _line(self, data: Any) -> None:
         text = json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f")
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # `hookline … | head`: the reader has gone
+            sys.stdout = None
+            raise SystemExit(FAILED) from None
 
     def end(self) -> None:
         """Do nothing: every line is already complete."""

@@ -146,4 +146,6 @@ def _written(message: AssistantMessage) -> dict[str, Any]:
     ]
     if calls:
         out["tool_calls"] = calls
+    elif not message.text:
+        out["content"] = ""  # only reasoning, which this format cannot express
     return out

@@ -99,8 +99,8 @@ def from_url(url: str, where: str) -> tuple[str, bytes | None, str | None]:
     if not url.startswith("data:"):
         return "", None, url
     head, comma, body = url[5:].partition(",")
-    media_type, _, rest = head.partition(";")
-    if not comma or rest != "base64":
+    media_type, _, rest = head.partition(";")  # the rest may begin with parameters
+    if not comma or rest.rpartition(";")[2] != "base64":
         raise refuse(where, f"a data URL must contain base64, but this URL is {url[:40]!r}")
     return media_type, decoded(body, where), None
 

@@ -8,6 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from hookline import Ask, define_hook
+from hookline.errors import UsageError
 from hookline.hooks._common import GUARD, Hooks, not_by_the_provider
 from hookline.points import PreToolCall
 
@@ -32,8 +33,17 @@ def approve(
 
     With `arguments={"path": "/etc/*"}`, approval is needed only if the argument `path` matches. A
     text may contain `*`. You can also pass a function, which is called with the argument's value. A
-    call without this argument needs no approval.
+    call without this argument needs no approval. In a `prompt`, `{name}` is the name of the tool.
+    Raises UsageError if a `prompt` has other fields.
     """
+    if isinstance(prompt, str):
+        try:
+            prompt.format(name="")
+        except (LookupError, ValueError, AttributeError) as exc:
+            raise UsageError(
+                f"approve(prompt={prompt!r}) may contain only {{name}}, and other braces doubled; "
+                "for the arguments of a call, pass a function of the context"
+            ) from exc
 
     async def check(ctx: PreToolCall[Any]) -> Ask | None:
         for key, wanted in (arguments or {}).items():

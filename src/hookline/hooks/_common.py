@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+from weakref import ref
 
 from hookline import HookDef, Run, define_hook
 from hookline.errors import UsageError
@@ -52,22 +53,28 @@ def not_by_the_provider(
 
 
 class PerChat(Generic[T]):
-    """One value for each running chat; the hook made by `forget` removes the value."""
+    """One value for each running chat; the hook made by `forget` removes the value.
+
+    A chat that was cut off under a durable runtime has no end. If this process continues the chat,
+    its value is made anew, as in any other process.
+    """
 
     def __init__(self, make: Callable[[Run[Any]], T]) -> None:
         self._make = make
-        self._values: dict[str, T] = {}
+        self._values: dict[str, tuple[ref[object], T]] = {}
 
     def of(self, run: Run[Any]) -> T:
         """Return this chat's value, which is made on first use."""
-        value = self._values.get(run.chat_id)
-        if value is None:
-            value = self._values[run.chat_id] = self._make(run)
-        return value
+        chat = Run.chat_of(run)
+        found = self._values.get(run.chat_id)
+        if found is None or found[0]() is not chat:
+            found = self._values[run.chat_id] = (ref(chat), self._make(run))
+        return found[1]
 
     def find(self, chat_id: str | None) -> T | None:
         """Return the value of this chat; None if the chat is not running or has no value."""
-        return self._values.get(chat_id) if chat_id is not None else None
+        found = self._values.get(chat_id) if chat_id is not None else None
+        return None if found is None else found[1]
 
     def __len__(self) -> int:
         return len(self._values)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, NamedTuple, overload
 
 from hookline import (
+    AssistantMessage,
     HookDef,
     Message,
     ModelRequest,
@@ -127,6 +128,13 @@ def _output(judge: Any, live: bool, name: str, inherit: bool, required: bool) ->
     )  # fmt: skip
 
 
+class Trip(NamedTuple):
+    """The finding of a check, and the ids of the messages that later requests leave out."""
+
+    finding: Finding
+    blocked: list[str]
+
+
 class _Input:
     """The hooks of a check that runs in parallel with the model."""
 
@@ -161,43 +169,59 @@ class _Input:
     async def beside(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        message = self._open(ctx.run, ctx.iteration)
-        if message is None:
+        messages = self._open(ctx.run, ctx.iteration)
+        if not messages:
             return await proceed()
-        task: asyncio.Task[Finding | None] = asyncio.create_task(self._judge(message, ctx.run))
+        task = asyncio.create_task(self._trip(messages, ctx.run))
         try:
             response = await _until_tripped(task, proceed)
-            finding = await task
+            trip = await task
         finally:
             task.cancel()
             await asyncio.wait([task])
-        if finding is not None or response is None:
-            await self._stop(ctx.run, message, finding)
+        if trip is not None:
+            await self._stop(ctx.run, trip)
         self._passed.of(ctx.run).add(True)
         assert response is not None
         return response
 
     async def after(self, ctx: OnResponse[Any]) -> None:
         """Check the input if a hook answered in the model's place, so that `beside` did not run."""
-        message = self._open(ctx.run, ctx.iteration)
-        if message is not None:
-            finding = await self._judge(message, ctx.run)
-            if finding is not None:
-                await self._stop(ctx.run, message, finding)
+        messages = self._open(ctx.run, ctx.iteration)
+        if messages:
+            trip = await self._trip(messages, ctx.run)
+            if trip is not None:
+                await self._stop(ctx.run, trip)
             self._passed.of(ctx.run).add(True)
 
-    def _open(self, run: Run[Any], iteration: int) -> UserMessage | None:
-        """The user's message, if it has not been checked yet."""
-        if iteration or self._passed.of(run):
-            return None
-        said = (message for message in reversed(run.history) if isinstance(message, UserMessage))
-        return next(said, None)
+    def _open(self, run: Run[Any], iteration: int) -> list[UserMessage]:
+        """The user's messages that may not have been checked yet.
 
-    async def _stop(self, run: Run[Any], message: UserMessage, finding: Finding | None) -> None:
-        assert finding is not None
-        run.state[KEY] = [message.id]
-        await _tell(run, self._name, "input", finding)
-        raise StopChat(REASON, finding.text)
+        An answer is kept only after its check. So a message before the last complete answer is
+        checked; a message of an earlier chat that was broken off may not be.
+        """
+        if iteration or self._passed.of(run):
+            return []
+        found: list[UserMessage] = []
+        for message in reversed(run.history):
+            if isinstance(message, UserMessage):
+                found.append(message)
+            elif not (isinstance(message, AssistantMessage) and message.partial):
+                break
+        return found[::-1]
+
+    async def _trip(self, messages: list[UserMessage], run: Run[Any]) -> Trip | None:
+        """Check the messages in order; returns the first finding, None if all pass."""
+        for place, message in enumerate(messages):
+            finding = await self._judge(message, run)
+            if finding is not None:
+                return Trip(finding, [each.id for each in messages[place:]])
+        return None
+
+    async def _stop(self, run: Run[Any], trip: Trip) -> None:
+        run.state[KEY] = trip.blocked
+        await _tell(run, self._name, "input", trip.finding)
+        raise StopChat(REASON, trip.finding.text)
 
     def remember(self, ctx: PreMessage[Any]) -> None:
         """Store the ids of stopped messages, together with the text for the user."""
@@ -208,7 +232,7 @@ class _Input:
 
 
 async def _until_tripped(
-    task: asyncio.Task[Finding | None], proceed: Proceed[ModelRequest, ModelResponse]
+    task: asyncio.Task[Trip | None], proceed: Proceed[ModelRequest, ModelResponse]
 ) -> ModelResponse | None:
     """Return the model's answer; None if the check tripped first and the call was cancelled."""
     loop = asyncio.get_running_loop()
@@ -216,7 +240,7 @@ async def _until_tripped(
     try:
         async with scope:
 
-            def done(task: asyncio.Task[Finding | None]) -> None:
+            def done(task: asyncio.Task[Trip | None]) -> None:
                 if not task.cancelled() and not task.exception() and task.result() is not None:
                     scope.reschedule(loop.time())
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hookline import Model, ModelRequest, ModelResponse, Proceed, define_hook
-from hookline.errors import ModelError, UsageError
+from hookline.errors import ModelError, StopChat, UsageError
 from hookline.hooks._common import INFRASTRUCTURE, Hooks
 from hookline.points import AroundRequest
 
@@ -25,9 +25,12 @@ def _retryable(exc: Exception) -> bool:
 
 
 def _says(on: On) -> Callable[[Exception], bool]:
-    if isinstance(on, (type, tuple)):
-        return lambda exc: isinstance(exc, on)
-    return on
+    def says(exc: Exception) -> bool:
+        if isinstance(exc, StopChat):  # not an error, but a hook's decision
+            return False
+        return isinstance(exc, on) if isinstance(on, (type, tuple)) else on(exc)
+
+    return says
 
 
 def retry(
@@ -66,7 +69,7 @@ def retry(
                 asked = getattr(exc, "retry_after", None) or 0.0
                 if not helps(exc) or asked > patience:
                     raise
-                wait = max(asked, draw() * min(longest, base * 2 ** (attempt - 1)))
+                wait = max(asked, draw() * min(longest, base * 2.0 ** min(attempt - 1, 99)))
                 why = _why(exc)
             data = {"attempt": attempt + 1, "of": attempts, "wait": round(wait, 3)}
             await ctx.run.status("retrying", {**data, **why})
@@ -95,6 +98,12 @@ def fallback(
     """
     if not models:
         raise UsageError("fallback() needs at least one model; pass the models to fall back on")
+    for model in models:
+        if not callable(getattr(model, "stream", None)):
+            raise UsageError(
+                f"fallback({model!r}) must be a model, not a {type(model).__name__}; to use a name "
+                "such as 'openai:gpt-5-mini', pass hookline.models.resolve_model(name)"
+            )
     helps = _says(on)
 
     async def others(

@@ -180,8 +180,12 @@ class WireServer:
                     turn = self._turns[number - 1]
                 else:
                     self._asked_too_much = True
-                if not await self._answer(turn, number, writer, ahead):
-                    return
+                try:
+                    if not await self._answer(turn, number, writer, ahead):
+                        return
+                except ConnectionError:  # the client has reset the connection
+                    self._has_left()
+                    raise
         finally:
             ahead.cancel()
 
@@ -205,12 +209,15 @@ class WireServer:
                 await asyncio.wait([ahead])
                 break
         if ahead.done() and not ahead.result():
-            self.left_at = asyncio.get_running_loop().time()
-            self.left.set()
+            self._has_left()
             return False
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
+
+    def _has_left(self) -> None:
+        self.left_at = asyncio.get_running_loop().time()
+        self.left.set()
 
     async def _paced(
         self, turn: Wire, pieces: list[bytes], ahead: asyncio.Future[bytes]
