@@ -54,8 +54,11 @@ SIGNALS = {
     "web/_responses.py:__init__": "an answer without a body",
     "web/_statuses.py:refused_for": "the sentence for an error that was raised elsewhere",
 }
-# Of what a wrapper may not do again, `again` in _chat/run_tool.py says why.
-GIVERS = {"_hooks/wrappers.py:_ask_again": ("_chat/run_tool.py", "again")}
+# Functions whose `{problem}` another function returns.
+GIVERS = {
+    "_hooks/wrappers.py:_ask_again": ("_chat/run_tool.py", "again"),
+    "_model/chunks.py:checked": ("_model/chunks.py", "_problem"),
+}
 # A text that repeats what another error says.
 REPEATED = {"output=⟨whole⟩: ⟨str(error).partition(': ')[2]⟩"}
 

@@ -70,12 +70,13 @@ PLAN = {
         "declared",
         "plugins",
         "typed",
+        "one_hook",
         "call_rules",
-        "on_hook",
         "wrappers",
         "bus",
         "sources",
         "views",
+        "scope_hooks",
     ),
     "_talk": ("history", "store", "ledger", "conversation", "memory"),
     "_chat": (
@@ -256,6 +257,7 @@ WORLD = {
 }  # fmt: skip
 # Words about a cancellation that is under way, and a lock for what runs side by side in one task.
 # The thread of a sync tool is the one thing that is begun here, inside the step that runs the tool.
+HOOKS = ("_hooks.one_hook", "_hooks.call_rules", "_hooks.wrappers", "_hooks.bus")
 ALLOWED = {"asyncio": {"CancelledError", "Lock", "current_task"}, "anyio": {"to_thread"}}
 
 
@@ -280,7 +282,7 @@ def test_the_loop_asks_no_clock_draws_no_number_and_does_no_io(module: str) -> N
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-@pytest.mark.parametrize("module", [*LOOP, "_hooks.call_rules", "_hooks.wrappers", "_hooks.bus"])
+@pytest.mark.parametrize("module", [*LOOP, *HOOKS])
 def test_the_loop_starts_no_task_and_sets_no_timer(module: str, package: str) -> None:
     assert _used(TREES[module], package) <= ALLOWED[package]
 
@@ -444,7 +446,6 @@ LONG_MODULES = {
     "_agent": "all that an agent may be told is explained in one place",
     "_asks": "the keywords of a chat, spelled out for each of its forms",
     "_base.errors": "the tree of errors is one",
-    "_base.json": "the texts for everything that can be wrong with an argument",
     "_base.messages": "the nouns of a conversation belong together",
     "_chat.answer": "a chunk's way through hooks to its event is one piece",
     "_chat.batch": "the order of the calls of an answer is one decision",
@@ -500,8 +501,7 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 COMPLEX: dict[tuple[str, str], str] = {
     ("_base.json", "_checked"): "one branch for each kind of JSON value",
     ("_chat.answer", "stream_answer"): "the hot way of a chunk",
-    ("_hooks.call_rules", "intercept"): "the chain rule, read as one",
-    ("_hooks.wrappers", "_layer"): "the wrapper rule, read as one",
+    ("_hooks.call_rules", "_drive"): "the loop of all hooks but wrappers, read as one",
     ("_model.callables", "parse_docstring"): "three styles of docstrings",
     ("_model.chunks", "checked"): "one branch for each kind of chunk",
     ("_model.issues", "_inside"): "one branch for each kind of type",

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from inspect import isawaitable
 from math import inf
-from time import perf_counter
 from typing import Any, Self, TypeVar, cast, overload
 
 from msgspec import UNSET
@@ -19,7 +17,7 @@ from hookline._asks import Chats
 from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
 from hookline._base.input import as_message
-from hookline._base.log import log_throw, logger
+from hookline._base.log import logger
 from hookline._base.messages import Message
 from hookline._base.patterns import unmatched
 from hookline._base.returns import Answer, MessageChanges, OutT
@@ -42,7 +40,6 @@ from hookline._chat.speaker import Speaker, handoff_tool
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
-from hookline._hooks.call_rules import fault
 from hookline._hooks.declared import (
     HookDef,
     HookLike,
@@ -52,7 +49,6 @@ from hookline._hooks.declared import (
     expand,
     hooks_of,
 )
-from hookline._hooks.on_hook import watcher
 from hookline._hooks.plugins import (
     PluginObject,
     SetUp,
@@ -63,8 +59,9 @@ from hookline._hooks.plugins import (
     noted,
     set_up,
 )
-from hookline._hooks.points import HookOutcome, OnScopeRegister, OnScopeUnregister
+from hookline._hooks.points import OnScopeRegister, OnScopeUnregister
 from hookline._hooks.registration import OWNER, HookInfo
+from hookline._hooks.scope_hooks import notify_of_scope
 from hookline._hooks.sources import DEFAULT_TELEMETRY, HookSource
 from hookline._hooks.subscribe import Overflow, Subscription
 from hookline._hooks.typed import AddHook, DefineHook, HookDecorator
@@ -72,7 +69,6 @@ from hookline._hooks.views import (
     Sources,
     for_sub_agent,
     inherited_points,
-    observe,
     only_required,
     sources_of,
 )
@@ -80,7 +76,7 @@ from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import form_of
 from hookline._model.scopes import Scope, Scopes
 from hookline._model.tool import AnyTool, Tool, ToolLike
-from hookline._resolve import resolve_model, resolve_store
+from hookline._resolve import model_of, store_of
 from hookline._talk.conversation import Conversation
 from hookline._talk.store import Store
 
@@ -217,14 +213,14 @@ class Agent(Chats[DepsT, OutT]):
         """The agent's scopes: `register(scope)`, `unregister(label)`, and iteration."""
         self._approver = approver
         self._made_store = isinstance(store, str)
-        self._store = _store_of(store)
+        self._store = store_of(store)
         self._telemetry = None if isinstance(self.bus, NullBus) else telemetry
         self._sources = sources_of(self.bus, with_global=global_hooks)
         self._plain = View(*self._sources)  # the view of a chat that adds no hooks of its own
-        self._traced: tuple[HookBus[Any], View] | None = None
+        self._traced: tuple[HookBus[Any], View] | None = None  # the same view, with telemetry
         self._config = Config(
             name=name,
-            model=_model_of(model),
+            model=model_of(model),
             scopes=self.scopes,
             system=system,
             settings=settings,
@@ -236,7 +232,7 @@ class Agent(Chats[DepsT, OutT]):
             output_validators=tuple(output_validators),
         )
         self._plugins: list[Uninstall] = []
-        self._looked: tuple[object, object] = (None, None)
+        self._looked: object = None  # the tools and guards at the last check
         self._warned: set[tuple[str, str]] = set()
         self._known = definitions(hooks, definitions(list(known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
@@ -312,8 +308,8 @@ class Agent(Chats[DepsT, OutT]):
 
         Each name is logged once. The check runs before a chat if guards or tools have changed.
         """
-        tools, guards = now = self.scopes.tools, self._plain.preToolCall
-        if tools is self._looked[0] and guards is self._looked[1]:
+        now = tools, _ = self.scopes.tools, self._plain.preToolCall
+        if now == self._looked:
             return
         self._looked = now
         for hook in self.hooks("preToolCall") if tools else ():
@@ -360,12 +356,12 @@ class Agent(Chats[DepsT, OutT]):
 
     def _declare(self, hooks: HooksArgument, undo: Uninstall) -> None:
         """Register a plugin's hooks; their ids stay known until the plugin is removed."""
-        known = definitions(hooks, dict(self._known))
+        known = definitions(hooks, dict(self._known))  # a copy, since a hook may be refused below
         new = known.keys() - self._known.keys()
         for hook in expand(hooks, known, origin=undo.origin):
             hook.declared = False  # as after add_hook, they run in every chat
             self.bus.enter(hook)
-        self._known.update({id: known[id] for id in new})
+        self._known.update(known)
         undo.note(lambda: [self._known.pop(id, None) for id in new])
 
     @overload
@@ -398,26 +394,7 @@ class Agent(Chats[DepsT, OutT]):
             ctx = OnScopeUnregister(scope=scope)
         elif owner is not None:
             owner.note(partial(self._drop_scope, scope))
-        view = self._plain
-        late: list[Callable[[], Awaitable[None]]] = []
-        for hook in getattr(view, point):
-            if not hook.alive:
-                continue
-            start = perf_counter()
-            value: Any = None
-            outcome: HookOutcome = "ok"
-            if not hook.is_async:
-                try:
-                    value = hook.fn(ctx)
-                except BaseException as exc:
-                    outcome = "raised"
-                    log_throw(f"hook {hook.name!r} at {point} raised", fault(hook, exc))
-            if hook.is_async or isawaitable(value):
-                late.append(partial(observe, view, hook, ctx, value))
-            elif view.onHook:
-                spent = perf_counter() - start
-                late.append(partial(watcher(view, None), hook, outcome, spent, ctx, value))
-        return late
+        return notify_of_scope(self._plain, point, ctx)
 
     def _drop_scope(self, scope: Scope) -> None:
         if self.scopes.get(scope.label) is scope:
@@ -455,7 +432,7 @@ class Agent(Chats[DepsT, OutT]):
             raise UsageError(f"release={given.release!r} must be 'live' or 'response'")
         if given.chat_id is not None:
             check_chat_id(given.chat_id)
-        model = None if given.model is None else _model_of(given.model)
+        model = None if given.model is None else model_of(given.model)
         self._warn_of_guards()
         view = self._view(given.hooks, given.only_hooks)
         chat_input = ChatInput(
@@ -509,11 +486,12 @@ class Agent(Chats[DepsT, OutT]):
             tracing = self._tracing()
             if tracing is None:
                 return self._plain
+            # Kept for the next chats, because each new view is registered at all its buses.
             if self._traced is None or self._traced[0] is not tracing:
                 self._traced = tracing, View(*self._sources, (tracing, None))
             return self._traced[1]
-        known = definitions(given, dict(self._known))
-        own = self.bus.sibling()
+        known = definitions(given, dict(self._known))  # a copy: the ids count in this chat only
+        own = self.bus.sibling()  # on a NullBus, the hooks of a chat do not run either
         brought = expand(given, known, origin="chat")
         for hook in brought:
             own.enter(hook)
@@ -549,7 +527,7 @@ class Agent(Chats[DepsT, OutT]):
             if _depth(parent) > max_depth:
                 raise ToolCallError(
                     f"agent {self.name!r} was not called, because agents may be nested at most "
-                    f"{max_depth} levels deep; answer without this agent"
+                    f"{max_depth} levels below the first one; answer without this agent"
                 )
             chat_input = ChatInput(
                 chat_id=self._config.runtime.new_id(),
@@ -594,27 +572,6 @@ class Agent(Chats[DepsT, OutT]):
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"
-
-
-def _model_of(given: Any) -> Model:
-    model = resolve_model(given) if isinstance(given, str) else given
-    if not isinstance(model, Model):
-        raise UsageError(
-            f"model={model!r} is not a Model: it has no method stream(request) that returns an "
-            "async iterator of chunks; pass a Model, or a name such as 'openai:gpt-…'"
-        )
-    return model
-
-
-def _store_of(given: Any) -> Store | None:
-    if isinstance(given, str):
-        return resolve_store(given)
-    if given is None or isinstance(given, Store):
-        return given
-    raise UsageError(
-        f"store={given!r} is not a store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', "
-        "or an object with the methods of hookline.storage.Store"
-    )
 
 
 def _depth(parent: Chat) -> int:

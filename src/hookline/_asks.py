@@ -35,6 +35,16 @@ from hookline._talk.conversation import Conversation
 E = TypeVar("E")
 
 
+def _given(named: dict[str, Any]) -> Given:
+    """The keywords of a chat, from the `locals()` at the start of the method that declares them.
+
+    Every keyword of these methods is a field of `Given`.
+    """
+    for name in ("self", "input", "answers"):
+        named.pop(name, None)
+    return Given(**named)
+
+
 class Chats(Generic[DepsT, OutT]):
     """The methods that run an agent's chats."""
 
@@ -158,24 +168,7 @@ class Chats(Generic[DepsT, OutT]):
                 `onResponse` have run.
             chat_id: Your own id for the chat: 1 to 64 letters, digits, "_" and "-".
         """
-        given = Given(
-            conversation=conversation,
-            deps=deps,
-            state=state,
-            hooks=hooks,
-            only_hooks=only_hooks,
-            model=model,
-            system=system,
-            tools=tools,
-            settings=settings,
-            limits=limits,
-            approver=approver,
-            output=output,
-            output_retries=output_retries,
-            output_validators=output_validators,
-            release=release,
-            chat_id=chat_id,
-        )
+        given = _given(locals())
         return await self._collect(self._begin(input, given))
 
     @overload
@@ -269,24 +262,7 @@ class Chats(Generic[DepsT, OutT]):
 
         Takes the arguments of `chat`.
         """
-        given = Given(
-            conversation=conversation,
-            deps=deps,
-            state=state,
-            hooks=hooks,
-            only_hooks=only_hooks,
-            model=model,
-            system=system,
-            tools=tools,
-            settings=settings,
-            limits=limits,
-            approver=approver,
-            output=output,
-            output_retries=output_retries,
-            output_validators=output_validators,
-            release=release,
-            chat_id=chat_id,
-        )
+        given = _given(locals())
         return ChatStream(*self._begin(input, given))
 
     @overload
@@ -386,24 +362,7 @@ class Chats(Generic[DepsT, OutT]):
         answer approves a call whose tool does not exist. After one of these errors, no tool has
         run.
         """
-        given = Given(
-            conversation=conversation,
-            deps=deps,
-            state=state,
-            hooks=hooks,
-            only_hooks=only_hooks,
-            model=model,
-            system=system,
-            tools=tools,
-            settings=settings,
-            limits=limits,
-            approver=approver,
-            output=output,
-            output_retries=output_retries,
-            output_validators=output_validators,
-            release=release,
-            chat_id=chat_id,
-        )
+        given = _given(locals())
         return await self._collect(self._begin(None, given, answers))
 
     @overload
@@ -494,24 +453,7 @@ class Chats(Generic[DepsT, OutT]):
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
         """Answer waiting calls like `resume`, and stream the events like `chat_stream`."""
-        given = Given(
-            conversation=conversation,
-            deps=deps,
-            state=state,
-            hooks=hooks,
-            only_hooks=only_hooks,
-            model=model,
-            system=system,
-            tools=tools,
-            settings=settings,
-            limits=limits,
-            approver=approver,
-            output=output,
-            output_retries=output_retries,
-            output_validators=output_validators,
-            release=release,
-            chat_id=chat_id,
-        )
+        given = _given(locals())
         return ChatStream(*self._begin(None, given, answers))
 
     def _begin(

@@ -29,6 +29,17 @@ PRESETS: Final = (
 )
 
 
+def model_of(given: Any) -> Model:
+    """Return the given model, or the model of this name; raises UsageError for anything else."""
+    model = resolve_model(given) if isinstance(given, str) else given
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"model={model!r} is not a Model: it has no method stream(request) that returns an "
+            "async iterator of chunks; pass a Model, or a name such as 'openai:gpt-…'"
+        )
+    return model
+
+
 def resolve_model(name: str) -> Model:
     """Return the model of this name; raises UsageError for an unknown prefix or missing package."""
     prefix, _, rest = name.partition(":")
@@ -75,11 +86,20 @@ def _known() -> str:
 
 # ── stores ──────────────────────────────────────────────────────────────────────────────────
 
-STORES: Final = {
-    "sqlite": ("sqlite", "hookline.stores.sql", "SQLStore"),
-    "postgresql": ("postgres", "hookline.stores.sql", "SQLStore"),
-    "postgres": ("postgres", "hookline.stores.sql", "SQLStore"),
-}
+STORES: Final = {"sqlite": "sqlite", "postgresql": "postgres", "postgres": "postgres"}
+"""The schemes of the URLs, and the extra that each needs."""
+
+
+def store_of(given: Any) -> Store | None:
+    """Return the given store, or the store for this URL; raises UsageError for anything else."""
+    if isinstance(given, str):
+        return resolve_store(given)
+    if given is None or isinstance(given, Store):
+        return given
+    raise UsageError(
+        f"store={given!r} is not a store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', "
+        "or an object with the methods of hookline.storage.Store"
+    )
 
 
 def resolve_store(url: str) -> Store:
@@ -90,16 +110,15 @@ def resolve_store(url: str) -> Store:
         raise UsageError(
             f"store={shown_url(url)!r}: there is no store for this URL; use one of: {known}"
         )
-    extra, module, name = STORES[scheme]
     try:
-        make: Any = getattr(import_module(module), name)
+        sql: Any = import_module("hookline.stores.sql")
     except ModuleNotFoundError as exc:
-        if str(exc.name).startswith("hookline"):
+        if str(exc.name).startswith("hookline"):  # our own module: no extra would help
             raise
         raise UsageError(
-            f'store={shown_url(url)!r} needs {exc.name}: pip install "hookline[{extra}]"'
+            f'store={shown_url(url)!r} needs {exc.name}: pip install "hookline[{STORES[scheme]}]"'
         ) from exc
-    store: Store = make(url)
+    store: Store = sql.SQLStore(url)
     return store
 
 
@@ -110,6 +129,5 @@ def shown_url(url: str) -> str:
         return url if not any(sign in url for sign in ":@?") else "…"
     if not scheme.replace("+", "").isidentifier():
         return "…"
-    return (
-        url if rest.startswith("/") and not any(sign in rest for sign in "@?") else f"{scheme}://…"
-    )
+    plain = rest.startswith("/") and not any(sign in rest for sign in "@?")
+    return url if plain else f"{scheme}://…"

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests._tool_chats import Clock
 
 from hookline._base.cancel import Deadlines, Expired, shielded, spawn
 
@@ -109,4 +110,46 @@ async def test_a_limit_that_ran_out_leaves_nothing_of_its_cancellation() -> None
         return task.cancelling()
 
     assert await spawn(main()) == 0
+    deadlines.close()
+
+
+async def test_a_cancellation_by_others_counts_although_the_limit_ran_out_too() -> None:
+    deadlines = Deadlines()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            task.cancel()  # by others, before the work has ended
+
+    left: list[int] = []
+
+    async def main() -> None:
+        try:
+            await deadlines.run(work(), 0.0, "work")
+        finally:
+            left.append(task.cancelling())
+
+    task = spawn(main())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert left == [1]
+    deadlines.close()
+
+
+async def test_a_limit_that_begins_in_a_pause_counts_from_the_end_of_the_pause() -> None:
+    clock = Clock()
+    deadlines = Deadlines()
+    deadlines.enter()
+    deadlines.pause()
+    clock.skip(100)
+    work = Work()
+    task = spawn(deadlines.run(work(), 5.0, "work"))
+    await clock.advance(100)
+    deadlines.resume()
+    await clock.advance(4)
+    assert not task.done()
+    await clock.advance(2)
+    with pytest.raises(Expired):
+        await task
     deadlines.close()

@@ -30,6 +30,8 @@ from hookline import (
     define_hook,
     tool,
 )
+from hookline._base.record import rank_of
+from hookline._base.runtime import KEYS, key_name
 from hookline.errors import ChatAbortedError, HistoryError, JournalError, UsageError
 from hookline.points import PreChat, PreMessage
 from hookline.runtimes import Batch, Durable, Halted, Journal, Line
@@ -482,6 +484,31 @@ async def test_an_end_that_no_code_asks_for_is_an_error_by_name_and_leaves_the_c
     same(await live(world), reference)
 
 
+async def test_a_validator_that_is_removed_between_two_lives_is_an_error_by_name() -> None:
+    checked: list[Any] = []
+    made = World.agent
+
+    def strict(world: World) -> Agent[Any]:
+        return made(world, output=str, output_validators=[lambda text: checked.append(text)])
+
+    world = World(stored=False)
+    world.agent = lambda **more: strict(world)  # type: ignore[method-assign]
+    assert (await live(world)).response.output == "Done: end."
+    keys = [line.key if line.kind == "end" else None for line in world.lines]
+    del world.lines[keys.index("step/2/output") + 1 :]
+    world.agent = lambda **more: made(world, **more)  # type: ignore[method-assign]
+    life = await live(world)
+    assert isinstance(life.error, JournalError)
+    assert "'step/2/output'" in str(life.error)
+    assert checked == ["Done: end."]
+
+
+def test_each_step_of_the_loop_has_its_place_among_the_others() -> None:
+    names = [key_name((key, 3, "id")[: 1 + key.count("{}")]) for key in KEYS if "step/" in key]
+    ranks = {rank_of(name) for name in names}
+    assert {rank and rank[0] for rank in ranks} == {3}
+
+
 @pytest.mark.parametrize(
     ("batch", "says"),
     [
@@ -593,3 +620,42 @@ async def test_a_sub_agent_inside_of_a_halted_tool_is_halted_too() -> None:
         await life
     await asyncio.sleep(0)
     assert heard == before == ["onMessage"]
+
+
+async def test_an_abort_whose_life_ends_as_it_is_recorded_is_halted() -> None:
+    class Lost(MemoryLog):
+        def poke(self) -> None:
+            if any(line.kind == "abort" for line in self.lines):
+                journal.halt()
+
+    journal = await Journal.open("chat", Lost([]))
+    with pytest.raises(Halted):
+        await journal.carry(lambda: journal.abort("enough"))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["during the last write", "after it"])
+async def test_an_abort_that_comes_as_a_chat_ends_does_not_wait_for_its_line(after: bool) -> None:
+    """Nobody writes the line, and a task that waits for it could not even be cancelled."""
+    aborts: list[asyncio.Task[None]] = []
+
+    class Last(MemoryLog):
+        async def append(self, data: bytes) -> None:
+            await super().append(data)
+            if not after and not aborts:
+                aborts.append(asyncio.create_task(journal.abort("enough")))
+                await asyncio.sleep(0)
+
+    async def chat() -> str:
+        journal.now()  # a last line
+        return "done"
+
+    journal = await Journal.open("chat", Last([]))
+    assert await journal.carry(chat) == "done"
+    if after:
+        aborts.append(asyncio.create_task(journal.abort("enough")))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    ended = [abort.done() for abort in aborts]
+    journal.halt()
+    await asyncio.gather(*aborts, return_exceptions=True)
+    assert ended == [True]

@@ -42,7 +42,7 @@ def last(channel: Channel) -> Any:
 
 
 async def take(channel: Channel) -> int | None:
-    found: Any = await channel.get()
+    found: Any = await channel.get(asyncio.get_running_loop())
     return None if found is None else found.iteration
 
 

@@ -945,6 +945,17 @@ async def test_the_traceback_grows_with_the_length_of_the_chat() -> None:
     assert depths[0] == depths[1] < 30
 
 
+async def test_the_exception_of_a_stream_tells_where_it_was_raised_like_that_of_a_chat() -> None:
+    """Its event has a description, which is no reason to cut the traceback."""
+    found: list[list[str]] = []
+    for run in (lambda agent: agent.chat("hi"), lambda agent: collect(agent.chat_stream("hi"))):
+        with pytest.raises(LookupError) as caught:
+            await run(Agent(ScriptedModel(LookupError("mine"))))
+        names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+        found.append(names[names.index("_main") :])  # from the task of the chat on
+    assert found[0] == found[1]
+
+
 async def test_coroutines_are_left_unawaited() -> None:
     """Whatever is cut short, Python has no 'was never awaited' to say (it would fail the test)."""
     for rounds in range(6):

@@ -25,6 +25,7 @@ from hookline import (
     UserMessage,
     tool,
 )
+from hookline._chat.config import Given
 from hookline.errors import (
     HookReturnError,
     MaxStepsError,
@@ -62,6 +63,17 @@ def test_the_keywords_stand_in_the_signature(way: str) -> None:
     ]
     assert named == [each for each in wanted if "resume" not in way or each != "conversation"]
     assert not [each for each in given.values() if each.kind is each.VAR_KEYWORD]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_keyword_is_handed_on_with_its_type(way: str) -> None:
+    """The methods hand on their `locals()`, where mypy sees no types."""
+    fields: dict[str, Any] = dict(Given.__annotations__, deps="DepsT | None")
+    named = inspect.signature(getattr(Agent, way)).parameters
+    positional = {"self", "input", "conversation", "answers"}
+    assert {name for name in fields if name not in named} == set()
+    for name, each in named.items():
+        assert name in positional or fields[name].replace("msgspec.", "") == each.annotation, name
 
 
 def test_the_docs_of_chat_explain_each_keyword() -> None:

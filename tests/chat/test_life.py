@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests._event_grammar import check_events
 
@@ -724,6 +724,13 @@ def texts_shown(events: list[Any]) -> list[str]:
 
 
 @settings(max_examples=200)
+@example(
+    script=[["look"]],
+    acts=[(("preMessage", throw), 2)],
+    retried=False,
+    release="live",
+    parallel=False,
+)
 @given(
     script=st.lists(
         st.lists(st.sampled_from(["text", " ", "look", "fails", "nobody"]), max_size=3), max_size=3

@@ -67,6 +67,19 @@ async def test_calls_past_the_limit_are_started_and_finished_once() -> None:
     assert started == finished == Counter(each.id for each in calls)
 
 
+async def test_hooks_see_the_tool_of_a_call_past_the_limit() -> None:
+    """`tool=None` would say that there is no such tool."""
+    model = ScriptedModel([call("echo", id=f"c{i}") for i in range(3)], "done")
+    agent: Agent[Any] = Agent(model, tools=[echo], limits=Limits(tool_calls=1))
+    seen: list[Any] = []
+    agent.add_hook("onToolCallError", lambda ctx: seen.append((ctx.call.id, ctx.tool, ctx.scope)))
+    await agent.chat("go")
+    assert [(id, tool and tool.name, scope and scope.label) for id, tool, scope in seen] == [
+        ("c1", "echo", "agent"),
+        ("c2", "echo", "agent"),
+    ]
+
+
 @given(given=st.lists(st.text() | st.sampled_from(["a", "a_2", "a.b", "x" * 64, "x" * 63])))
 def test_made_ids_are_different_and_every_provider_takes_them(given: list[str]) -> None:
     taken: dict[str, int | None] = {}

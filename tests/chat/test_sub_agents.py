@@ -21,6 +21,7 @@ from hookline import (
     ToolResult,
     tool,
 )
+from hookline._chat.channel import SIZE
 from hookline.errors import ChatAbortedError, UsageError
 from hookline.events import (
     ChatAborted,
@@ -74,8 +75,8 @@ async def test_a_family_of_agents_is_at_most_so_deep():
     assert response.text == "back"
     assert asked[-1] == 5  # three chats of two steps
     assert errors == [
-        "agent 'kid' was not called, because agents may be nested at most 2 levels deep; "
-        "answer without this agent"
+        "agent 'kid' was not called, because agents may be nested at most 2 levels below the first "
+        "one; answer without this agent"
     ]
 
 
@@ -589,6 +590,26 @@ async def test_a_child_whose_tool_ignores_its_cancellation_is_left_behind_with_i
     assert events[-1].path == ()
     release.set()
     await settle()
+
+
+async def test_a_child_that_is_cancelled_while_its_last_event_waits_for_room_still_answers():
+    """Other code cancels the child's task when its outcome is decided and the channel is full."""
+    tasks = []
+    before = 12  # events of mum and kid around the texts, up to kid's ChatDone
+    mum, kid = family(["x"] * (SIZE - before))
+    kid.add_hook("onChatDone", lambda ctx: tasks.append(asyncio.current_task()))
+    async with mum.chat_stream("go") as stream:
+        await settle()
+        (task,) = tasks
+        assert not task.done()  # it waits for room
+        task.cancel()
+        await settle()
+        assert task.cancelled()
+        events = [event async for event in stream]
+    (finished,) = only(events, ToolCallFinished)
+    assert finished.outcome == "ok"
+    assert finished.result.value == "x" * (SIZE - before)
+    assert isinstance(events[-1], ChatDone)
 
 
 async def test_a_tool_limit_of_the_parent_does_not_cut_a_child():

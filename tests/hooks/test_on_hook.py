@@ -13,15 +13,18 @@ from hookline import (
     Agent,
     Ask,
     Continue,
+    Deny,
     HookBus,
     Interceptor,
     ModelRequest,
     ModelResponse,
     Observer,
+    Scope,
     Stop,
     ToolFailure,
     ToolResult,
     Wrapper,
+    tool,
 )
 from hookline._hooks.points import HookOutcome
 from hookline.errors import ToolDenied
@@ -420,3 +423,45 @@ async def test_it_is_told_what_a_hook_was_given_and_what_it_made_of_it() -> None
     assert told["warm"].passed.system == "Be warm."
     assert told["warm"].returned.text == "Hello."
     assert 0 < told["warm"].inner <= told["warm"].duration
+
+
+async def test_a_value_of_a_derived_type_has_the_outcome_of_its_base() -> None:
+    class Forbidden(Deny, frozen=True):
+        pass
+
+    @tool
+    def pay() -> str:
+        return "paid"
+
+    agent: Any = Agent(ScriptedModel([call("pay")], "ok"), tools=[pay])
+    out = watched(agent)
+    agent.add_hook("preToolCall", lambda ctx: Forbidden("no"), name="watched")
+    await agent.chat("go")
+    assert [ctx.outcome for ctx in out] == ["blocked"]
+
+
+@pytest.mark.parametrize(("raises", "outcome"), [(False, "ok"), (True, "raised")])
+async def test_a_sync_scope_observer_that_returns_an_awaitable_is_told_of(
+    raises: bool, outcome: str
+) -> None:
+    async def later() -> None:
+        await asyncio.sleep(0)
+        if raises:
+            raise Boom
+
+    agent: Any = Agent(ScriptedModel("ok"))
+    out = watched(agent)
+    agent.add_hook("onScopeRegister", lambda ctx: later(), name="watched")
+    agent.scopes.register(Scope("web"))
+    await agent.chat("go")
+    assert [(ctx.point, ctx.outcome) for ctx in out] == [("onScopeRegister", outcome)]
+
+
+async def test_a_point_of_ones_own_may_have_the_same_name() -> None:
+    own: Any = type("onHook", (Observer,), {})
+    bus: HookBus[Any] = HookBus()
+    out: list[Any] = []
+    bus.add_hook("onHook", out.append)
+    bus.add_hook(own, lambda ctx: None, name="watched")
+    await bus.notify(own())
+    assert [(ctx.point, ctx.hook) for ctx in out] == [("onHook", "watched")]

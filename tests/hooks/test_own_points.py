@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import gc
 import sys
 from types import FrameType
 from typing import Annotated, Any, ClassVar, Generic, Literal, NewType, Protocol, TypedDict, TypeVar
@@ -568,11 +569,13 @@ async def _bytecodes(bus: Any) -> int:
 
     work = bus.notify(ctx)
     before = sys.gettrace()
+    gc.disable()  # a finalizer of other work would be counted, too
     sys.settrace(trace)
     try:
         await work
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 

@@ -369,6 +369,25 @@ async def test_what_a_cleanup_raises_reaches_aclose_when_all_are_done():
     await agent.aclose()
 
 
+async def test_what_the_cleanup_of_an_inner_plugin_raises_reaches_aclose_too(caplog):
+    garden = Garden([], ValueError("stuck"))
+    garden.may_close.set()
+
+    async def outer(agent):
+        await agent.use(garden)
+
+        async def close():
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        return close
+
+    remove = await agent_of().use(outer)
+    with pytest.raises(ValueError, match="stuck"):
+        await remove.aclose()
+    assert caplog.text == ""
+
+
 async def test_what_a_cleanup_raises_is_logged_where_nobody_waits(caplog):
     garden = Garden([], ValueError("stuck"))
     garden.may_close.set()

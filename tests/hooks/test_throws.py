@@ -432,6 +432,67 @@ async def test_a_wrapper_that_returns_a_wrong_type_is_logged_and_the_result_stan
     assert await bus.wrap(Work("job"), _inner) == "job"
 
 
+async def test_a_logged_wrapper_whose_payload_is_refused_is_skipped() -> None:
+    out: list[Any] = []
+    bus: HookBus[Any] = HookBus()
+
+    async def fails(ctx: Any, proceed: Any) -> Any:
+        return await proceed(42)
+
+    bus.add_hook(Work, fails, on_error="log")
+    bus.add_hook("onHook", lambda ctx: out.append((ctx.outcome, ctx.passed)))
+    assert await bus.wrap(Work("job"), _inner) == "job"
+    assert out == [("raised", None)]
+
+
+async def test_a_logged_wrapper_whose_second_proceed_is_refused_keeps_the_result() -> None:
+    out: list[str] = []
+    bus: HookBus[Any] = HookBus()
+
+    async def fails(ctx: Any, proceed: Any) -> Any:
+        await proceed("first")
+        return await proceed(42)
+
+    bus.add_hook(Work, fails, on_error="log")
+    bus.add_hook("onHook", lambda ctx: out.append(ctx.outcome))
+    assert await bus.wrap(Work("job"), _inner) == "first"
+    assert out == ["raised"]
+
+
+async def test_a_skipped_wrapper_cannot_run_the_operation_beside_the_chat() -> None:
+    out: list[str] = []
+    tasks: list[asyncio.Task[Any]] = []
+    bus: HookBus[Any] = HookBus()
+
+    async def fails(ctx: Any, proceed: Any) -> Any:
+        tasks.append(asyncio.create_task(proceed()))
+        raise Boom  # before the task has begun
+
+    async def inner(job: str) -> str:
+        out.append(job)
+        await asyncio.sleep(0)
+        return job
+
+    bus.add_hook(Work, fails, on_error="log")
+    assert await bus.wrap(Work("job"), inner) == "job"
+    (late,) = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(late, HookError)
+    assert out == ["job"]
+
+
+async def test_what_a_skipped_wrapper_wraps_does_not_count_as_its_time() -> None:
+    out: list[float] = []
+    bus: HookBus[Any] = HookBus()
+
+    async def fails(ctx: Any, proceed: Any) -> Any:
+        raise Boom
+
+    bus.add_hook(Work, fails, on_error="log")
+    bus.add_hook("onHook", lambda ctx: out.append(ctx.inner))
+    await bus.wrap(Work("job"), _inner)
+    assert out[0] > 0
+
+
 @pytest.mark.parametrize("point", ["aroundChat", "aroundRequest", "aroundToolCall"])
 async def test_in_a_chat_a_logged_wrapper_that_fails_after_proceed_runs_nothing_twice(
     point: str,

@@ -25,8 +25,9 @@ from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from hookline._base.errors import ToolDefinitionError
-from hookline._model import schema as _schema
-from hookline._model.schema import BadArguments, Signature, inspect_callable
+from hookline._base.frozen import freeze
+from hookline._base.json import BadArguments
+from hookline._model.schema import Signature, inspect_callable
 
 
 class Run:
@@ -188,6 +189,22 @@ def test_a_function_without_parameters() -> None:
 def test_a_signature_is_frozen() -> None:
     with pytest.raises(AttributeError):
         signature(add).injected = "x"  # type: ignore[misc]
+
+
+def test_a_function_may_change_its_lists_although_the_arguments_are_read_only() -> None:
+    def fn(plain: list[list[str]], open: Any) -> None: ...
+
+    def only_plain(plain: list[list[str]]) -> None: ...
+
+    for found in (signature(fn), signature(only_plain)):
+        names = found.schema["properties"]
+        arguments = freeze({name: [["a"]] for name in names})
+        bound = found.bind(arguments)
+        for name in names:
+            bound[name].append([])
+            bound[name][0].append("b")
+        assert bound == {name: [["a", "b"], []] for name in names}
+        assert arguments == {name: [["a"]] for name in names}
 
 
 def test_meta_describes_before_the_docstring() -> None:
@@ -741,7 +758,3 @@ def test_law_exactly_the_wrong_arguments_are_named(arguments: dict[str, Any]) ->
     except BadArguments as error:
         named = {issue.partition(":")[0] for issue in error.issues}
     assert named == wrong
-
-
-def test_the_module_gives_the_names_of_those_below() -> None:
-    assert all(hasattr(_schema, name) for name in _schema.__all__)

@@ -29,7 +29,10 @@ Cut: TypeAlias = CancelledError | None
 
 def being_cancelled() -> bool:
     """Whether other code has cancelled the current task, and so caused a CancelledError."""
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False  # no event loop is running
     return task is not None and task.cancelling() > 0
 
 
@@ -82,6 +85,7 @@ async def shielded(work: Awaitable[T], until: float | None = None) -> tuple[T | 
         if left is not None and left <= 0:
             return None, cut
         try:
+            # Unlike `await task`, this neither passes a cancellation on to the task nor raises.
             await asyncio.wait([task], timeout=left)
         except CancelledError as exc:
             cut = exc
@@ -105,16 +109,11 @@ class Limit(msgspec.Struct, eq=False):
     """One running time limit."""
 
     task: asyncio.Task[object]
-    when: float
-    cancelling: int  # the number of earlier cancellations of the task
+    when: float  # in the time that the chat could use
     name: str  # of the tool or hook
     seconds: float
     fired: bool = False
     late: asyncio.TimerHandle | None = None  # reports work that ignores its cancellation
-
-    def ran_out(self) -> bool:
-        """Whether a CancelledError was caused by this limit and by nothing else."""
-        return self.fired and self.task.uncancel() <= self.cancelling
 
 
 class Expired(Exception):
@@ -131,19 +130,18 @@ class Deadlines:
         "_paused_at",
         "_paused_total",
         "_pauses",
+        "_time",
         "_timer",
         "clock",
         "grace",
         "parent",
-        "time",
     )
 
     def __init__(self, parent: Deadlines | None = None, grace: float = 5.0) -> None:
         self.parent = parent
         self.grace = grace
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.time = monotonic
-        """The clock of the event loop, once the loop is known; limits are measured with it."""
+        self._time = monotonic  # the clock of the event loop, once the loop is known
         self.clock = monotonic
         """Measures durations. uvloop's clock does not advance within one iteration of the loop."""
         self._limits: dict[Limit, None] = {}
@@ -153,74 +151,70 @@ class Deadlines:
         self._paused_at = 0.0
         self._pauses = 0
 
-    async def run(self, work: Awaitable[T], seconds: float, name: str) -> T:
-        """Await `work`; raises Expired if it was cancelled because the time ran out."""
-        limit = self.start(seconds, name)
-        try:
-            return await work
-        except CancelledError:
-            if limit.ran_out():
-                raise Expired from None
-            raise
-        finally:
-            self.stop(limit)
-
     def enter(self) -> asyncio.AbstractEventLoop:
         """Use the clock of the running event loop, including one that a test controls."""
         loop = self._loop = asyncio.get_running_loop()
+        # BaseEventLoop.time only calls monotonic, so such a loop needs no other clock.
         if getattr(loop.time, "__func__", None) is not asyncio.BaseEventLoop.time:
-            self.time = loop.time  # a clock of its own
+            self._time = loop.time
             if isinstance(loop, asyncio.BaseEventLoop):
                 self.clock = loop.time
         return loop
 
-    def start(self, seconds: float, name: str) -> Limit:
-        """Start a limit for the current task; the caller must always stop it."""
-        loop = self._loop or self.enter()
-        task = asyncio.current_task(loop)
+    async def run(self, work: Awaitable[T], seconds: float, name: str) -> T:
+        """Await `work`; raises Expired if it was cancelled because the time ran out."""
+        task = asyncio.current_task(self._loop or self.enter())
         assert task is not None  # hooks and tools run in tasks
-        due = self.time() + seconds
-        limit = Limit(task, due - self._paused_total, task.cancelling(), name, seconds)
+        limit = Limit(task, self._now() + seconds, name, seconds)
+        earlier = task.cancelling()  # by other code, before this work
         self._limits[limit] = None
-        if due < self._due:
-            self._arm(limit.when)
-        return limit
+        if limit.when + self._paused_total < self._due:
+            self._set_timer()
+        try:
+            return await work
+        except CancelledError:
+            # If other code has cancelled the task too, its cancellation takes precedence.
+            if limit.fired and task.cancelling() <= earlier + 1:
+                raise Expired from None
+            raise
+        finally:
+            del self._limits[limit]
+            if limit.late is not None:
+                limit.late.cancel()
+            # Take back the limit's cancellation, and only that one: the supervisor counts those
+            # of other code. Work that swallowed the cancellation may have taken it back itself.
+            if limit.fired and task.cancelling() > earlier:
+                task.uncancel()
 
-    @property
-    def running(self) -> bool:
-        """Whether there is a limit to pause, here or in a parent."""
-        return bool(self._limits) or (self.parent is not None and self.parent.running)
+    def _now(self) -> float:
+        """The time that the chat could use so far; it stands still during a pause."""
+        return (self._paused_at if self._pauses else self._time()) - self._paused_total
 
-    def stop(self, limit: Limit) -> None:
-        """End a limit, because its work has ended."""
-        del self._limits[limit]
-        if limit.late is not None:
-            limit.late.cancel()
-        if limit.fired and limit.task.cancelling() > limit.cancelling:
-            # The work swallowed the cancellation or failed in it, so the caller must not see it.
-            limit.task.uncancel()
+    def _set_timer(self) -> None:
+        """Set the timer for the limit that expires next.
 
-    def _arm(self, when: float) -> None:
+        The timer is not moved when a limit ends: it then fires early, which costs less.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        assert self._loop is not None
-        self._due = when + self._paused_total
-        self._timer = self._loop.call_at(self._due, self._fire)
+            self._timer = None
+        waiting = [limit.when for limit in self._limits if not limit.fired]
+        self._due = min(waiting, default=inf) + self._paused_total
+        if waiting and self._loop is not None:
+            self._timer = self._loop.call_at(self._due, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
         self._due = inf
-        if self._pauses or not self._limits or self._loop is None:
+        if self._pauses or self._loop is None:  # `resume` sets the timer again
             return
-        now = self._loop.time() - self._paused_total
-        for limit in list(self._limits):
+        now = self._now()
+        for limit in self._limits:
             if limit.when <= now and not limit.fired:
                 limit.fired = True
                 limit.task.cancel()
                 limit.late = self._loop.call_later(self.grace, self._report, limit)
-        waiting = [limit.when for limit in self._limits if not limit.fired]
-        if waiting:
-            self._arm(min(waiting))
+        self._set_timer()
 
     def _report(self, limit: Limit) -> None:
         logger.warning(
@@ -232,20 +226,19 @@ class Deadlines:
         """Pause the clock while a writer waits for room."""
         if self.parent is not None:
             self.parent.pause()
+        if not self._pauses:  # several calls that run in parallel may wait
+            self._paused_at = self._time()
         self._pauses += 1
-        if self._pauses == 1 and self._loop is not None:
-            self._paused_at = self._loop.time()
 
     def resume(self) -> None:
         """Continue the clock when the writer has room."""
         if self.parent is not None:
             self.parent.resume()
         self._pauses -= 1
-        if self._pauses == 0 and self._loop is not None and self._limits:
-            if self._paused_at:
-                self._paused_total += self._loop.time() - self._paused_at
-            self._arm(min(limit.when for limit in self._limits))
-        self._paused_at = 0.0
+        if not self._pauses:
+            self._paused_total += self._time() - self._paused_at
+            if self._limits:
+                self._set_timer()
 
     def close(self) -> None:
         """Stop the timers at the end of the chat."""

@@ -65,12 +65,12 @@ class _OfChat(LocalRuntime):
                 await job()
             finally:
                 left -= 1
-                if left:
+                if left:  # the last job makes way for the caller, which then goes on
                     journal.jobs -= 1
                     journal.look()
                     journal.poke()
 
-        journal.jobs += left - 1
+        journal.jobs += left - 1  # the caller waits meanwhile
         await super().gather([partial(one, job) for job in jobs])
 
     def now(self) -> float:
@@ -84,8 +84,9 @@ class Durable(LocalRuntime):
     def new_id(self) -> str:
         """Return the id of the job's chat; if that chat has already begun, return a new id."""
         journal = CURRENT.get()
-        begins = journal is not None and journal.chat is None and not IN_STEP.get()
-        return journal.chat_id if journal is not None and begins else super().new_id()
+        if journal is None or journal.chat is not None or IN_STEP.get():
+            return super().new_id()
+        return journal.chat_id
 
     def for_chat(self, chat: Journaled) -> Runtime:
         """Return the chat's runtime; raises UsageError for a second chat in one job."""

@@ -94,11 +94,12 @@ class UnknownHookError(UsageError):
         known = list(known)
         self.closest = closest(name, known)
         hint = did_you_mean(self.closest)
-        help_ = (
-            '. The page "The hook points" of the documentation lists all points; for your '
-            "own point, pass a class that derives from Observer, Interceptor or Wrapper"
-        )
-        if what != "hook point":
+        if what == "hook point":
+            help_ = (
+                '. The page "The hook points" of the documentation lists all points; for your '
+                "own point, pass a class that derives from Observer, Interceptor or Wrapper"
+            )
+        else:
             there = ", ".join(sorted(map(str, known))) or "none"
             help_ = f". Use one of the known names ({there}), or pass the definition itself"
         super().__init__(f"there is no {what} {name!r}{hint}{help_}")

@@ -76,14 +76,12 @@ def frozen_list(items: Iterable[Any]) -> FrozenList:
 
 def freeze(data: Any) -> Any:
     """Make all dicts and lists in the data read-only; raises ValueError for endless nesting."""
-    kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _READ_ONLY:
-        return data
     try:
         return _frozen(data)
     except RecursionError:
         raise ValueError(
-            f"a {kind.__qualname__} is nested too deeply, or contains itself; pass flat JSON data"
+            f"a {type(data).__qualname__} is nested too deeply, or contains itself; "
+            "pass flat JSON data"
         ) from None
 
 

@@ -31,13 +31,11 @@ def as_message(input: Any) -> UserMessage:
 
 
 def _parts(input: Any) -> tuple[UserPart, ...]:
-    parts: tuple[Any, ...] = ()
-    if isinstance(input, (list, tuple)):
-        parts = tuple(cast("Sequence[Any]", input))
-    else:
+    if not isinstance(input, (list, tuple)):
         raise UsageError(
             f"input={input!r} must be a str, a UserMessage, or a list of Text, Image and File parts"
         )
+    parts: tuple[Any, ...] = tuple(cast("Sequence[Any]", input))
     for part in parts:
         if not isinstance(part, (Text, Image, File)):
             raise UsageError(f"input={input!r}: {part!r} must be a Text, an Image or a File")
@@ -46,17 +44,13 @@ def _parts(input: Any) -> tuple[UserPart, ...]:
 
 def cleaned(value: T) -> T:
     """Return the same data without lone surrogates, which stores and network formats reject."""
-    made: Any = value
-    if isinstance(value, Data):
-        changes: dict[str, Any] = {}
-        for name in value.__struct_fields__:
-            before = getattr(value, name)
-            after = cleaned(before)
-            if after != before:
-                changes[name] = after
-        made = value.replace(**changes) if changes else value
-    elif isinstance(value, tuple):
-        made = tuple([cleaned(each) for each in cast("tuple[Any, ...]", value)])
+    data: Any = value
+    if isinstance(data, Data):
+        before = {name: getattr(data, name) for name in data.__struct_fields__}
+        after = {name: cleaned(each) for name, each in before.items()}
+        data = data.replace(**after) if after != before else data
+    elif isinstance(data, tuple):
+        data = tuple([cleaned(each) for each in data])  # pyright: ignore
     else:
-        made = clean_data(value)
-    return cast("T", made)
+        data = clean_data(data)
+    return cast("T", data)

@@ -69,7 +69,7 @@ class Journal:
         self._newer: str | None = None  # the new step that may run in the middle of the replay
         self._steps: set[asyncio.Task[object]] = set()  # tasks that are inside of a new step
         self._unordered = False  # an abort was replayed
-        self._aborting: asyncio.Future[None] | None = None  # an abort is being written
+        self._aborting: asyncio.Future[None] | None = None  # the first abort
         self.witness: Witness | None = None
         """Shows this chat to readers elsewhere, if set."""
         self._writer = Writer(log, self.halt, self._recording, self.poke)
@@ -125,8 +125,9 @@ class Journal:
             raise self._failure or Halted() from None
         finally:
             CURRENT.reset(token)
+            self._writer.stop()  # an abort that comes now would wait for its line forever
             writer.cancel()
-            await asyncio.wait([writer])
+            await asyncio.wait([writer])  # `await writer` would raise the writer's cancellation
 
     async def abort(self, reason: str | None = None) -> None:
         """Record an abort that was requested from outside, then abort the chat.
@@ -138,6 +139,7 @@ class Journal:
         self._aborting = asyncio.get_running_loop().create_future()
         line = Line("abort", reason=reason)
         await self._writer.write(line)
+        self.check()  # a life can end between the write and its caller
         if self.past.abort is None:
             # A replay reaches the abort after everything recorded so far, as in every later life.
             self.past.abort, self.past.abort_at = line, self.past.total
@@ -152,8 +154,7 @@ class Journal:
         self._failure = failure
         if self.chat is not None:
             self.chat.halt()
-        held = () if self._aborting is None else (self._aborting,)
-        for future in (*held, *self._turns):
+        for future in (*self._turns, *([self._aborting] if self._aborting else ())):
             refuse(future)
         self._writer.stop()
         for task in self._steps:
@@ -178,11 +179,14 @@ class Journal:
         found = self.past.take(name)
         if found is not None:
             place, line = found
+            # Parallel jobs continue in the order in which their steps ended.
             await self._turn(place)
             assert line.effects is not None
             chat.apply(line.effects)
-            self._gave()
-            if line.cut:
+            self.past.given += 1
+            self._abort_in_its_place()
+            self._wake_turns()
+            if line.cut:  # `apply` has repeated the abort
                 raise CancelledError("the chat was aborted in this step")
             return decode(bytes(line.value))
         before = await self._turn(self.past.total, name)
@@ -237,10 +241,10 @@ class Journal:
 
     def now(self) -> float:
         """Return the recorded time of an earlier life, or record and return the current time."""
-        nows = self.past.nows
-        if nows:
-            return nows.popleft()
+        if self.past.nows:
+            return self.past.nows.popleft()
         at = LOCAL.now()
+        # If this line is lost, so are all later ones: nothing recorded depends on the time.
         self._writer.note(Line("now", at=at))
         return at
 
@@ -281,6 +285,8 @@ class Journal:
         ahead = self.past.next
         last = None if ahead is None else rank_of(ahead)
         for turn, name in self._turns.items():
+            # A step that newer code has added: it runs before the next recorded step, unless its
+            # name says that it comes later in a chat.
             if name is not None and not turn.done():
                 rank = rank_of(name)
                 if last is None or rank is None or rank <= last:
@@ -290,6 +296,7 @@ class Journal:
         self._stuck()
 
     async def _patiently(self, turn: asyncio.Future[None]) -> None:
+        """Wait for the turn, or halt: `look` cannot see a job that waits for something else."""
         given = self.past.given
         while not turn.done():
             _, waiting = await asyncio.wait([turn], timeout=PATIENCE)
@@ -300,18 +307,11 @@ class Journal:
 
     def _stuck(self) -> None:
         """Halt, because no code asks for the next recorded end: other code recorded it."""
-        self.halt(
-            JournalError(
-                self.chat_id,
-                f"its log has a result of step {self.past.next!r}, but this code never runs that "
-                "step; a hook or tool was removed",
-            )
+        why = (
+            f"its log has a result of step {self.past.next!r}, but this code never runs that "
+            "step; a hook or tool was removed"
         )
-
-    def _gave(self) -> None:
-        self.past.given += 1
-        self._abort_in_its_place()
-        self._wake_turns()
+        self.halt(JournalError(self.chat_id, why))
 
     def _abort_in_its_place(self) -> None:
         past = self.past
@@ -324,7 +324,7 @@ class Journal:
             self.replayed = self.seq
 
     def _wake_turns(self) -> None:
-        turns, self._turns = self._turns, {}
-        for turn in turns:
+        for turn in self._turns:
             if not turn.done():
                 turn.set_result(None)
+        self._turns = {}  # at once, because `look` counts the jobs that wait

@@ -27,11 +27,6 @@ import msgspec
 
 from hookline._base.frozen import frozen_dict, frozen_list
 
-__all__ = [
-    "BadArguments", "NotJson", "Reader", "clean_text", "json_text", "parse_arguments",
-    "to_json_data",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 MAX_ARGUMENT_DEPTH: Final = 64
@@ -81,11 +76,9 @@ def clean_text(text: str) -> str:
 
 
 def clean_data(data: Any) -> Any:
-    """Clean every string in JSON data; returns the same value if nothing changes."""
-    if data is None or isinstance(data, (bool, int, float)):
-        return data
+    """Clean every string in JSON data; returns plain dicts and lists."""
     if isinstance(data, str):
-        return data if data.isascii() else clean_text(data)
+        return clean_text(data)
     if isinstance(data, dict):
         return {clean_data(key): clean_data(value) for key, value in data.items()}  # pyright: ignore
     if isinstance(data, (list, tuple)):
@@ -147,11 +140,13 @@ def _parse_strictly(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise _bad(_syntax(error, text)) from error
     if type(data) is not dict:
-        name = _NAMES.get(type(data), "null")
-        raise _bad(f'the arguments must be one JSON object such as {{"name": "value"}}, not {name}')
+        raise _bad(
+            'the arguments must be one JSON object such as {"name": "value"}, not '
+            f"{_NAMES[type(data)]}"
+        )
     if _SURROGATE_ESCAPE.search(text):
         try:
-            _text(data).encode()
+            _encode(data)
         except UnicodeEncodeError as error:
             raise _bad(
                 "a string has a lone surrogate escape such as \\ud83d; write the character itself"
@@ -216,14 +211,16 @@ _NAMES: Final[dict[Any, str]] = {
     str: "a string",
     int: "a number",
     float: "a number",
-} | {bool: "a boolean"}
+    bool: "a boolean",
+    type(None): "null",
+}
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _encode: Final = msgspec.json.Encoder().encode
 
 
 @cache
 def _strict() -> Any:
-    """Make Python's own decoder with our rules; imported only when needed, like `_text`."""
+    """Make Python's own decoder with our rules; imported only when needed."""
     from json import JSONDecoder
 
     return JSONDecoder(
@@ -232,12 +229,6 @@ def _strict() -> Any:
         parse_float=_number,
         parse_constant=_constant,
     )
-
-
-def _text(data: Any) -> str:
-    from json import dumps
-
-    return dumps(data, ensure_ascii=False)
 
 
 class Reader(Generic[T]):
@@ -261,25 +252,16 @@ class Reader(Generic[T]):
 
 def to_json_data(value: object) -> Any:
     """Make a read-only copy of the value as JSON data; raises NotJson if JSON cannot hold it."""
-    kind = type(value)
-    if kind is str and value.isascii():  # type: ignore[attr-defined]  # pyright: ignore
-        return value
-    if kind is int and MIN_INT <= value <= MAX_INT:  # type: ignore[operator]  # pyright: ignore
-        return value
-    if value is None or kind is bool:
-        return value
     try:
-        if kind is not str and kind is not int:
-            value = msgspec.to_builtins(value, enc_hook=encode_foreign)
-        return _checked(value, 0)
+        return _checked(msgspec.to_builtins(value, enc_hook=encode_foreign), 0)
     except NotJson:
         raise
     except RecursionError as error:
         raise NotJson("it is nested too deeply, or contains itself; return a flat copy") from error
     except Exception as error:
         raise NotJson(
-            f"a {kind.__qualname__} raised {type(error).__qualname__} while it was converted; "
-            "return plain data instead"
+            f"a {type(value).__qualname__} raised {type(error).__qualname__} while it was "
+            "converted; return plain data instead"
         ) from error
 
 

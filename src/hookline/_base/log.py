@@ -7,16 +7,15 @@ traceback is logged at DEBUG.
 from __future__ import annotations
 
 import logging
+from traceback import walk_tb
 
 logger = logging.getLogger("hookline")
 
 
 def log_throw(what: str, exc: BaseException) -> None:
     """Log that user code raised: the kind of code, the exception's type, and its origin."""
-    frame = exc.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    code = frame.tb_frame.f_code if frame is not None else None
-    place = f" ({code.co_filename}:{frame.tb_lineno})" if frame is not None and code else ""
+    place = ""
+    for frame, line in walk_tb(exc.__traceback__):  # the last frame is the origin
+        place = f" ({frame.f_code.co_filename}:{line})"
     logger.warning("%s: %s%s", what, type(exc).__name__, place)
     logger.debug("%s", what, exc_info=exc)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import msgspec
 
@@ -100,6 +100,10 @@ class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
     """The text. In a message of a history, the text is never blank."""
     meta: dict[str, Any] | None = None
     """The provider's own data, such as the sources that the text cites."""
+
+    def __post_init__(self) -> None:
+        if self.meta is not None:
+            own(self, "meta")
 
 
 class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
@@ -212,46 +216,63 @@ def text_of(parts: Iterable[object]) -> str:
     return "".join([part.text for part in parts if type(part) is Text])
 
 
-def reasoning_of(parts: Iterable[object]) -> str:
-    """The text of all Reasoning parts, joined."""
-    return "".join([part.text for part in parts if type(part) is Reasoning])
-
-
 def calls_of(parts: Iterable[object]) -> tuple[ToolCall, ...]:
     """The calls among these parts, in order."""
-    calls: list[ToolCall] = []
-    for part in parts:
-        if type(part) is ToolCall:
-            calls.append(part)
-    return tuple(calls)
-
-
-def sources_of(parts: Iterable[object]) -> tuple[Source, ...]:
-    """The sources among these parts, in order."""
-    return tuple([part for part in parts if isinstance(part, Source)])
-
-
-def files_of(parts: Iterable[object]) -> tuple[MediaPart, ...]:
-    """The pictures and files among these parts, in order."""
-    return tuple([part for part in parts if isinstance(part, (Image, File))])
+    return tuple([part for part in parts if type(part) is ToolCall])
 
 
 def with_text(parts: Sequence[ModelPart], text: str) -> tuple[ModelPart, ...]:
-    """Replace all text of these parts; the new text takes the place of the first text."""
-    out: list[ModelPart] = []
-    placed = not text
-    for part in parts:
-        if type(part) is not Text:
-            if type(part) is ToolCall and not placed:
-                out.append(Text(text))
-                placed = True
-            out.append(part)
-        elif not placed:
-            out.append(Text(text))
-            placed = True
-    if not placed:
-        out.append(Text(text))
-    return tuple(out)
+    """Replace all text of these parts; the new text comes where the first text or call was."""
+    kept = [part for part in parts if type(part) is not Text]
+    if text:
+        places = [place for place, part in enumerate(parts) if type(part) in (Text, ToolCall)]
+        kept.insert(min(places, default=len(parts)), Text(text))
+    return tuple(kept)
+
+
+class ModelAnswer(Data, frozen=True):
+    """An answer of a model, in a message or in a response: its parts, by kind."""
+
+    if TYPE_CHECKING:  # as fields of this class, they would come before `id` in the stored JSON
+        parts: tuple[ModelPart, ...]
+        meta: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.meta is not None:
+            own(self, "meta")
+        if type(self.parts) is not tuple:
+            own_tuple(self, "parts")
+
+    @property
+    def text(self) -> str:
+        """The joined text of all Text parts."""
+        return text_of(self.parts)
+
+    @property
+    def reasoning(self) -> str:
+        """The joined text of all Reasoning parts."""
+        return "".join([part.text for part in self.parts if type(part) is Reasoning])
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in the order in which the model wrote them."""
+        return calls_of(self.parts)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources that the provider's own tools found for the answer."""
+        return tuple([part for part in self.parts if isinstance(part, Source)])
+
+    @property
+    def files(self) -> tuple[MediaPart, ...]:
+        """The pictures and files that the model or the provider's own tools made."""
+        return tuple([part for part in self.parts if isinstance(part, (Image, File))])
+
+    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
+        """Return a changed copy; `text=` replaces the whole text."""
+        if text is not None:
+            changes["parts"] = with_text(changes.get("parts", self.parts), text)
+        return msgspec.structs.replace(self, **changes)
 
 
 # ── messages ────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +304,7 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
         return msgspec.structs.replace(self, **changes)
 
 
-class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     """An answer of the model. If `partial` is true, the answer was cut off and has no calls."""
 
     role: ClassVar[Literal["assistant"]] = "assistant"
@@ -302,42 +323,6 @@ class AssistantMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="a
     """Whether the answer was cut off."""
     meta: dict[str, Any] | None = None
     """The provider's own data, which the adapter needs in later requests."""
-
-    def __post_init__(self) -> None:
-        if self.meta is not None:
-            own(self, "meta")
-        own_tuple(self, "parts")
-
-    @property
-    def text(self) -> str:
-        """The joined text of all Text parts."""
-        return text_of(self.parts)
-
-    @property
-    def reasoning(self) -> str:
-        """The joined text of all Reasoning parts."""
-        return reasoning_of(self.parts)
-
-    @property
-    def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls, in the order in which the model wrote them."""
-        return calls_of(self.parts)
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The sources that the provider's own tools found for the answer."""
-        return sources_of(self.parts)
-
-    @property
-    def files(self) -> tuple[MediaPart, ...]:
-        """The pictures and files that the model or the provider's own tools made."""
-        return files_of(self.parts)
-
-    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """Return a changed copy; `text=` replaces the whole text."""
-        if text is not None:
-            changes["parts"] = with_text(changes.get("parts", self.parts), text)
-        return msgspec.structs.replace(self, **changes)
 
 
 class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):

@@ -117,6 +117,7 @@ def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
     lines: list[Line] = []
     for number, data in enumerate(batches):
         try:
+            # Read the number first: the lines of a newer format may have another shape.
             format = _head.decode(data).hookline
             if format <= FORMAT:
                 lines += _batch.decode(data).lines
@@ -177,7 +178,7 @@ class Past:
         else:  # the end of a step that is newer than the record around it
             self._order.insert(line.before, line)
             self.abort_at += self.abort is not None and line.before < self.abort_at
-        if self.abort is not None and not self._begun:
+        if self.abort is not None and not self._begun:  # the step was running at the abort
             self.abort_at = len(self._order)
 
     def take(self, name: str) -> tuple[int, Line] | None:
@@ -192,7 +193,7 @@ class Past:
 
 
 _FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
-_PHASES: Final = ("request", "model", "response", "call", "pending", "end", "say")
+_PHASES: Final = ("request", "model", "response", "call", "pending", "end", "output", "say")
 
 
 def rank_of(name: str) -> tuple[int, int] | None:
@@ -250,6 +251,8 @@ class Writer:
         self._waiting.append(waiter)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+        # The line is written even if the caller is cancelled, and then counts in later lives. So
+        # the caller, too, must know whether it was written.
         await finished(waiter)
 
     async def run(self) -> None:
@@ -259,6 +262,7 @@ class Writer:
                 if not self._waiting:
                     self._wake = asyncio.get_running_loop().create_future()
                     await self._wake
+                # Lines and callers that arrive during the write belong to the next batch.
                 lines, self._lines = self._lines, []
                 self._sent, self._waiting = self._waiting, []
                 if lines:

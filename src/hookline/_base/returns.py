@@ -100,14 +100,9 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
     @classmethod
     def of(cls, exc: BaseException) -> ToolFailure:
         """Make the failure that the model sees: the exception's type name and text."""
-        try:
-            message = str(exc)
-        except Exception:
-            message = ""  # an exception whose __str__ fails is still an error
         issues = exc.issues if isinstance(exc, ToolArgumentsError) else ()
-        name = type(exc).__name__
         _forget_our_frames(exc)
-        error = cls(message or name, type=name, issues=_SEEN)
+        error = cls(_text_of(exc), type=type(exc).__name__, issues=_SEEN)
         force_setattr(error, "issues", issues)
         _attributes(error)["exception"] = exc
         return error
@@ -130,6 +125,15 @@ _OURS = __file__.rpartition("_base")[0]
 # created. The exception of a failure is not in a field, but its frames refer to many objects that
 # may refer back to it.
 _SEEN: Any = [()]
+
+
+def _text_of(exc: BaseException) -> str:
+    """The exception's text; its type's name if it has none."""
+    try:
+        text = str(exc)
+    except Exception:
+        text = ""  # an exception whose __str__ fails is still an error
+    return text or type(exc).__name__
 
 
 def _forget_our_frames(exc: BaseException) -> None:
@@ -311,11 +315,10 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
     @classmethod
     def of(cls, exc: BaseException) -> ErrorInfo:
         """Make an ErrorInfo from the exception's type name and text; other data is left out."""
-        error = ToolFailure.of(exc)
-        text, limit = error.message, _ERROR_TEXT
+        text, limit = _text_of(exc), _ERROR_TEXT
         if len(text) > limit:
             text = f"{text[:limit]}\n[truncated: the first {limit} of {len(text)} characters]"
-        return cls(type=error.type, message=text)
+        return cls(type=type(exc).__name__, message=text)
 
 
 Outcome: TypeAlias = Literal["done", "aborted", "error"]

@@ -3,8 +3,8 @@
 The local runtime simply calls each function. A durable engine records the result of each `step`
 under its key, and returns the record instead of running the step when the chat is run again. In
 addition to the result it records the step's `Effects`: changes to `run.state` and `run.meta`, a
-requested abort, and the number of the last event. Keys are stored data: KEYS is the complete list,
-and it is frozen.
+requested abort, and the number of the last event. Keys are stored data: KEYS is the complete list.
+Keys may be added, but never changed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KEYS: Final = (
     ID, START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED,
     RUN, RESULT, PENDING, OUTPUT, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
 )  # fmt: skip
-"""The templates of all keys. They are stored data, and frozen."""
+"""The templates of all keys. They are stored data, so none may change; see also `_PHASES`."""
 
 
 def key_name(key: Key) -> str:
@@ -265,32 +265,23 @@ class LocalRuntime:
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
         """Run each job in a task; the first exception cancels the other jobs and is raised."""
         tasks = [asyncio.ensure_future(job()) for job in jobs]
-        ours = False  # whether a failure is raised here, not a cancellation from outside
         try:
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             finally:
                 await _reap(tasks)
-            ours = True
-        finally:
-            failed = [
-                exc
-                for task in tasks
-                if task.done() and not task.cancelled() and (exc := task.exception())
-            ]
-            failed.sort(key=lambda exc: not isinstance(exc, Halted))  # Halted comes first
-            for exc in failed[1 if ours else 0 :]:
-                if not isinstance(exc, Halted):
-                    log_throw("another call that ran in parallel raised an exception too", exc)
-            cut = any(task.cancelled() for task in tasks)
-            tasks.clear()  # otherwise the traceback of the raised exception would refer to its task
-            if not ours:
-                failed.clear()
+        except asyncio.CancelledError:  # from outside: it takes precedence over failures
+            _log_failures(_failures(tasks))
+            tasks.clear()
+            raise
+        failed = _failures(tasks)
+        _log_failures(failed[1:])
+        cut = any(task.cancelled() for task in tasks)
+        # The traceback of a raised exception refers to this frame. So that there is no cycle, the
+        # frame must not refer to the exception, neither through its task nor through a name.
+        tasks.clear()
         if failed:
-            try:
-                raise failed[0]
-            finally:
-                failed.clear()
+            raise failed.pop(0)
         if cut:
             raise asyncio.CancelledError("a job was cancelled, but not by its runtime")
 
@@ -301,6 +292,19 @@ class LocalRuntime:
     def new_id(self) -> str:
         """Return 80 random bits in hexadecimal."""
         return os.urandom(10).hex()
+
+
+def _failures(tasks: Sequence[asyncio.Future[None]]) -> list[BaseException]:
+    """The exceptions of tasks that have ended; Halted comes first, since it ends the whole life."""
+    failed = [exc for task in tasks if not task.cancelled() and (exc := task.exception())]
+    return sorted(failed, key=lambda exc: not isinstance(exc, Halted))
+
+
+def _log_failures(failed: Sequence[BaseException]) -> None:
+    """Log the exceptions that are not raised, because another exception is."""
+    for exc in failed:
+        if not isinstance(exc, Halted):
+            log_throw("another call that ran in parallel raised an exception too", exc)
 
 
 async def _reap(tasks: Sequence[asyncio.Future[None]]) -> None:

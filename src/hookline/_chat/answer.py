@@ -65,6 +65,7 @@ async def ask_model(
     source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
     source = _wrapped if chat.view.aroundRequest else stream_answer
     response = await take_answer(chat, key, source, request)
+    # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
     if chat.replayed and chat.making.sent_tools is not None:
         chat.making.sent = request.replace(tools=named(request.tools, chat.making.sent_tools))
     return response
@@ -89,7 +90,7 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
         return stream_answer(chat, request)
 
     ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
-    chat.making.wrapped = True
+    chat.making.wrapped = True  # so that the answer has its timing, which is for wrappers alone
     try:
         response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     except StopChat as stop:
@@ -97,6 +98,7 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
     finally:
         chat.making.wrapped = False
         streamed, chat.making.streamed = chat.making.streamed, None
+    # An answer that the model did not stream, or not so, has yet to be shown.
     if streamed is None or (response is not streamed and response.parts != streamed.parts):
         return await replay_answer(chat, response)
     if response is not streamed:
@@ -107,7 +109,7 @@ async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
 async def _begin_answer(chat: Chat) -> Assembly:
     """Begin an answer. Text that an earlier attempt has shown is taken back."""
     if chat.attempt > 1:
-        chat.making.shown = True
+        chat.making.shown = True  # the life that was interrupted may have shown some text
     asm = _new_assembly(chat)
     await take_back(chat)
     return asm
@@ -165,7 +167,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
         chunks = await _iterator(chunks)
     try:
         async for chunk in chunks:
-            if life.broken:
+            if life.broken:  # no cancellation reaches a model that never suspends
                 chat.check()
             kind: type[Any] = chunk.__class__
             if kind is TextChunk and asm.hot and not view.onDelta:
@@ -183,6 +185,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                     continue
                 if len(items) >= SIZE:
                     await outlet.room()
+                # Nothing is awaited from here on: a partial answer is exactly the shown text.
                 asm.text.append(text)
                 outlet.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
             elif finish is not None:
@@ -192,7 +195,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
                 )
             elif kind is Finish:
                 finish = checked(chunk)
-                asm.hot = False
+                asm.hot = False  # a text after Finish must not take the branch above
             else:
                 if asm.first is None:
                     asm.first = clock()
@@ -203,6 +206,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     except CancelledError as exc:
         if chat.broken or chat.cancelled:
             raise
+        # Passed on, it would look as if the caller had cancelled the chat.
         raise ModelError(
             "the model raised CancelledError although nothing had cancelled it; its adapter must "
             "raise a ModelError instead"
@@ -230,7 +234,7 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
 def _sendable(chat: Chat, request: ModelRequest) -> ModelRequest:
     """The request with valid messages; raises HistoryError if hooks have broken a call pair."""
     if request.messages is chat.making.base_messages:
-        return request
+        return request  # the history itself, which is valid
     check_history(request.messages)
     if isinstance(request.messages, (tuple, History)):
         return request
@@ -343,7 +347,7 @@ async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChun
     if asm.kind != kind:
         if asm.kind is not None:  # a hook turned one kind into the other
             await _finish_part(chat, asm, None)
-        asm.open(kind)
+        asm.kind = kind
     if chat.live and chat.outlet.full:
         await chat.outlet.room()
     text = asm.add(clean_text(delta.text))  # kept and shown with nothing awaited in between
@@ -363,8 +367,8 @@ async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
                 await _emit_text(chat, asm, delta)
             elif not isinstance(delta, PartEndChunk):
                 whole.append(delta)
-    if asm.kind is None and end.meta:
-        asm.open(end.part)
+    if asm.kind is None and end.meta:  # a signature without text must be sent back, too
+        asm.kind = end.part
     await _finish_part(chat, asm, end.meta)
     for delta in whole:
         await _emit(chat, asm, delta)

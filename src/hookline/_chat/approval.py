@@ -36,6 +36,7 @@ from hookline._chat.results import as_data
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
 from hookline._talk.conversation import Conversation
+from hookline._talk.store import PendingStep
 
 
 def digest_of(call: ToolCall) -> str:
@@ -52,7 +53,7 @@ def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> No
         reason = "this call needs an approval, and nobody can give it"
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
-    run.bound = None
+    run.bound = None  # the approver may change the arguments
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
@@ -98,7 +99,7 @@ async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
     else:
         try:
             decision = await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
-        finally:
+        finally:  # the conversation no longer holds this question, whatever became of it
             _note_questions(chat, iteration, but=run)
     await act_on(chat, iteration, run, decision)
 
@@ -106,14 +107,14 @@ async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
 async def _hold(chat: Chat, iteration: int) -> None:
     """Save the chat's questions before its runtime waits; they hold the conversation."""
     _note_questions(chat, iteration)
-    if chat.conversation.ledger is not None:
-        await chat.conversation.flush()
+    await chat.conversation.flush()
 
 
 def _note_questions(chat: Chat, iteration: int, but: CallRun | None = None) -> None:
     runs: list[CallRun] = [] if chat.making.batch is None else chat.making.batch.runs
     asked = [run.request for run in runs if run.state is ASKED and run is not but and run.request]
-    chat.conversation.hold(chat.chat_id, iteration, asked)
+    step = PendingStep(chat_id=chat.chat_id, iteration=iteration, requests=tuple(asked), held=True)
+    chat.conversation.wait(step if asked else None)
 
 
 async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> Decision:

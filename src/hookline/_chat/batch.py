@@ -7,13 +7,13 @@ same time; a call that must run alone is a group of its own. For each group:
    calls in order (`_decide`).
 2. Ask the questions. A call is parked if its answer or its client's result will come in a later
    chat. Calls that must run alone wait for it; other calls overtake it.
-3. Complete the calls that are not parked (`_complete`). If there are several and one may wait, each
-   gets a task of its own. Wait for the approver and run the handler. Then, one call at a time, run
-   the result's hooks, publish its event, and write the messages whose turn has come.
+3. Complete the calls that are not parked. If there are several and one may wait, each gets a task
+   of its own. Wait for the approver and run the handler (`_run`). Then, one call at a time, run
+   the result's hooks, publish its event, and write the messages whose turn has come (`_finish`).
 
 A call that has an answer before its function is called (denied, answered, unknown, bad arguments,
 stopped) never runs. Calls past `Limits.tool_calls` are refused in one pass at the end. The only
-shared state is the state of each call (`call.py`). After each wait, `_complete` checks the chat
+shared state is the state of each call (`call.py`). After each wait, the call checks the chat
 again, since another call may have ended it. When the chat ends in the middle of a batch, `close`
 gives each call without a message its one result.
 """
@@ -50,7 +50,7 @@ from hookline._chat.call import (
     WRITING,
     WRITTEN,
     CallRun,
-    Verdict,
+    CallVerdict,
 )
 from hookline._chat.commit import commit, write_now, write_past_hooks
 from hookline._chat.request import foreign_names, lookup
@@ -62,7 +62,7 @@ from hookline._hooks.points import PreToolCall
 from hookline._model.model import ModelRequest
 from hookline._talk.store import PendingStep
 
-_VERDICT: Json[Verdict] = Json(Verdict)
+_CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
 STOPPED: Final = ToolFailure("not run: the chat was stopped", type="Stopped")
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolFailure(
@@ -79,7 +79,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     runs: list[CallRun]
     stop: Stop | None = None  # the chat ends after this step
     stopping: bool = False  # after a Stop: no further handler starts
-    turn: Lock = msgspec.field(default_factory=Lock)  # one result at a time
     written: int = 0  # all calls before this place are written or parked
     overtaken: bool = False  # one of these is parked, so later results are out of order
 
@@ -101,28 +100,29 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def run(self) -> bool:
         """Run the calls to their results; return False if some wait for an answer."""
         limit = self.chat.config.limits.tool_calls
-        todo = deque([run for run in self.runs[:limit] if run.state is not WRITTEN])
-        waiting: list[CallRun] = []
-        while todo and (group := self._next_group(todo, waiting)):
+        todo = self._open(limit)
+        while todo and (group := self._next_group(todo)):
             await self._decide(group)
             if self.stopping:  # stop the waiting calls and all later calls, too
-                group = [*waiting, *group, *todo]
+                group = self._open(limit)
                 todo.clear()
-                waiting = []
                 await self._decide(group)
             for run in group:
                 if run.state is ASKED:
                     await put(self.chat, self.iteration, run)
             await self._complete_all([run for run in group if run.state not in PARKED])
-            waiting += [run for run in group if run.state in PARKED]
-        if not todo and len(self.runs) > limit:
+        if not todo and len(self.runs) > limit:  # a later chat may still have calls before these
             await self._refuse_surplus(self.runs[limit:])
-        if waiting:
+        if _parked(self.runs):
             return False
         self.chat.making.batch = None
         return True
 
-    def _next_group(self, todo: deque[CallRun], waiting: list[CallRun]) -> list[CallRun]:
+    def _open(self, limit: int) -> deque[CallRun]:
+        """The calls up to the limit that are not written yet."""
+        return deque([run for run in self.runs[:limit] if run.state is not WRITTEN])
+
+    def _next_group(self, todo: deque[CallRun]) -> Sequence[CallRun]:
         """Take the next calls that may run at the same time, or one call that must run alone.
 
         The group is empty if the next call must not overtake a call that waits.
@@ -130,62 +130,71 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         group: list[CallRun] = []
         while todo:
             run = todo[0]
-            if run.request is None:  # looked up now, since scopes may have changed
-                found = lookup(self.chat, self.request, run.wanted.name)
-                run.tool, run.scope, run.offered = found or (None, None, False)
+            self._look_up(run)
             tool = run.tool
             alone = not self.chat.config.parallel_tools or (tool is not None and not tool.parallel)
-            if alone and (group or waiting):
+            if alone and (group or _parked(self.runs[: run.place])):
                 break
             group.append(todo.popleft())
             if alone:
                 break
         return group
 
+    def _look_up(self, run: CallRun) -> None:
+        """Look up the call's tool, as late as possible, since scopes may change.
+
+        A call that was asked about keeps its tool; `admit` checks whether the tool is still there.
+        """
+        if run.request is None:
+            found = lookup(self.chat, self.request, run.wanted.name)
+            run.tool, run.scope, run.offered = found or (None, None, False)
+
     # ── before the handler ──────────────────────────────────────────────────────────────────
 
-    async def _decide(self, group: list[CallRun]) -> None:
+    async def _decide(self, group: Sequence[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
-        verdicts: list[tuple[CallRun, Verdict]] = []
+        verdicts: list[tuple[CallRun, CallVerdict]] = []
         for run in group:
             if run.state is PROPOSED:
                 verdicts.append((run, await self._verdict(run)))
+        # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run, verdict in verdicts:
-            run.wanted = verdict.call
+            run.wanted = verdict.call  # a replayed verdict has not set it
             await self.chat.publish(
                 ToolCallStarted(
                     chat_id=self.chat.chat_id, iteration=self.iteration, call=run.wanted
                 )
             )
             self._accept(run, verdict)
-        for run in group:
-            if self.stopping and run.state in (READY, ASKED, *PARKED):
-                run.set(STOPPED, "stopped")
-                run.move(SETTLED)
+        if self.stopping:
+            for run in group:
+                if run.state in (READY, ASKED, *PARKED):
+                    run.set(STOPPED, "stopped")
+                    run.move(SETTLED)
 
-    async def _verdict(self, run: CallRun) -> Verdict:
+    async def _verdict(self, run: CallRun) -> CallVerdict:
         """The verdict on a call: from the limit, a missing tool, or its hooks.
 
         After a Stop the verdict is empty, and `_decide` settles the call.
         """
         chat, wanted = self.chat, run.wanted
         if self.stopping:
-            return Verdict(call=wanted)
+            return CallVerdict(call=wanted)
         if run.place >= chat.config.limits.tool_calls:
             return _failed(wanted, ToolLimitError(wanted.name, chat.config.limits.tool_calls))
         if run.tool is None:
             names = [tool.name for tool in self.request.tools] if self.request else []
             return _failed(wanted, UnknownToolError(wanted.name, names))
         if not chat.view.preToolCall and not run.tool.client:
-            return Verdict(call=wanted)  # its arguments are checked when it runs
+            return CallVerdict(call=wanted)
         key = (CALL, self.iteration, run.id)
-        verdict = await chat.runtime.step(key, self._ask_hooks, _VERDICT, run)
+        verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
         if isinstance(verdict.answer, Stop):
             self.stop = self.stop or verdict.answer
             self.stopping = True
         return verdict
 
-    async def _ask_hooks(self, run: CallRun) -> Verdict:
+    async def _ask_hooks(self, run: CallRun) -> CallVerdict:
         tool: Any = run.tool
         scope: Any = run.scope
         ctx: PreToolCall[Any] = PreToolCall(
@@ -198,7 +207,9 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         hooks, name = self.chat.view.preToolCall, run.wanted.name
         return self._judge(run, *await intercept(hooks, ctx, self.chat, name))
 
-    def _judge(self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]) -> Verdict:
+    def _judge(
+        self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]
+    ) -> CallVerdict:
         """The verdict that follows from the chain of hooks."""
         changed = last.call
         if changed.arguments is not run.wanted.arguments:
@@ -211,19 +222,22 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             changed = changed.replace(arguments=arguments, raw=None)
         if end is None:
             run.wanted = changed
-            error = admit(self.chat, run)  # inside the step, so that a replay decides the same
+            # A call that waits is checked now, inside the step, so that a replay decides the same.
+            # Other calls are checked when they run.
+            waits = asks or (run.tool is not None and run.tool.client)
+            error = admit(self.chat, run) if waits else None
             asked = () if error is not None else tuple(asks)
-            return Verdict(call=changed, answer=error, failed=error is not None, asks=asked)
+            return CallVerdict(call=changed, answer=error, failed=error is not None, asks=asked)
         if isinstance(end, Stop):
-            return Verdict(call=changed, answer=end)
+            return CallVerdict(call=changed, answer=end)
         if isinstance(end, ToolResult):
             data = as_data(end)
-            return Verdict(call=changed, answer=data, failed=isinstance(data, ToolFailure))
+            return CallVerdict(call=changed, answer=data, failed=isinstance(data, ToolFailure))
         if isinstance(end, Deny):
             end = ToolFailure(end.reason)
-        return Verdict(call=changed, answer=worded(end).replace(type="Denied"))
+        return CallVerdict(call=changed, answer=worded(end).replace(type="Denied"))
 
-    def _accept(self, run: CallRun, verdict: Verdict) -> None:
+    def _accept(self, run: CallRun, verdict: CallVerdict) -> None:
         """Carry out the verdict. After a Stop, `_decide` settles the call next."""
         answer = verdict.answer
         if isinstance(answer, ToolResult):
@@ -239,59 +253,65 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Answer the calls past the limit of a step with an error."""
         for run in surplus:
             if run.state is not WRITTEN:
+                self._look_up(run)
                 await self._decide([run])
-                await self._complete(run)
+                await self._complete_all([run])
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
     async def _complete_all(self, runs: list[CallRun]) -> None:
         """Complete the calls one by one, or at the same time if one of several may wait."""
         if len(runs) > 1 and any(run.state in (READY, ASKED) for run in runs):
-            await self.chat.runtime.gather([partial(self._complete_beside, run) for run in runs])
+            turn = Lock()  # one result at a time
+            jobs = [partial(self._complete_beside, run, turn) for run in runs]
+            await self.chat.runtime.gather(jobs)
         else:
             for run in runs:
-                await self._complete(run)
+                await self._run(run)
+                await self._finish(run)
 
-    async def _complete_beside(self, run: CallRun) -> None:
+    async def _complete_beside(self, run: CallRun, turn: Lock) -> None:
         """Complete the call in a task of its own."""
         chat = self.chat
         try:
-            await self._complete(run)
+            try:
+                await self._run(run)
+            except CancelledError as exc:
+                if chat.broken or chat.cancelled or run.state is not RUNNING:
+                    raise
+                run.set(ToolFailure.of(exc))  # the tool cancelled its own task
+                run.move(SETTLING)
+            async with turn:
+                await self._finish(run)
         except Exception as exc:
             chat.fail(exc)  # first of all: calls that are cancelled next may raise, too
             raise
-        except CancelledError as exc:
-            if chat.broken or chat.cancelled or run.state is not RUNNING:
-                raise
-            run.set(ToolFailure.of(exc))  # the tool cancelled its own task
-            run.move(SETTLING)
-            await self._complete(run)
 
-    async def _complete(self, run: CallRun) -> None:
-        """Run one call to its written message, or until that must wait for earlier ones."""
+    async def _run(self, run: CallRun) -> None:
+        """Run the call to its result; first wait for the answer to its question."""
         chat = self.chat
         chat.check()
         if run.state is ASKED:
             await decide(chat, self.iteration, run)
             chat.check()
-        if run.state is AWAY:  # approved, and its client runs it
-            async with self.turn:
-                await self._write()
-            return
         if run.state is READY:
             run.move(RUNNING)
             key = (RUN, self.iteration, run.id)
             ran = await chat.runtime.step(key, run_handler, RAN, chat, run)
-            run.stop, run.ran = ran.stop, ran.began
+            run.stop, run.ran = ran.stop, ran.began  # a replay did not set them
             run.set(ran.result, ran.outcome)
             run.move(SETTLING)
-        async with self.turn:
+
+    async def _finish(self, run: CallRun) -> None:
+        """Settle and report the result, then write the messages whose turn has come."""
+        chat = self.chat
+        if run.state is not AWAY:  # approved, and its client runs it
             chat.check()  # another call may have ended the chat while this one waited
             if run.state is not SETTLED:
                 await settle(chat, self.iteration, run)
             self.stop = self.stop or run.stop
             await self._report(run)
-            await self._write()
+        await self._write()
 
     async def _report(self, run: CallRun) -> None:
         """Publish the end of the call."""
@@ -339,7 +359,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.message is None:  # preMessage has not run
                 with suppress(Exception):  # of a hook or the store; written below
                     await commit(chat, run.message_for(chat.next_id()), run=run)
-            if run.state < WRITING:
+            if run.state < WRITING:  # a hook or the store has refused it
                 await write_past_hooks(chat, self._message(run), run)
 
     def close_now(self) -> None:
@@ -379,9 +399,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         )
 
 
-def _failed(call: ToolCall, error: Exception) -> Verdict:
+def _parked(runs: Sequence[CallRun]) -> list[CallRun]:
+    """The calls among these with which a later chat goes on."""
+    return [run for run in runs if run.state in PARKED]
+
+
+def _failed(call: ToolCall, error: Exception) -> CallVerdict:
     """The verdict on a call that cannot run; its outcome is "error", not "denied"."""
-    return Verdict(call=call, answer=ToolFailure.of(error), failed=True)
+    return CallVerdict(call=call, answer=ToolFailure.of(error), failed=True)
 
 
 def open_batch(

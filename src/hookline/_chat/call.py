@@ -7,6 +7,8 @@ A call is in one state at a time, and MOVES is the whole of its life:
               ├─ AWAY ────────────── SETTLING
               └─ REFUSED ──────────────────────── SETTLED
 
+A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
+
 A call past PROPOSED was announced by ToolCallStarted. A SETTLED result is final: no further hook
 changes it. A message is written once because WRITING is entered once. After that, only the write
 itself moves the call on.
@@ -64,7 +66,7 @@ MOVES: Final = {
 }
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class CallVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict of preToolCall: the call, an answer in place of running it, questions."""
 
     call: ToolCall

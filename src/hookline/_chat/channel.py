@@ -18,7 +18,7 @@ reader leaves, so that no writer waits for a reader that is gone.
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections import deque
 from typing import Final
 
@@ -49,16 +49,17 @@ class Channel:
     async def room(self) -> None:
         """Wait until there is room."""
         while len(self.items) >= SIZE and not self.closed:
-            await _turn(self.writers)
+            await _turn(self.writers, get_running_loop())
 
-    async def get(self) -> ChatEvent | None:
-        """Take the next event, waiting for it; None after the last."""
+    async def get(self, loop: AbstractEventLoop) -> ChatEvent | None:
+        """Take the next event, waiting for it in this event loop; None after the last."""
         while not self.items:
             if self.closed:
                 return None
-            await _turn(self.readers)
+            await _turn(self.readers, loop)
         event = self.items.popleft()
-        _wake(self.writers)
+        if self.writers:
+            _wake(self.writers)
         return event
 
     def end(self) -> None:
@@ -73,9 +74,9 @@ class Channel:
         self.end()
 
 
-async def _turn(queue: list[Future[None]]) -> None:
+async def _turn(queue: list[Future[None]], loop: AbstractEventLoop) -> None:
     """Wait until `_wake` wakes this task's place in the queue."""
-    waiter: Future[None] = get_running_loop().create_future()
+    waiter: Future[None] = loop.create_future()
     queue.append(waiter)
     try:
         await waiter

@@ -78,6 +78,7 @@ async def _commit(
     if streamed is not None and isinstance(message, AssistantMessage):
         if chat.view.preMessage:
             message = message.replace(parts=kept(message.parts))
+        # Before the write, so that in the events an answer comes before its MessageAdded.
         await agree(chat, message.parts, streamed)
         if not message.parts:
             end_answer(chat)
@@ -93,7 +94,7 @@ async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Mes
     try:
         ctx, _, _ = await intercept(chat.view.preMessage, ctx, chat.firing)
     except Exception:
-        if run is not None:
+        if run is not None:  # the ending writes this message in place of the refused one
             run.withhold()
             run.message = run.message_for(message.id)
         raise
@@ -114,7 +115,8 @@ async def _write(chat: Chat, message: Message, run: CallRun | None) -> None:
     try:
         await chat.conversation.write(message, entered)
     except BaseException:
-        if run is not None and run.state is WRITING:  # the store has refused it
+        # The store has refused it, or was not asked before a cancellation.
+        if run is not None and run.state is WRITING:
             run.move(REPORTED)
             if chat.making.batch is None:  # the batch is closed and left this call to its write
                 _append(chat, message, run)
@@ -142,7 +144,7 @@ async def write_past_hooks(chat: Chat, message: Message, run: CallRun) -> None:
 def write_now(chat: Chat, message: Message, run: CallRun) -> None:
     """Write a result without waiting for room, because a hook hangs."""
     _append(chat, message, run)
-    if not chat.outlet.full:
+    if not chat.outlet.full:  # the channel stays bounded, even if this reader misses the event
         chat.outlet.put(MessageAdded(chat_id=chat.chat_id, message=message))
 
 
@@ -154,7 +156,7 @@ def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
 
 
 def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
-    """Record that the message is written. This is the only place that does."""
+    """Record that this chat has written the message. This is the only place that does."""
     if run is not None:
         assert isinstance(message, ToolMessage)
         run.message = message

@@ -125,7 +125,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings | None = None
     limits: Limits | None = None
     approver: Approver | msgspec.UnsetType | None = msgspec.UNSET
-    output: Any = None
+    output: object = None
     output_retries: int | None = None
     output_validators: Iterable[OutputValidator] | None = None
     release: Release = "live"

@@ -21,7 +21,8 @@ from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.commit import announce, commit
 from hookline._chat.shown import take_back
 from hookline._chat.state import Act, Chat, Ending
-from hookline._hooks.call_rules import fault, notify
+from hookline._hooks.call_rules import notify
+from hookline._hooks.one_hook import fault
 from hookline._hooks.points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._hooks.registration import Hook
 
@@ -74,7 +75,7 @@ async def _close(chat: Chat) -> None:
         batch = _open_batch(chat)
         if batch is not None:
             await batch.close()
-    finally:
+    finally:  # also if a hook hangs and this was cancelled
         batch = _open_batch(chat)
         if batch is not None:
             batch.close_now()
@@ -118,7 +119,7 @@ def _open_batch(chat: Chat) -> ToolBatch | None:
     if not isinstance(last, AssistantMessage) or not last.tool_calls:
         return None
     if chat.conversation.pending_step is not None:
-        return None
+        return None  # its calls wait for a later chat
     return open_batch(chat, chat.iteration, last.tool_calls, None)
 
 

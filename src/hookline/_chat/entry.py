@@ -8,6 +8,7 @@ from hookline._base.returns import Approve
 from hookline._base.runtime import ID, LOCAL, Json
 from hookline._chat.approval import check_answers
 from hookline._chat.state import RUNNING, Chat
+from hookline._talk.store import made_by
 
 _FOUND: Json[bool] = Json(bool)
 
@@ -50,6 +51,7 @@ def _check_id(chat: Chat) -> None:
     """Refuse a chosen id that another chat has. A durable runtime has its own rule."""
     if chat.runtime is not LOCAL:
         return
+    # RUNNING is weak, so a chat that was dropped does not keep its id.
     if RUNNING.setdefault(chat.chat_id, chat) is not chat:
         raise UsageError(
             f"chat_id={chat.chat_id!r}: a chat with this id is running; choose another id, or wait "
@@ -64,7 +66,7 @@ def _check_id(chat: Chat) -> None:
 
 
 def _has_written(chat: Chat) -> bool:
-    return any(message.id.startswith(f"{chat.chat_id}.") for message in chat.history)
+    return any(made_by(chat.chat_id, message) for message in chat.history)
 
 
 def _check_tools(chat: Chat) -> None:

@@ -59,10 +59,9 @@ async def run(chat: Chat, supervisor: SupervisorPort) -> Response:
     An exception before aroundChat has called `proceed` only reaches the caller. The supervisor is a
     parameter because the chat drops it at its end, when a task that was left behind may still run.
     """
-    if chat.conversation.ledger is not None:
-        await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
+    await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
     chat.deadlines.enter()
-    remember_speaker(chat)
+    remember_speaker(chat)  # before the checks: an approved tool may be the speaker's
     take_turn(chat)
     await check_entry(chat)
     wrappers = chat.view.aroundChat
@@ -90,7 +89,7 @@ async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook,
         )
     if chat.outcome != "done":  # a wrapper cannot undo the outcome
         raise chat.error or ChatAbortedError(chat.reason, chat.messages)
-    chat.response = response
+    chat.response = response  # the caller and ChatDone get the wrapper's; observers got the chat's
     return response
 
 
@@ -114,15 +113,18 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
             response = await _after_steps(chat, ended, step < limit)
             ended = GO
         chat.response = response
-        if not chat.life.decide(DONE):
+        if not chat.life.decide(DONE):  # an abort from another thread came first
             chat.check()
         chat.life.move(Sign.ANSWERED)
     except BaseException as exc:
         supervisor.judge(exc)
-        with suppress(CancelledError):  # our own that has not arrived; no observer sees it
+        # A cancellation takes effect at the next await. If the chat failed by itself just before,
+        # its own cancellation is still to come, and must hit no observer.
+        with suppress(CancelledError):
             await give_way()
+    # Each act is taken out before it runs, so that others can go on where this task is stuck.
     ending = chat.ending = end(chat)
-    if chat.outcome == "aborted":
+    if chat.outcome == "aborted":  # more cancellations may come; `finish` keeps them away
         await supervisor.finish(ending)
     elif ending:
         try:
@@ -157,8 +159,8 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
     if resumed is not None:
         chat.progress.resumes = resumed.chat_id
         for key, value in (resumed.state or {}).items():
-            chat.state.setdefault(key, value)
-    if chat.config.scopes.told_by.told:
+            chat.state.setdefault(key, value)  # the `state=` of this chat comes first
+    if chat.config.scopes.told_by.told:  # async observers of scopes registered since
         await chat.config.scopes.told_by.tell()
     await chat.publish(
         ChatStarted(
@@ -194,6 +196,7 @@ async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep |
         answer = end.answer
         if said is not None and said is not message:
             await check_message(chat, said, "preChat")
+    # After preChat, so that a hook that stops the chat leaves the waiting calls as they are.
     stop = await deny_step(chat, pending) if pending is not None else None
     if said is not None:
         await commit(chat, said if said is message else cleaned(said))

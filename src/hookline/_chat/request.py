@@ -142,6 +142,7 @@ def lookup(
     found = chat.config.scopes.tools.get(name)
     if found is not None and request is not None and found[0] in request.tools:
         return *found, True
+    # A hook may have offered a tool of its own; the model has called the one that it was offered.
     for tool in request.tools if request is not None else ():
         if tool.name == name:
             if any(each is tool for each in chat.making.base_tools):

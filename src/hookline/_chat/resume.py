@@ -75,7 +75,7 @@ async def deny_step(chat: Chat, pending: PendingStep) -> Stop | None:
         elif run.state is AWAY:
             run.set(_LEFT, "aborted")
             run.move(SETTLED)
-    batch.stop = None
+    batch.stop = None  # of the earlier chat; a hook of this chat may set it again
     batch.stopping = True  # calls that had to wait for the answers do not start
     await batch.run()
     chat.iteration = 0  # this chat's own steps begin now

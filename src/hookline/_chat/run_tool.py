@@ -52,6 +52,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 RAN: Final[Json[Ran]] = Json(Ran)
 INTERRUPTED: Final = ToolFailure("interrupted: the call may have run", type="Interrupted")
+# An exception of a tool would keep the chat alive through its frames; see `forget_our_locals`.
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
 
@@ -210,7 +211,7 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
     arguments: Any = run.bound
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
-    run.ran = True
+    run.ran = True  # before the call: a function that raises did run
     if tool.is_async:
         return tool.fn(**arguments)
     return _in_thread(chat, tool.name, partial(tool.fn, **arguments))

@@ -39,7 +39,6 @@ from hookline._chat.config import ChatInput, Config
 from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.record import Recorder
 from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, notify
-from hookline._hooks.on_hook import watcher
 from hookline._hooks.points import OnStatus
 from hookline._model.assembly import Assembly
 from hookline._model.model import ModelRequest, ModelResponse, model_name
@@ -196,7 +195,7 @@ class Chat:
         self.chat_id = input.chat_id
         self.view = input.view
         self.called = (config, input.view)  # stay those of the agent that was called
-        # Whether text is shown at once.
+        # Whether text is shown at once. A hook that withholds must see the whole answer first.
         self.live = input.release == "live" and not any(
             hook.options.withhold for hook in self.view.onResponse
         )
@@ -283,7 +282,7 @@ class Chat:
 
     @property
     def watch(self) -> Watch | None:
-        return watcher(self.view, self.run) if self.view.onHook else None
+        return Watch(self.view, self.run) if self.view.onHook else None
 
     @property
     def run(self) -> Run[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final, Literal, TypeAlias
 
 from hookline._base.errors import StopChat
@@ -209,11 +210,10 @@ async def finish_step(
     return NATURAL if stop is None else STOPPED_NATURAL
 
 
-async def _finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> None:
-    await chat.publish(
-        StepFinished(
-            chat_id=chat.chat_id, iteration=chat.iteration, finish_reason=reason, usage=usage
-        )
+def _finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> Awaitable[None]:
+    chat_id, iteration = chat.chat_id, chat.iteration
+    return chat.publish(
+        StepFinished(chat_id=chat_id, iteration=iteration, finish_reason=reason, usage=usage)
     )
 
 
@@ -229,14 +229,13 @@ async def _suspend(chat: Chat, batch: ToolBatch, overrides: Overrides) -> None:
     )
     waits = await chat.runtime.step((PENDING, batch.iteration), _wait, _PENDING, chat, pending)
     chat.conversation.wait(waits)  # again, since a replayed step did not run
-    chat.making.batch = None
+    chat.making.batch = None  # or the ending would give results to the calls that wait
 
 
 async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
     conversation = chat.conversation
     conversation.wait(pending)
-    if conversation.ledger is not None:
-        await conversation.flush()
+    await conversation.flush()  # a caller that has the response may answer from another process
     return pending
 
 

@@ -7,9 +7,8 @@ does not refer to the handle. A handle that is dropped can therefore end its run
 
 from __future__ import annotations
 
-import asyncio
 import warnings
-from asyncio import get_running_loop
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncIterator
 from contextvars import Context, copy_context
 from typing import Any, Generic, NoReturn, Self
@@ -46,7 +45,6 @@ class ChatStream(Generic[OutT]):
         "_closed",
         "_context",
         "_input",
-        "_loop",
         "_reading",
         "_supervisor",
         "chat_id",
@@ -59,7 +57,6 @@ class ChatStream(Generic[OutT]):
         self._context: Context | None = copy_context()
         self._supervisor: Supervisor | None = None
         self._channel = Channel()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._reading = False  # a reader waits, or was woken and has not taken its event yet
         self._closed = False
 
@@ -67,17 +64,18 @@ class ChatStream(Generic[OutT]):
 
     def __aiter__(self) -> Self:
         if self._supervisor is not None:
-            self._check_loop()
+            _check_loop(self._supervisor)
         return self
 
     async def __anext__(self) -> ChatEvent:
         channel = self._channel
+        # `get` without its wait. A waiting writer must be woken, and a second reader refused.
         if channel.items and not (channel.writers or self._reading):
             return channel.items.popleft()
-        self._may_read()
+        loop = self._may_read()
         self._reading = True
         try:
-            event = await channel.get()
+            event = await channel.get(loop)
         except BaseException:
             await self._leave("cancelled")
             raise
@@ -87,8 +85,8 @@ class ChatStream(Generic[OutT]):
             self._end()
         return event
 
-    def _may_read(self) -> None:
-        """Begin the chat, or refuse the reader."""
+    def _may_read(self) -> AbstractEventLoop:
+        """Begin the chat, or refuse the reader; return the running event loop."""
         if self._closed:
             raise StopAsyncIteration
         if self._reading:
@@ -97,20 +95,8 @@ class ChatStream(Generic[OutT]):
                 "use agent.subscribe() for more readers"
             )
         if self._supervisor is None:
-            self._start()
-        else:
-            self._check_loop()
-
-    def _check_loop(self) -> None:
-        """Refuse another event loop. Checked once a wait, since it makes a system call."""
-        try:
-            here = get_running_loop() is self._loop
-        except RuntimeError:  # outside of any
-            here = False
-        if not here:
-            raise StreamStateError(
-                "a stream must be read in the event loop that began it"
-            ) from None
+            return self._start().loop
+        return _check_loop(self._supervisor)
 
     def _start(self) -> Supervisor:
         context, self._context = self._context, None
@@ -118,7 +104,6 @@ class ChatStream(Generic[OutT]):
             new_chat(*self._input, self._channel), self._channel
         )
         supervisor.start(context)
-        self._loop = supervisor.loop
         return supervisor
 
     def _end(self) -> NoReturn:
@@ -217,7 +202,7 @@ class ChatStream(Generic[OutT]):
         supervisor = getattr(self, "_supervisor", None)
         if supervisor is None or supervisor.ended or supervisor.loop.is_closed():
             return
-        channel, chat = self._channel, supervisor.chat
+        channel, chat = self._channel, supervisor.chat  # the closure must not refer to the handle
 
         def collected() -> None:
             channel.drop()
@@ -239,3 +224,14 @@ class ChatStream(Generic[OutT]):
         supervisor = self._supervisor
         state = "not begun" if supervisor is None else "ended" if supervisor.ended else "running"
         return f"<ChatStream of chat {self.chat_id!r}, {state}>"
+
+
+def _check_loop(supervisor: Supervisor) -> AbstractEventLoop:
+    """Refuse an event loop that is not the chat's. It makes a system call, so once a wait."""
+    try:
+        loop = get_running_loop()
+    except RuntimeError:  # outside of any
+        loop = None
+    if loop is None or loop is not supervisor.loop:
+        raise StreamStateError("a stream must be read in the event loop that began it")
+    return loop

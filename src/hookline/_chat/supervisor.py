@@ -66,6 +66,7 @@ def _stuck_in(coro: Any) -> str:
         if getattr(coro, "cr_code", None) in _STORE_CALLS:
             return "the store"
         frame = getattr(coro, "cr_frame", None)
+        # Each function that calls a hook has it in a local variable of this name.
         hook = frame.f_locals.get("hook") if frame is not None else None
         if isinstance(hook, Hook):
             found = f"hook {hook.name!r} at {hook.spec.name}"
@@ -82,8 +83,6 @@ class Supervisor:
         "_entered",
         "_finishing",
         "_halted",
-        "_left_behind",
-        "_outside",
         "_rescuer",
         "_timer",
         "_waiters",
@@ -105,19 +104,17 @@ class Supervisor:
         self.error: BaseException | None = None  # for the caller
         self._entered = False  # the task has begun to run
         self._cancels = 0  # our own cancellations
-        self._outside = False  # other code has cancelled the task
         self._finishing = False  # the ending runs, within its grace period
         self._halted: Halted | None = None  # this life of the chat is over
-        self._left_behind = False  # the task is stuck, and the rescuer ends the chat
         self._timer: asyncio.TimerHandle | None = None
-        self._rescuer: asyncio.Task[None] | None = None
+        self._rescuer: asyncio.Task[None] | None = None  # ends the chat of a task that is stuck
         self._waiters: tuple[asyncio.Future[None], ...] = ()
 
     def start(self, context: Context | None = None) -> None:
         """Begin the chat, in this event loop and in a copy of the caller's context."""
         chat = self.chat
         chat.supervisor = self
-        self.around = _inside.get()
+        self.around = _inside.get()  # the chat inside which this one was begun
         self.loop = asyncio.get_running_loop()
         self.task = spawn(self._main(), context)
         self.task.add_done_callback(self._done)
@@ -136,10 +133,19 @@ class Supervisor:
             inside = supervisor.around if supervisor is not None else None
         return False
 
+    @property
+    def _left_behind(self) -> bool:
+        """Whether the task is stuck, and the rescuer ends the chat."""
+        return self._rescuer is not None
+
+    @property
+    def _cancelled_by_others(self) -> bool:
+        """Whether other code has cancelled the task."""
+        return self.task.cancelling() > self._cancels
+
     def _done(self, task: asyncio.Task[None]) -> None:
-        """Settle the chat if its task was cancelled before its first step."""
-        if not self._entered:
-            self._outside = True
+        """Settle the chat if its task was cancelled before its first step, or at its last event."""
+        if not (self.ended or self._left_behind):
             self.error = asyncio.CancelledError()
             self._settle()
         raised, self.chat.making.raised = self.chat.making.raised, None
@@ -157,6 +163,7 @@ class Supervisor:
             try:
                 await run(chat, self)
             finally:
+                # Before the last event: its reader may begin the next chat of the conversation.
                 await self.let_go()
         except (Exception, asyncio.CancelledError) as exc:
             if self._halted is not None:
@@ -166,11 +173,10 @@ class Supervisor:
         except BaseException as exc:
             self._exit(exc)
         if self._halted is None and not self._left_behind:
-            self._outside = self.task.cancelling() > self._cancels
             await self._publish_last()
             self._settle()
-        if self._outside:
-            raise asyncio.CancelledError
+            if self._cancelled_by_others:
+                raise asyncio.CancelledError
 
     def _exit(self, exc: BaseException) -> None:
         """End this life for Halted or an exit of the process; the exit is raised again."""
@@ -198,6 +204,7 @@ class Supervisor:
         if not ours or self._left_behind or self._halted is not None:
             raise exc
         self._stop_timer()
+        # Otherwise the ending would run in a task that is being cancelled.
         while self._cancels:
             self._cancels -= 1
             self.task.uncancel()
@@ -237,6 +244,7 @@ class Supervisor:
         while ending:
             act = ending.popleft()
             task = spawn(act())
+            # A moment for each, even if an earlier one has used up the grace period.
             await asyncio.wait([task], timeout=max(0.05, until - self.loop.time()))
             if not task.done():
                 stuck = _stuck_in(task.get_coro())
@@ -269,10 +277,12 @@ class Supervisor:
             self.loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
+        # A task that was cancelled before its first step would never run; it checks for the abort
+        # itself. An ending is not interrupted.
         if self.task.done() or not self._entered or self.chat.outcome is not None:
-            return  # a task that has not begun checks for the abort itself
+            return
         if self._cancels:
-            return  # once
+            return  # once: a second cancellation would interrupt the tools that clean up
         self._cancels += 1
         self.task.cancel()
         self.hurry()
@@ -284,6 +294,7 @@ class Supervisor:
 
     def leave(self, reason: str) -> None:
         """The caller leaves: abort the chat, or limit its ending if the outcome is decided."""
+        # If the outcome is decided, its ending has no limit unless a timer runs or it is `_end`.
         if self.chat.abort(reason) or self.ended or self._finishing or self._timer is not None:
             return
         self._timer = self.loop.call_later(self.chat.config.limits.grace, self._cut_off)
@@ -291,7 +302,7 @@ class Supervisor:
     def _cut_off(self) -> None:
         """Cancel an ending that hangs after its caller has left."""
         if self.ended or self._finishing:
-            return
+            return  # `_end` limits its acts itself
         logger.warning(
             "chat %s: %s ran longer than the grace period at the chat's end and was cancelled",
             self.chat.chat_id,
@@ -306,7 +317,7 @@ class Supervisor:
         chat = self.chat
         if self.ended or self._finishing:
             return
-        self._left_behind = True
+        self._rescuer = spawn(self._rescued())
         what = ", ".join(_running(chat)) or _stuck_in(self.task.get_coro())
         logger.warning(
             "chat %s: %s ignored its cancellation for %g s and is left behind",
@@ -314,7 +325,6 @@ class Supervisor:
             what,
             chat.config.limits.grace,
         )
-        self._rescuer = spawn(self._rescued())
 
     async def _rescued(self) -> None:
         chat = self.chat
@@ -322,6 +332,7 @@ class Supervisor:
             if chat.life.move(Sign.GRACE_OVER):
                 self._begin_ending()
                 chat.ending = end(chat)
+            # Otherwise the task is stuck in the ending: the acts that it has left are done here.
             if self._halted is None and chat.ending:
                 await self._end(chat.ending)
             await self.let_go()
@@ -368,6 +379,7 @@ class Supervisor:
                 await asyncio.wait([leaving])
             except asyncio.CancelledError as exc:
                 cut = exc
+                self._stop_timer()  # the wait below has a limit of its own
         _, later = await shielded(leaving, self.loop.time() + grace)
         if not leaving.done():
             logger.warning(
@@ -385,12 +397,12 @@ class Supervisor:
         outlet = chat.outlet
         if chat.outcome is None or not outlet.has_listeners:
             return
-        if chat.input.parent is not None:
+        if chat.input.parent is not None:  # the channel is the root chat's, and stays bounded
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
                     await outlet.room()
             except TimeoutError:
-                return
+                return  # nobody reads; the parent's call must end all the same
         if chat.outcome == "done":
             assert chat.response is not None
             outlet.put(ChatDone(chat_id=chat.chat_id, response=chat.response))
@@ -411,8 +423,8 @@ class Supervisor:
             if cut:
                 self.error = None  # the answer is whole
         elif cut or self.error is None:
-            if chat.outcome is None and self._outside:
-                verdict = None
+            if chat.outcome is None and self._cancelled_by_others:
+                verdict = None  # the chat never began, so nobody was told of a verdict
             self.error = (verdict and verdict.failure) or StreamInterruptedError()
         if verdict is not None and verdict.by_reader and isinstance(self.error, ChatAbortedError):
             self.error = None  # its own abort is a normal end

@@ -42,8 +42,7 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
     conversation = chat.conversation
     conversation.acquire(chat.chat_id)
     try:
-        if conversation.ledger is not None:
-            await conversation.take(chat.chat_id, chat.lost)
+        await conversation.take(chat.chat_id, chat.lost)
         message = next((m for m in chat.history if m.id and m.id == message_id), None)
         if message is None:
             raise UsageError(
@@ -53,8 +52,7 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
         changed(message, changes)
         return await _update(chat, message, changes)
     finally:
-        if conversation.ledger is not None:
-            await conversation.leave(chat.chat_id)
+        await conversation.leave(chat.chat_id)
         conversation.release(chat.chat_id)
         chat.deadlines.close()
         chat.dispose()

@@ -20,10 +20,10 @@ from hookline._hooks.call_rules import (
     OUTSIDE,
     Firing,
     OutsideChat,
+    Watch,
     intercept,
     notify,
 )
-from hookline._hooks.on_hook import watcher
 from hookline._hooks.points import TABLE, Interceptor, PointSpec, Wrapper, spec_of
 from hookline._hooks.registration import (
     Disposer,
@@ -65,7 +65,7 @@ class View:
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.guards: tuple[str, ...] = ()  # required hooks that were passed to the chat itself
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
-        with _lock:
+        with _lock:  # no registration may come between watching a bus and reading its hooks
             for bus, _ in sources:
                 bus.watch(self)
                 for key in bus.used():
@@ -76,12 +76,16 @@ class View:
         """Update the subscribers after a change at one of the buses."""
         buses = dict.fromkeys(bus for bus, _ in self.sources if bus.subscribers)
         self.subscribed = tuple(buses)
-        """The buses that have subscribers."""
+        """The buses that have subscribers, each once even if it is a source twice."""
 
     def publish(self, event: object) -> None:
         """Pass an event to the subscribers of all buses, without waiting for any of them."""
         for bus in self.subscribed:
             bus.publish(event)
+
+    def firing(self) -> Firing:
+        """Return the rules of a dispatch outside a chat."""
+        return OutsideChat(Watch(self, None)) if self.onHook else OUTSIDE
 
     def refresh(self, key: Key) -> None:
         """Update the hooks of one point after a change."""
@@ -115,6 +119,7 @@ class HookBus(Generic[DepsT]):
 
     def __init__(self) -> None:
         self._hooks: dict[Key, tuple[Hook, ...]] = {}
+        # Weak, because a chat with hooks of its own has its own view and never takes it back.
         self._views: weakref.WeakSet[View] = weakref.WeakSet()
         self.subscribers: tuple[Subscription[Any], ...] = ()
         """The open subscriptions, in no particular order."""
@@ -176,15 +181,15 @@ class HookBus(Generic[DepsT]):
         """Register a hook that was made by `make_hook`."""
         key = hook.spec.key
         with _lock:
-            self._hooks[key] = _sorted((*self._hooks.get(key, EMPTY), hook))
+            self._hooks[key] = _sorted((*self.registered(key), hook))
             self._refresh(key)
         return Disposer(self._remove, hook)
 
     def _remove(self, hook: Hook) -> None:
-        hook.alive = False
+        hook.alive = False  # a dispatch under way still has the hook in its tuple
         key = hook.spec.key
         with _lock:
-            known = self._hooks.get(key, EMPTY)
+            known = self.registered(key)
             left = tuple(each for each in known if each is not hook)
             if len(left) < len(known):
                 if left:
@@ -215,7 +220,7 @@ class HookBus(Generic[DepsT]):
 
     def standing(self, key: Key) -> tuple[Hook, ...]:
         """Return, in order, the hooks that would run if this point fired now."""
-        return self._hooks.get(key, EMPTY)
+        return self.registered(key)
 
     def registered(self, key: Key) -> tuple[Hook, ...]:
         """Return the registrations at this point, in order."""
@@ -229,13 +234,10 @@ class HookBus(Generic[DepsT]):
         """Remove the hooks at one point, or all hooks."""
         keys = [spec_of(point).key] if point is not None else list(self._hooks)
         for key in keys:
-            for hook in self._hooks.get(key, EMPTY):
+            for hook in self.registered(key):
                 self._remove(hook)
 
     # ── user-defined points ─────────────────────────────────────────────────────────────────────
-
-    def _firing(self) -> Firing:
-        return OutsideChat(watcher(self.view, None)) if self.view.onHook else OUTSIDE
 
     async def notify(self, ctx: Any) -> None:
         """Fire an observer point."""
@@ -244,21 +246,24 @@ class HookBus(Generic[DepsT]):
             _observers.add(_own(ctx, "observer").context)
         hooks = self.view.own.get(point)
         if hooks:
-            await notify(hooks, ctx, self._firing())
+            await notify(hooks, ctx, self.view.firing())
 
     async def intercept(self, ctx: Interceptor[R]) -> R:
         """Fire an interceptor point; returns its payload with the changes of the hooks."""
         spec = _own(ctx, "interceptor")
         hooks = self.view.own.get(spec.context, EMPTY)
-        last, end, _ = await intercept(hooks, ctx, self._firing())
+        last, end, _ = await intercept(hooks, ctx, self.view.firing())
         if end is not None:
             return cast("R", end)
         return cast("R", getattr(last, spec.payload))
 
     async def wrap(self, ctx: Wrapper[R], inner: Callable[[Any], Awaitable[R]]) -> R:
         """Fire a wrapper point around `inner`; `inner` is called with the payload."""
-        hooks = self.view.own.get(_own(ctx, "wrapper").context, EMPTY)
-        return await wrap(hooks, ctx, inner, self._firing())
+        spec = _own(ctx, "wrapper")
+        hooks = self.view.own.get(spec.context)
+        if not hooks:
+            return await inner(getattr(ctx, spec.payload))
+        return await wrap(hooks, ctx, inner, self.view.firing())
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 

@@ -129,20 +129,17 @@ ids."""
 
 def hooks_of(holder: object) -> list[Any]:
     """Return an object's `hooks`, and its attributes that are definitions."""
+    # Base classes first, and each name once: a hook that a subclass replaces keeps its place.
     names = dict.fromkeys(
         name
-        for attributes in (*(vars(kind) for kind in reversed(type(holder).__mro__)), _vars(holder))
-        for name, value in attributes.items()
-        if isinstance(value, (HookDef, staticmethod))
+        for kind in (*reversed(type(holder).__mro__), holder)
+        for name, value in getattr(kind, "__dict__", {}).items()
+        if isinstance(value, (HookDef, staticmethod))  # no property is evaluated
     )
     found = [getattr(holder, name) for name in names]
     own: list[Any] = [value for value in found if isinstance(value, HookDef)]
     given: Any = getattr(holder, "hooks", None)
     return own if given is None else [given, *own]
-
-
-def _vars(holder: object) -> dict[str, Any]:
-    return getattr(holder, "__dict__", {})
 
 
 def define(point: object, hook: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -93,7 +93,7 @@ class Uninstall:
         while self._undo:
             try:
                 left: Any = self._undo.pop()()
-                if isawaitable(left):
+                if isawaitable(left):  # a sync cleanup function that returned a coroutine
                     self._cleanups.append(partial(_awaited, left))
             except Exception as exc:
                 raised.append(exc)
@@ -122,15 +122,22 @@ class Uninstall:
                 else:
                     log_throw(f"{self.origin} raised during its cleanup", exc)
 
+    def _await(self) -> None:
+        """Keep the exceptions of the cleanup for a caller, also those of inner plugins."""
+        self._awaited = True
+        for each in self._inner:
+            each._await()
+
     async def aclose(self) -> None:
         """Remove everything and wait for the cleanup; raises exceptions from the cleanup."""
         raised: list[Exception] = []
-        self._awaited = True
+        self._await()  # first, because undoing starts the cleanup of inner plugins
         try:
             self()
         except Exception as exc:
             raised.append(exc)
         if self._closing is not None:
+            # The cleanup continues if the caller is cancelled; a second aclose() waits for it.
             await asyncio.shield(self._closing)
         try:
             await close_all(self._inner)
@@ -184,7 +191,7 @@ def noted(plugin: Uninstall) -> Generator[None]:
         raise
     finally:
         OWNER.reset(token)
-    if outer is not None:
+    if outer is not None:  # removed together with the plugin that uses it
         outer.note(plugin)
 
 
@@ -192,7 +199,7 @@ async def set_up(plugin: Callable[[Any], object], agent: object, undo: Uninstall
     """Call a plugin's function; the function that it returns is called first on removal."""
     cleanup: Any = plugin(agent)
     if isawaitable(cleanup):
-        cleanup = await _awaited(cleanup)
+        cleanup = await cleanup
     if cleanup is None:
         return
     if not callable(cleanup):

@@ -2,8 +2,8 @@
 
 A row is a frozen class: its fields are the context that the hooks get, and its spec has the name,
 the kind and the effect of each type that a hook may return. Dispatch, the typed overloads of
-`add_hook`, docs/hooks.md and the tests are derived from this table. To add a point, add a row here,
-a line that fires it, and a test.
+`add_hook`, docs/hooks.md and the tests are derived from this table. docs/design.md lists the places
+to change when you add a point.
 
 User-defined points are classes derived from Observer, Interceptor or Wrapper. They use the same
 mechanism, but have no name in the table.
@@ -101,9 +101,9 @@ class PointSpec(Data, frozen=True, kw_only=True):
     """Whether hooks at this point can be limited to tools with `tools=`."""
     flat: bool = False
     """Whether a hook may return a tuple of the allowed values."""
-    payload: str = ""  # the field that `proceed(changed)` or a user-defined interceptor replaces
-    """The field that a change replaces."""
-    takes: tuple[type, ...] = ()  # the types that `proceed(changed)` accepts
+    payload: str = ""
+    """The field that `proceed(changed)` or a user-defined interceptor replaces."""
+    takes: tuple[type, ...] = ()
     """The types that `proceed(changed)` accepts."""
     throws: str = ENDS_CHAT
     """The effect of an exception that a hook raises."""
@@ -117,6 +117,7 @@ class PointSpec(Data, frozen=True, kw_only=True):
     @property
     def key(self) -> str | type:
         """The key of the point's hooks: the name in the table, or the user-defined class."""
+        # Your own class may have the name of a built-in point, and two classes the same name.
         return self.name if TABLE.get(self.name) is self else self.context
 
     @property

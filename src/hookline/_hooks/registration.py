@@ -154,7 +154,7 @@ class Disposer:
 
 
 _ADDED: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit")
-_DECLARED: Final = (*_ADDED, "id", "required", "withhold")
+_DECLARED: Final = HookOptions.__struct_fields__
 
 
 def make_hook(
@@ -164,7 +164,7 @@ def make_hook(
     spec, checked = check_hook(point, fn, options, _ADDED)
     check_parameters(spec, fn, checked.name)
     owner = OWNER.get()
-    if owner is not None and origin == "add_hook":
+    if owner is not None and origin == "add_hook":  # a global hook is shown as global
         origin = owner.origin
     return Hook(spec, fn, checked, origin)
 
@@ -213,9 +213,14 @@ def check_parameters(spec: PointSpec, fn: Callable[..., Any], name: str) -> None
         return  # implemented in C: the parameters are unknown
 
 
-def _name_of(hook: Any) -> str:
+def _without_partials(hook: Any) -> Any:
     while isinstance(hook, functools.partial):
         hook = hook.func
+    return hook
+
+
+def _name_of(hook: Any) -> str:
+    hook = _without_partials(hook)
     return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
 
 
@@ -290,10 +295,8 @@ def _problem_of_names(tools: object) -> str | None:
 
 def _where(hook: Any) -> str | None:
     """Return the `module:line` of a hook; None for functions implemented in C."""
-    while isinstance(hook, functools.partial):
-        hook = hook.func
     try:
-        hook = unwrap(hook)
+        hook = unwrap(_without_partials(hook))
     except ValueError:  # the function wraps itself
         return None
     for found in (hook, hook.__call__):

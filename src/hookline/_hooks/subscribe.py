@@ -58,7 +58,7 @@ class Subscription(Generic[E]):
     def offer(self, event: E) -> None:
         """Add an event if its type was requested; this method never waits."""
         if self.closed or (self.types and not isinstance(event, self.types)):
-            return
+            return  # an event of another type never counts as overflow
         if len(self._items) >= self.size:
             if self.overflow == "close":
                 self._overflowed = True
@@ -70,6 +70,7 @@ class Subscription(Generic[E]):
         self._wake()
 
     def _wake(self) -> None:
+        # Called in any thread, since a bus may publish the events of chats in several threads.
         waiter, self._waiter = self._waiter, None
         if waiter is None or waiter.done():
             return
@@ -80,7 +81,7 @@ class Subscription(Generic[E]):
             here = None
         if here is loop:
             waiter.set_result(None)
-        elif not loop.is_closed():
+        elif not loop.is_closed():  # closed, with a reader that nobody has cancelled
             loop.call_soon_threadsafe(_release, waiter)
 
     def close(self) -> None:
@@ -97,7 +98,7 @@ class Subscription(Generic[E]):
         while not self._items:
             if self.closed:
                 if self._overflowed:
-                    self._overflowed = False
+                    self._overflowed = False  # raised once; then the iterator is at its end
                     raise SubscriptionOverflowError(self.size)
                 raise StopAsyncIteration
             if self._waiter is not None and not self._waiter.done():
@@ -105,7 +106,8 @@ class Subscription(Generic[E]):
                     "a subscription has one reader; subscribe again for another reader"
                 )
             waiter = self._waiter = asyncio.get_running_loop().create_future()
-            if self._items or self.closed:  # an event arrived from another thread
+            # Look again: another thread may have published before it could see the waiter.
+            if self._items or self.closed:
                 continue
             await waiter
         return self._items.popleft()
@@ -134,5 +136,5 @@ class Subscription(Generic[E]):
 
 
 def _release(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
+    if not waiter.done():  # the reader may have been cancelled meanwhile
         waiter.set_result(None)

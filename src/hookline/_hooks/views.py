@@ -1,17 +1,10 @@
-"""Decides which hooks run in a chat: global hooks, the agent's, the chat's own, and a parent's.
-
-Also calls the observers of scopes, which run outside chats.
-"""
+"""Decides which hooks run in a chat: global hooks, the agent's, the chat's own, and a parent's."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, TypeAlias
 
-from hookline._base.log import log_throw
 from hookline._hooks.bus import HookBus, Keep, NullBus, View, global_bus
-from hookline._hooks.call_rules import OUTSIDE, OutsideChat, fault, notify
-from hookline._hooks.on_hook import watcher
 from hookline._hooks.registration import Hook
 
 Sources: TypeAlias = tuple[tuple[HookBus[Any], Keep | None], ...]
@@ -37,6 +30,7 @@ def for_sub_agent(parent: View, sources: Sources) -> Sources:
         for bus, keep in parent.sources
         if bus is not global_bus
     )
+    # Global hooks are not inherited: the sub-agent's own sources say whether they run.
     own = [source for source in sources if source[0] is not global_bus]
     shared = [source for source in sources if source[0] is global_bus]
     return (*shared, *above, *own)
@@ -62,15 +56,3 @@ def _stays(hook: Hook) -> bool:
 
 def _inherited(keep: Keep | None) -> Keep:
     return lambda hook: hook.options.inherit and (keep is None or keep(hook))
-
-
-async def observe(view: View, hook: Hook, ctx: Any, begun: Awaitable[Any] | None) -> None:
-    """Call an async scope observer; `begun` is the awaitable that a sync observer returned."""
-    firing = OutsideChat(watcher(view, None)) if view.onHook else OUTSIDE
-    try:
-        if begun is not None:
-            await begun
-        elif hook.alive:
-            await notify((hook,), ctx, firing)
-    except BaseException as exc:
-        log_throw(f"hook {hook.name!r} at {hook.spec.name} raised", fault(hook, exc))

@@ -9,25 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from time import perf_counter
-from types import CoroutineType
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from hookline._base.errors import HookError
-from hookline._hooks.call_rules import (
-    OUTSIDE,
-    Firing,
-    Hooks,
-    excuse,
-    in_time,
-    outcome_of,
-    refusal,
-    stopped,
-)
-from hookline._hooks.points import HookOutcome, spec_of
+from hookline._hooks.call_rules import Firing, Hooks, stopped
+from hookline._hooks.one_hook import excuse, in_time, outcome_of_error, refusal
+from hookline._hooks.points import HookOutcome
 from hookline._hooks.registration import Hook
 
 P = TypeVar("P", contravariant=True)
@@ -53,7 +43,7 @@ def wrap(
     hooks: Hooks,
     ctx: Any,
     inner: Callable[[Any], Awaitable[R]],
-    firing: Firing = OUTSIDE,
+    firing: Firing,
     *,
     tool: str = "",
     again: Callable[[], str | None] | None = None,
@@ -62,8 +52,7 @@ def wrap(
 
     `again` is called before a second call of one `proceed`; if it returns a text, that call raises.
     """
-    field = hooks[0].spec.payload if hooks else spec_of(ctx.__class__).payload
-    return _inside(_Onion(hooks, field, inner, firing, tool, again), 0, ctx)
+    return _inside(_Onion(hooks, hooks[0].spec.payload, inner, firing, tool, again), 0, ctx)
 
 
 class _Onion(msgspec.Struct, frozen=True, eq=False):
@@ -107,11 +96,18 @@ class _Way(msgspec.Struct, eq=False):
                 "proceed was called again while an earlier call was still running; await the "
                 "earlier call first"
             )
-        if self.over:
+        if self.over:  # the chat has gone on without it
             raise HookError(
                 "proceed was called after its hook had returned; await it inside the hook"
             )
-        onion, ctx = self.onion, self.ctx
+        onion = self.onion
+        if self.calls and onion.again is not None:
+            self._ask_again(onion.again)
+        ctx = self.ctx
+        if payload is not None:
+            ctx = self._changed(payload)
+            self.passed = payload
+        # Counted only now, because a refused call is a failure of the hook and not an attempt.
         self.calls += 1
         self.running = True
         self.error = None
@@ -119,11 +115,6 @@ class _Way(msgspec.Struct, eq=False):
         try:
             if onion.firing.broken:
                 raise stopped()
-            if self.calls > 1 and onion.again is not None:
-                self._ask_again(onion.again)
-            if payload is not None:
-                ctx = self._changed(payload)
-                self.passed = payload
             result = self.result = await _inside(onion, self.index + 1, ctx)
             return result
         except BaseException as exc:
@@ -159,9 +150,7 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     outcome: HookOutcome = "ok"
     value: Any = None
     try:
-        value = hook.fn(ctx, proceed)
-        if value.__class__ is CoroutineType or isawaitable(value):
-            value = await in_time(hook, value, firing)
+        value = await in_time(hook, hook.fn(ctx, proceed), firing.deadlines)
         if value.__class__ not in hook.spec.acts and not isinstance(value, tuple(hook.spec.acts)):
             raise refusal(hook, value)
         if proceed.calls != 1:
@@ -172,12 +161,12 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
     except BaseException as exc:
         if exc is proceed.error:
             raise  # the wrapped operation failed, not the wrapper
-        outcome = outcome_of(hook, exc)
+        outcome = outcome_of_error(hook, exc)
         denial = excuse(hook, exc)
         if denial is not None:
             return denial
         if proceed.calls == 0:
-            return await _inside(onion, index + 1, ctx)
+            return await proceed()  # a call like the hook's own, so that the hook cannot add one
         if proceed.running:
             raise exc from None  # `proceed` runs in another task: there is no result yet
         if proceed.error is not None:
@@ -189,4 +178,6 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
         proceed.over = True
         proceed.error = None  # the exception's traceback refers to `proceed`
         if watch is not None:
-            await watch(hook, outcome, perf_counter() - start, ctx, value, proceed)
+            spent = perf_counter() - start
+            inner, passed = proceed.inner, proceed.passed
+            await watch(hook, outcome, spent, ctx, value, inner=inner, passed=passed)

@@ -22,7 +22,7 @@ PartKind = Literal["text", "reasoning"]
 
 
 class _Call(msgspec.Struct, eq=False):
-    """A call that is being assembled."""
+    """A call that is being assembled. It stands in `Assembly.parts` where its first piece came."""
 
     id: str
     name: str
@@ -49,10 +49,6 @@ class Assembly(msgspec.Struct, eq=False):
     first: float | None = None  # when its first chunk arrived
     waited: float = 0.0  # how long the chat had waited for its reader when the model was called
     hot: bool = False  # whether the fast path applies: shown text that hooks have not changed
-
-    def open(self, kind: PartKind) -> None:
-        """Begin a text or reasoning part."""
-        self.kind = kind
 
     def add(self, text: str) -> str:
         """Add a piece to the open part; returns the text to show.
@@ -92,24 +88,18 @@ class Assembly(msgspec.Struct, eq=False):
         """Add a piece of a call; returns the call's id and name."""
         index, text = chunk.index, chunk.arguments
         call = self.calls.get(index)
-        if call is not None:
-            if text and call.size <= self.limit:
-                call.text.append(text)
-                call.size += len(text)
-        else:
-            name = chunk.name  # an empty name is treated as an unknown tool
-            if name is None:
+        if call is None:
+            if chunk.name is None:  # an empty name is treated as an unknown tool
                 raise ModelError(f"the first chunk of call {index} must have a name, not {chunk!r}")
-            if not name.isascii():
-                name = clean_text(name)
-            call = self.calls[index] = _Call(self._unique(chunk.id, index), name, [text], len(text))
+            id = unique_id(chunk.id or made_id(self.chat_id, self.iteration, index), self.taken)
+            call = self.calls[index] = _Call(id, clean_text(chunk.name), [text], len(text))
             self.parts.append(call)
+        elif text and call.size <= self.limit:  # the rest of longer arguments is of no use
+            call.text.append(text)
+            call.size += len(text)
         if chunk.meta is not None:
             call.meta = clean_data(chunk.meta)
         return call.id, call.name
-
-    def _unique(self, id: str | None, index: int) -> str:
-        return unique_id(id or made_id(self.chat_id, self.iteration, index), self.taken)
 
     def forget(self) -> None:
         """Discard the answer and free its ids."""
@@ -117,20 +107,20 @@ class Assembly(msgspec.Struct, eq=False):
             if isinstance(part, (_Call, ToolCall)):
                 self.taken.pop(part.id, None)
                 base = part.id.rpartition("_")[0]
-                if base in self.taken:
-                    self.taken[base] = None  # the numbers after this id are free again, too
+                if base in self.taken:  # the numbers after this id are free again, too
+                    self.taken[base] = None
 
     def given(self, call: ToolCall, index: int) -> ToolCall:
         """Add a whole call that a hook wrote."""
-        found = self._unique(call.id, index)
-        call = call if found == call.id else call.replace(id=found)
+        id = unique_id(call.id or made_id(self.chat_id, self.iteration, index), self.taken)
+        call = call if id == call.id else call.replace(id=id)
         self.parts.append(call)
         return call
 
     def recall(self, response: ModelResponse) -> None:
         """Restore an answer that was recorded in an earlier life of the chat."""
         self.parts = list(response.parts)
-        self.taken.update({call.id: None for call in response.tool_calls})
+        self.taken.update(dict.fromkeys(call.id for call in response.tool_calls))
 
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts of an answer that has no unfinished calls."""
@@ -150,12 +140,11 @@ class Assembly(msgspec.Struct, eq=False):
 
     def finish(self, finish: Finish, timing: Timing | None = None) -> ModelResponse:
         """Complete the answer; `timing` is the timing of the call, if it was measured."""
-        parts = self.parts
-        if self.calls:
-            cut = parts[-1] if finish.finish_reason == "length" else None
-            for place, part in enumerate(parts):
-                if type(part) is _Call:
-                    parts[place] = self._parsed(part, part is cut)
+        # Only the last part of an answer that became too long can be incomplete.
+        cut = self.parts[-1] if self.parts and finish.finish_reason == "length" else None
+        parts = [
+            self._parsed(part, part is cut) if type(part) is _Call else part for part in self.parts
+        ]
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -167,8 +156,9 @@ class Assembly(msgspec.Struct, eq=False):
         )
 
     def _parsed(self, call: _Call, cut: bool) -> ToolCall:
-        text = call.text[0] if len(call.text) == 1 else "".join(call.text)
-        if not cut or text.strip():  # otherwise the answer was cut off before the arguments
+        text = "".join(call.text)
+        # Blank arguments are {}, but not if the answer was cut off before they came.
+        if not cut or text.strip():
             try:
                 arguments = parse_arguments(text, limit=self.limit)
                 return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
@@ -192,13 +182,13 @@ def unique_id(id: str, taken: dict[str, int | None]) -> str:
     A taken id gets a number as a suffix. `taken` stores the last number that was tried for each id,
     so that a thousand calls with the same id need no quadratic search.
     """
-    base = _FOREIGN.sub("_", id)[:MAX_ID]
-    found, n = base, taken.get(base) or 1
-    while found in taken:
-        n += 1
-        suffix = f"_{n}"
-        found = base[: MAX_ID - len(suffix)] + suffix
-    if found != base:
+    found = base = _FOREIGN.sub("_", id)[:MAX_ID]
+    if base in taken:
+        n = taken[base] or 1
+        while found in taken:
+            n += 1
+            suffix = f"_{n}"
+            found = base[: MAX_ID - len(suffix)] + suffix
         taken[base] = n
     taken[found] = None
     return found
@@ -211,20 +201,14 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
 
 def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history stores them: without blank text, and with `{}` for invalid arguments."""
-    for part in parts:
-        if (type(part) is ToolCall and part.raw is not None) or (
-            type(part) is Text and not part.text.strip()
-        ):
-            break
-    else:
-        return parts
-    out: list[ModelPart] = []
-    for part in parts:
-        if type(part) is ToolCall and part.raw is not None:
-            part = part.replace(raw=None)
-        if type(part) is not Text or part.text.strip():
-            out.append(part)
-    return tuple(out)
+    out = tuple(
+        [
+            part.replace(raw=None) if type(part) is ToolCall and part.raw is not None else part
+            for part in parts
+            if type(part) is not Text or part.text.strip()
+        ]
+    )
+    return parts if out == parts else out  # the same tuple tells `agree` that nothing has changed
 
 
 def unique_calls(
@@ -240,7 +224,9 @@ def unique_calls(
     for index, part in enumerate(response.parts):
         if type(part) is ToolCall:
             found = part.id or made_id(chat_id, iteration, index)
-            if found in free:
+            if (
+                found in free
+            ):  # it was in the answer before; the next call with this id gets another
                 free.discard(found)
                 taken.setdefault(found, None)
             else:

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeAlias, cast
 
 STEPS: Final = 100_000  # keywords that may be applied to one value
 MOVES: Final = 50_000_000  # moves that `re` may make on all texts of one value
-_DATA: Final = frozenset(["enum", "const", "default", "examples"])  # these contain no schemas
+DATA: Final = frozenset(["enum", "const", "default", "examples"])  # these contain no schemas
+# What is left of both. jsonschema calls keywords with arguments of its own, so it is kept here.
 _left: ContextVar[list[int]] = ContextVar("hookline_schema_steps")
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Any]
@@ -29,9 +30,22 @@ class TooLong(Exception):
     """The check has used up its steps."""
 
 
+@lru_cache(maxsize=16)
 def bounded(dialect: Any) -> Any:
     """Return a validator class of jsonschema with bounds."""
-    return _bounded(dialect)
+    extend: Any = import_module("jsonschema").validators.extend
+    keywords = {name: _counted(fn) for name, fn in dialect.VALIDATORS.items()}
+    own: dict[str, Keyword] = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional(dialect.VALIDATORS["additionalProperties"]),
+        "uniqueItems": _unique(dialect.VALIDATORS["uniqueItems"]),
+    }
+    keywords.update({name: _counted(fn) for name, fn in own.items()})
+    for name in ("unevaluatedProperties", "unevaluatedItems"):
+        if name in dialect.VALIDATORS:
+            keywords[name] = _counted(_unevaluated(dialect.VALIDATORS[name]))
+    return extend(dialect, validators=keywords)
 
 
 def errors_of(validator: Any, data: Any) -> Iterator[Any]:
@@ -47,7 +61,7 @@ def without_dialects(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: each if key in _DATA else without_dialects(each)
+        key: each if key in DATA else without_dialects(each)
         for key, each in schema.items()  # pyright: ignore[reportUnknownVariableType]
         if key != "$schema" or not isinstance(each, str)
     }
@@ -75,23 +89,6 @@ def _spend(steps: int) -> None:
         raise TooLong(f"more than {STEPS} steps")
 
 
-@lru_cache(maxsize=16)
-def _bounded(dialect: Any) -> Any:
-    extend: Any = import_module("jsonschema").validators.extend
-    keywords = {name: _counted(fn) for name, fn in dialect.VALIDATORS.items()}
-    own: dict[str, Keyword] = {
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional(dialect.VALIDATORS["additionalProperties"]),
-        "uniqueItems": _unique(dialect.VALIDATORS["uniqueItems"]),
-    }
-    keywords.update({name: _counted(fn) for name, fn in own.items()})
-    for name in ("unevaluatedProperties", "unevaluatedItems"):
-        if name in dialect.VALIDATORS:
-            keywords[name] = _counted(_unevaluated(dialect.VALIDATORS[name]))
-    return extend(dialect, validators=keywords)
-
-
 def _counted(keyword: Keyword) -> Keyword:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         _spend(1)
@@ -116,7 +113,7 @@ def _pattern_properties(
         given = cast("dict[str, Any]", instance)
         for pattern, subschema in patterns.items():
             for name, value in given.items():
-                if matches(pattern, name):
+                if matches(pattern, name):  # a pattern that was not tried causes no error
                     yield from validator.descend(value, subschema, path=name, schema_path=pattern)
 
 
@@ -178,7 +175,8 @@ def _shape(pattern: str, bits: int) -> tuple[float, int, bool]:
     The result is for texts of fewer than 2**bits characters. It is an upper bound: each choice in
     a repetition or an alternative is a factor.
     """
-    parsed = _parsed(pattern)
+    parser: Any = import_module("re._parser")  # the parser that `re` itself uses
+    parsed = parser.parse(pattern)
     tree: Any = list(parsed)
     ways, size = _cost(tree, 1 << bits)
     first = [str(part) for part in tree[0]] if tree else []
@@ -187,11 +185,6 @@ def _shape(pattern: str, bits: int) -> tuple[float, int, bool]:
         first == ["AT", "AT_BEGINNING"] and not lines
     )
     return ways, size, anchored
-
-
-def _parsed(pattern: str) -> Any:
-    parser: Any = import_module("re._parser")  # the parser that `re` itself uses
-    return parser.parse(pattern)
 
 
 def _cost(nodes: Any, length: int) -> tuple[float, int]:

@@ -13,15 +13,13 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from hookline._base.errors import ToolDefinitionError
-
-__all__ = ["Callee", "hints_of", "is_async_callable", "parse_docstring", "read_callable"]
 
 _NO_KEYWORD: Final[dict[object, str]] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the '/' from the signature",
@@ -90,6 +88,29 @@ def _unwrap(fn: Any) -> tuple[Any, frozenset[str], str]:
             return inspect.unwrap(function), fixed, inspect.cleandoc(doc)
 
 
+def is_async_callable(fn: object) -> bool:
+    """Return whether a call of this object returns a coroutine."""
+    target: Any = fn
+    while isinstance(target, functools.partial):
+        target = target.func
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+        getattr(target, "__call__", None)  # noqa: B004 - checks the method itself
+    )
+
+
+def takes_run(fn: Callable[..., Any]) -> bool:
+    """Return whether a predicate takes the run: as a required parameter, or one named `run`."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return False  # the signature of a builtin may be unknown
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not parameters or parameters[0].kind not in positional:
+        return False
+    first = parameters[0]
+    return first.default is first.empty or first.name == "run"
+
+
 # ── hints ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -103,7 +124,7 @@ def _resolve(
     names = getattr(function, "__globals__", {})
     local = _local_names(function)
     hints: dict[str, Any] = {}
-    for name, parameter in parameters.items():
+    for name, parameter in parameters.items():  # one at a time, so that an error can name it
         holder.__annotations__ = {name: parameter.annotation}
         try:
             hints |= get_type_hints(holder, names, local, include_extras=True)
@@ -127,37 +148,29 @@ def _local_names(function: Any) -> dict[str, Any]:
     """The names that a hint may use in addition to the globals; inner scopes take precedence."""
     if not inspect.isfunction(function):
         return {}
-    local = {parameter.__name__: parameter for parameter in _type_parameters(function)}
+    generic: tuple[Any, ...] = getattr(function, "__type_params__", ())  # Python 3.12
+    local = {parameter.__name__: parameter for parameter in generic}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             local.setdefault(name, cell.cell_contents)
         except ValueError:
             continue  # a variable of the enclosing function that has no value yet
-    for frame in _frames():
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
         # Not every caller: only the functions and class bodies that contain the function.
         encloses = function.__qualname__.startswith(frame.f_code.co_qualname + ".")
         if encloses and frame.f_globals is function.__globals__:
             for name, value in frame.f_locals.items():
                 local.setdefault(name, value)
-    return local
-
-
-def _type_parameters(function: object) -> tuple[Any, ...]:
-    return getattr(function, "__type_params__", ())  # Python 3.12
-
-
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        yield frame
         frame = frame.f_back
+    return local
 
 
 # ── docstrings ──────────────────────────────────────────────────────────────────────────────
 
-_PARAMETERS: Final = {"args", "arguments", "parameters", "params", "other parameters"} | {
-    "keyword args",
-    "keyword arguments",
+_PARAMETERS: Final = {
+    *("args", "arguments", "parameters", "params", "other parameters"),
+    *("keyword args", "keyword arguments"),
 }
 # Of no use to a model, which sees the actual results and errors.
 _LEFT_OUT: Final = {"returns", "return", "yields", "yield", "raises", "raise", "receives", "warns"}
@@ -171,7 +184,8 @@ _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     """Split a docstring into the description and the texts of the parameters.
 
-    The description does not include the sections on parameters, results and errors."""
+    The description does not include the sections on parameters, results and errors.
+    """
     lines = doc.expandtabs().splitlines()
     kept: list[str] = []
     texts: dict[str, str] = {}
@@ -225,13 +239,3 @@ def _read_entries(block: list[str], entry: re.Pattern[str], texts: dict[str, str
             texts.update(dict.fromkeys(names, first))
         elif line.strip():
             texts.update({name: f"{texts[name]} {line.strip()}".strip() for name in names})
-
-
-def is_async_callable(fn: object) -> bool:
-    """Return whether a call of this object returns a coroutine."""
-    target: Any = fn
-    while isinstance(target, functools.partial):
-        target = target.func
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
-        getattr(target, "__call__", None)  # noqa: B004 - checks the method itself
-    )

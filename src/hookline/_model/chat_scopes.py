@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hookline._base.log import logger
 from hookline._model.scopes import LOCK, Scope, Scopes
+
+_OWN: Final = object()  # the token of each chat's own scope
 
 
 class ChatScopes(Scopes):
@@ -18,11 +22,10 @@ class ChatScopes(Scopes):
         self._hidden: set[str] = set()
         self._agents = agents
         self._own = own
-        self._token = object()
         with LOCK:
-            self._place(agents._entries)
-            self.register(own)  # raises if a name is taken
+            agents._check(own)
             agents._followers.add(self)
+            self.follow()
 
     @property
     def told_by(self) -> Scopes:
@@ -31,7 +34,8 @@ class ChatScopes(Scopes):
 
     def follow(self) -> None:
         """Take over the current scopes of the agent."""
-        self._place((*self._agents._entries, (self._token, self._own)))
+        # The chat's own scope is the last, so its tools win. Nothing removes it.
+        self._place({**self._agents._entries, _OWN: self._own})
         hidden = {each.name for each in self._own.tools} & self._agents.tools.keys()
         for name in sorted(hidden - self._hidden):
             logger.warning("tool %r was registered, but a chat's own tool hides it", name)

@@ -8,7 +8,7 @@ counterpart, such as an alias, raises a clear error. pydantic itself is never im
 from __future__ import annotations
 
 from types import UnionType
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import msgspec
 
@@ -37,22 +37,13 @@ def is_foreign(value: object) -> bool:
 def translated(hint: Any) -> Any:
     """Replace pydantic's metadata in a hint with msgspec's; raises Unknown."""
     origin, args = get_origin(hint), get_args(hint)
+    if not any(map(_holds_foreign, args)):
+        return hint
     if origin is Annotated:
         meta = [_meta(each) if is_foreign(each) else each for each in args[1:]]
-        if meta == list(args[1:]) and (inner := translated(args[0])) is args[0]:
-            return hint
         return Annotated[(translated(args[0]), *meta)]
-    if not args or not any(_holds_foreign(each) for each in args):
-        return hint
-    inner = tuple(translated(each) for each in args)
-    return _union(inner) if origin is UnionType else origin[inner]
-
-
-def _union(members: tuple[Any, ...]) -> Any:
-    made = members[0]
-    for each in members[1:]:
-        made = made | each
-    return made
+    generic: Any = Union if origin is UnionType else origin  # `X | Y` has no type to subscript
+    return generic[tuple(map(translated, args))]
 
 
 def _holds_foreign(hint: Any) -> bool:

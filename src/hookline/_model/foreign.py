@@ -21,19 +21,17 @@ from hookline._base.errors import ToolDefinitionError, ToolDenied
 from hookline._base.frozen import thaw
 from hookline._base.json import BadArguments, NotJson, clean_text, to_json_data
 from hookline._base.run import is_run
-from hookline._model.bounded import TooLong, bounded, errors_of, without_dialects
+from hookline._model.bounded import DATA, TooLong, bounded, errors_of, without_dialects
 from hookline._model.callables import hints_of
 
 MAX_ISSUES: Final = 20
 _ISSUE: Final = 300  # characters
-_DATA: Final = frozenset(["enum", "const", "default", "examples"])  # these contain no schemas
 
 
 class ForeignSignature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The schema and description of a function, which are not derived from its signature."""
+    """The schema of a function, which is not derived from its signature."""
 
     schema: dict[str, Any]
-    description: str
     injected: str | None
     _argument: str
     _validator: Any
@@ -66,7 +64,7 @@ def checker(name: str, schema: dict[str, Any]) -> Callable[[Any], None]:
 
 
 def foreign_signature(
-    name: str, description: str, schema: dict[str, Any], fn: Any, *, validate: bool
+    name: str, schema: dict[str, Any], fn: Any, *, validate: bool
 ) -> ForeignSignature:
     """Make the signature; raises ToolDefinitionError for an invalid schema or function."""
     if not isinstance(schema, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -82,7 +80,6 @@ def foreign_signature(
     argument, injected = _parameters(fn, name)
     return ForeignSignature(
         schema=data,
-        description=clean_text(description),
         injected=injected,
         _argument=argument,
         _validator=_validator(data, name) if validate else None,
@@ -128,15 +125,14 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
             f"checking arguments against a JSON schema needs {error.name}: "
             'pip install "hookline[schema]", or pass validate=False',
         ) from error
-    plain: Any = thaw(schema)
     unresolvable = referencing.exceptions.Unresolvable
     draft = drafts.DRAFT202012
-    dialect = jsonschema.validators.validator_for(plain, default=jsonschema.Draft202012Validator)
+    dialect = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     registry = referencing.Registry()  # contains no other schemas, and fetches nothing
     try:
-        dialect.check_schema(plain)
-        resource = referencing.Resource.from_contents(plain, default_specification=draft)
-        for ref, resolver in _references(plain, registry.resolver_with_root(resource), draft):
+        dialect.check_schema(schema)
+        resource = referencing.Resource.from_contents(schema, default_specification=draft)
+        for ref, resolver in _references(schema, registry.resolver_with_root(resource), draft):
             try:
                 resolver.lookup(ref)
             except (unresolvable, ValueError) as error:
@@ -149,7 +145,7 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
         raise ToolDefinitionError(
             tool, f"schema= must be a valid JSON schema: {_issue(error)}"
         ) from error
-    return bounded(dialect)(without_dialects(plain), registry=registry)
+    return bounded(dialect)(without_dialects(schema), registry=registry)
 
 
 def _references(schema: Any, resolver: Any, draft: Any) -> Iterator[tuple[str, Any]]:
@@ -164,7 +160,7 @@ def _references(schema: Any, resolver: Any, draft: Any) -> Iterator[tuple[str, A
     for key, each in schema.items():  # pyright: ignore
         if key in ("$ref", "$dynamicRef") and isinstance(each, str):
             yield each, resolver
-        elif key not in _DATA:
+        elif key not in DATA:
             yield from _references(each, resolver, draft)
 
 
@@ -204,16 +200,3 @@ def check_client(name: str, timeout: float | None, injected: str | None) -> None
             name,
             f"a tool that runs in the client gets no Run; leave out the parameter {injected!r}",
         )
-
-
-def takes_run(fn: Callable[..., Any]) -> bool:
-    """Return whether a predicate takes the run: as a required parameter, or one named `run`."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        return False  # the signature of a builtin may be unknown
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if not parameters or parameters[0].kind not in positional:
-        return False
-    first = parameters[0]
-    return first.default is first.empty or first.name == "run"

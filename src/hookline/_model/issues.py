@@ -36,13 +36,11 @@ import msgspec
 
 from hookline._base.json import clean_text, json_text, shown
 
-__all__ = ["decode_foreign", "find_issues", "is_model", "is_record", "missing_and_unknown"]
-
 _AT_PATH: Final = re.compile(r"(?s)(.*) - at `(?:key` in `)?\$(.*)`")
 
 
 def is_model(kind: object) -> bool:
-    """Return whether `hint` is a pydantic model class, without importing pydantic."""
+    """Return whether `kind` is a pydantic model class, without importing pydantic."""
     return isinstance(kind, type) and hasattr(kind, "model_validate_json")
 
 
@@ -50,6 +48,10 @@ def is_record(kind: object) -> bool:
     """Return whether `kind` is a Struct, a dataclass, an attrs class or a TypedDict."""
     marks = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__total__")
     return any(hasattr(kind, mark) for mark in marks)
+
+
+def is_object(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
 
 
 def decode_foreign(kind: Any, value: object) -> object:
@@ -81,14 +83,14 @@ def _inside(value: Any, hint: Any, path: str) -> list[str]:
     kind, args = get_origin(hint) or hint, get_args(hint)
     if not isinstance(kind, type):
         return []
-    if _is_object(value):
+    if is_object(value):
         if is_typeddict(kind) or not issubclass(kind, Mapping):
             return missing_and_unknown(value, kind, path)
         return _inside_mapping(value, args, path) if len(args) == 2 else []
     if _is_array(value) and issubclass(kind, Collection) and args:
         fixed = kind is tuple and args[-1] is not Ellipsis
         if fixed and len(args) != len(value):
-            return []
+            return []  # msgspec's own error is about the length
         hints: Iterable[Any] = args if fixed else repeat(args[0])
         return [
             issue
@@ -100,6 +102,7 @@ def _inside(value: Any, hint: Any, path: str) -> list[str]:
 
 def _inside_mapping(value: dict[Any, Any], args: tuple[Any, ...], path: str) -> list[str]:
     issues: list[str] = []
+    # Each key is tried in a dict, because `str_keys` converts strings only where they are keys.
     keys: Any = dict.__class_getitem__((args[0], Any))
     for key, item in value.items():
         try:
@@ -152,7 +155,7 @@ def _arm_for(value: object, hint: Any) -> Any:
             hint = hint.__value__
         elif get_origin(hint) in (Union, UnionType):
             arms = [_arm_for(value, arm) for arm in get_args(hint) if arm is not NoneType]
-            if len(arms) > 1:
+            if len(arms) > 1:  # a single arm is meant, even if the value does not fit it at all
                 arms = [arm for arm in arms if _takes(arm, value)]
             return arms[0] if len(arms) == 1 else hint
         else:
@@ -163,7 +166,7 @@ def _takes(hint: Any, value: object) -> bool:
     kind: Any = get_origin(hint) or hint
     if not isinstance(kind, type):
         return False
-    if _is_object(value):
+    if is_object(value):
         config: Any = getattr(kind, "__struct_config__", None)
         if config is not None and config.tag is not None:
             return bool(value.get(config.tag_field) == config.tag)
@@ -171,10 +174,6 @@ def _takes(hint: Any, value: object) -> bool:
     if _is_array(value):
         return issubclass(kind, Collection) and not issubclass(kind, (str, bytes, Mapping))
     return False
-
-
-def _is_object(value: object) -> TypeGuard[dict[Any, Any]]:
-    return isinstance(value, dict)
 
 
 def _is_array(value: object) -> TypeGuard[Collection[Any]]:

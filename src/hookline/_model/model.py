@@ -20,6 +20,7 @@ from hookline._base.messages import (
     History,
     MediaPart,
     Message,
+    ModelAnswer,
     ModelPart,
     Reasoning,
     Source,
@@ -28,12 +29,6 @@ from hookline._base.messages import (
     ToolCall,
     Usage,
     UserMessage,
-    calls_of,
-    files_of,
-    reasoning_of,
-    sources_of,
-    text_of,
-    with_text,
 )
 from hookline._model.tool import AnyTool
 
@@ -229,11 +224,11 @@ class ModelRequest(Data, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         own_tuple(self, "tools")
-        if type(self.messages) is not History:
+        if type(self.messages) is not History:  # which is read-only, and not copied at each step
             own_tuple(self, "messages")
 
 
-class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="response"):
+class ModelResponse(ModelAnswer, frozen=True, kw_only=True, tag_field="kind", tag="response"):
     """The answer of one model call.
 
     `timing` is set in `aroundRequest` if the answer came from a model and not from a hook.
@@ -254,11 +249,6 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
     timing: Timing | None = None
     """The timing of the call; None if no model was called."""
 
-    def __post_init__(self) -> None:
-        if self.meta is not None:
-            own(self, "meta")
-        own_tuple(self, "parts")
-
     @classmethod
     def of(
         cls, text: str = "", *, tool_calls: Sequence[ToolCall] = (), reasoning: str = ""
@@ -271,37 +261,6 @@ class ModelResponse(Data, frozen=True, kw_only=True, tag_field="kind", tag="resp
             parts.append(Text(text))
         parts.extend(tool_calls)
         return cls(parts=tuple(parts), finish_reason="tool_calls" if tool_calls else "stop")
-
-    @property
-    def text(self) -> str:
-        """The joined text of all Text parts."""
-        return text_of(self.parts)
-
-    @property
-    def reasoning(self) -> str:
-        """The joined text of all Reasoning parts."""
-        return reasoning_of(self.parts)
-
-    @property
-    def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls, in the order in which the model wrote them."""
-        return calls_of(self.parts)
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The sources that the provider's own tools found for the answer."""
-        return sources_of(self.parts)
-
-    @property
-    def files(self) -> tuple[MediaPart, ...]:
-        """The pictures and files that the model or the provider's own tools made."""
-        return files_of(self.parts)
-
-    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """Return a changed copy; `text=` replaces the whole text."""
-        if text is not None:
-            changes["parts"] = with_text(changes.get("parts", self.parts), text)
-        return msgspec.structs.replace(self, **changes)
 
 
 @runtime_checkable

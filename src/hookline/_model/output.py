@@ -12,20 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 
 from hookline._base.errors import UsageError
-from hookline._model.issues import decode_foreign, find_issues, is_model, is_record
+from hookline._base.json import BadArguments, parse_arguments
+from hookline._model.issues import decode_foreign, find_issues, is_model, is_object, is_record
 from hookline._model.model import OutputSchema
 from hookline._model.partial import NOTHING, partial_object
-from hookline._model.schema import BadArguments, describe_types, parse_arguments
+from hookline._model.schema import REF, describe_types
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 KIND: Final = "kind"
-_REF: Final = "#/$defs/"
 _FENCED: Final = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _FENCE: Final = re.compile(r"[^{]*```[a-zA-Z]*[ \t]*\n")
 _Json: TypeAlias = dict[str, Any]
@@ -39,12 +39,14 @@ class Form:
 
     def __init__(self, kind: Any) -> None:
         """Raises UsageError for a type that cannot be built from JSON."""
-        self._shape = shape = None if kind is str else _shape_of(kind, kind)
-        self.schema: OutputSchema | None = None
         self.name = "str"
+        self.schema: OutputSchema | None = None
+        self._shape: _Shape | None = None
         self._wrapped = False
-        if shape is None:
+        if kind is str:
             return
+        self._shape = shape = _shape_of(kind, kind)
+        # All types are described at once, so that their definitions have different names.
         found, definitions = describe_types([leaf.kind for leaf in shape.leaves()], kind)
         root = _resolved(shape.describe(iter(found), definitions), definitions)
         self._wrapped = root.get("type") != "object"
@@ -64,7 +66,7 @@ class Form:
         """Convert the answer to a value of the type; raises BadArguments with every issue."""
         if self._shape is None:
             return text
-        if not text.strip():
+        if not text.strip():  # which `parse_arguments` reads as {}
             raise BadArguments(("the answer has no text",))
         value: Any = _object_in(text)
         if self._wrapped:
@@ -103,7 +105,7 @@ def form_of(kind: Any) -> Form:
 def _object_in(text: str) -> _Json:
     """Parse the only object in the answer, which may be in a fenced block."""
     try:
-        return parse_arguments(text, limit=MAX_BYTES)
+        return parse_arguments(text, limit=MAX_BYTES)  # its strings may have fenced blocks, too
     except BadArguments:
         blocks = _FENCED.findall(text)
         if len(blocks) != 1:
@@ -113,7 +115,7 @@ def _object_in(text: str) -> _Json:
 
 def _resolved(schema: _Json, definitions: _Json) -> _Json:
     """Resolve a schema that is only a `$ref` to an object."""
-    found = definitions.get(schema.get("$ref", "").removeprefix(_REF))
+    found = definitions.get(schema.get("$ref", "").removeprefix(REF))
     if found is None or found.get("type") != "object":
         return schema
     return {**found, **{name: schema[name] for name in schema if name != "$ref"}}
@@ -147,7 +149,7 @@ def _shape_of(kind: Any, whole: Any) -> _Shape:
 
 def _is_record(kind: Any) -> bool:
     plain = get_origin(kind) or kind
-    return plain is not NoneType and (is_model(plain) or is_record(plain))
+    return is_model(plain) or is_record(plain)
 
 
 def _is_tagged(kind: Any) -> bool:
@@ -270,27 +272,25 @@ class _OneOf:
 
     def read(self, value: Any, path: str) -> Any:
         kinds = ", ".join(f'"{kind}"' for kind in self._members)
-        if not _is_object(value):
+        if not is_object(value):
             if self._other is not None:
                 return self._other.read(value, path)
             raise BadArguments((f'{path}: must be an object whose "{KIND}" is one of {kinds}',))
-        kind = value.get(KIND)
-        found = self._members.get(kind) if isinstance(kind, str) else None
+        found = self._member(value)
         if found is None:
             raise BadArguments((f"{path}.{KIND}: must be one of {kinds}",))
         member, own = found
         return member.read(value if own else _without_kind(value), path)
 
     def plain(self, value: Any) -> Any:
-        if not _is_object(value):
+        if not is_object(value):
             return value
-        kind = value.get(KIND)
-        found = self._members.get(kind) if isinstance(kind, str) else None
+        found = self._member(value)
         return value if found is not None and found[1] else _without_kind(value)
 
-
-def _is_object(value: object) -> TypeGuard[_Json]:
-    return isinstance(value, dict)
+    def _member(self, value: _Json) -> tuple[_Leaf, bool] | None:
+        kind = value.get(KIND)  # may be a list or an object, which no dict can look up
+        return self._members.get(kind) if isinstance(kind, str) else None
 
 
 def _is_array(value: object) -> TypeGuard[list[Any]]:

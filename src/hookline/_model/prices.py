@@ -55,14 +55,11 @@ def price_function(prices: Prices) -> PriceFunction:
     for name, rates in prices.items():
         if not isinstance(rates, Rates):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"price={{{name!r}: {rates!r}}}: each value must be Rates(...)")
-    table = dict(sorted(prices.items(), key=lambda item: -len(item[0])))
+    longest_first = sorted(prices.items(), key=lambda item: -len(item[0]))
 
     def price(model: str, usage: Usage) -> float | None:
-        rates = table.get(model)
-        if rates is None:
-            found = [each for name, each in table.items() if model.startswith(name)]
-            rates = found[0] if found else None
-        return None if rates is None else rates.cost(usage)
+        found = [rates for name, rates in longest_first if model.startswith(name)]
+        return found[0].cost(usage) if found else None
 
     return price
 

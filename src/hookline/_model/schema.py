@@ -6,8 +6,8 @@ unwrapped. The same function always gives the same bytes. Every `$ref` points to
 root. pydantic is only imported if one of the user's types is a pydantic model.
 
 This module builds on `callables.py` (signature, hints, docstring), `issues.py` (why a value does
-not fit) and `_base/json.py` (text and data), and re-exports their public names. It does not depend
-on tools, runs or chats: the caller decides with `skip` which parameter is injected.
+not fit) and `_base/json.py` (text and data). It does not depend on tools, runs or chats: the caller
+decides with `skip` which parameter is injected.
 """
 
 from __future__ import annotations
@@ -25,30 +25,15 @@ from hookline._base.errors import ToolDefinitionError, UsageError
 from hookline._base.frozen import freeze, thaw
 from hookline._base.json import (
     BadArguments,
-    NotJson,
     clean_text,
     encode_foreign,
-    json_text,
-    parse_arguments,
     to_json_data,
 )
 from hookline._model.callables import parse_docstring, read_callable
 from hookline._model.constraints import Unknown, is_foreign, translated
 from hookline._model.issues import decode_foreign, is_model, is_record, missing_and_unknown
 
-__all__ = [
-    "BadArguments",
-    "NotJson",
-    "Signature",
-    "clean_text",
-    "describe_types",
-    "inspect_callable",
-    "json_text",
-    "parse_arguments",
-    "to_json_data",
-]
-
-_REF: Final = "#/$defs/"
+REF: Final = "#/$defs/"
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -67,11 +52,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         every field that is wrong, missing or unknown.
         """
         try:
-            arguments = thaw(arguments)
             # A Struct is 8 times as fast as a TypedDict, because msgspec caches its type.
-            if self._plain:
+            if self._plain:  # msgspec makes each list anew
                 filled = convert(arguments, self._arguments)
-            else:
+            else:  # msgspec passes on the values of types such as Any
+                arguments = thaw(arguments)
                 filled = convert(arguments, self._arguments, str_keys=True, dec_hook=decode_foreign)
         except Exception as error:
             issues = missing_and_unknown(arguments, self._arguments, "")
@@ -161,6 +146,7 @@ def _is_plain(hint: Any) -> bool:
 
 
 def _arguments_type(hints: dict[str, Any], optional: dict[str, Any]) -> type[msgspec.Struct]:
+    # UNSET and not the default: the function fills in its own, which need not fit the type.
     fields: list[Any] = [
         (name, hint, msgspec.UNSET) if name in optional else (name, hint)
         for name, hint in hints.items()
@@ -171,6 +157,7 @@ def _arguments_type(hints: dict[str, Any], optional: dict[str, Any]) -> type[msg
 def _show_default(schema: dict[str, Any], hint: Any, default: object) -> None:
     """Add the default to the schema if a model could send it: JSON that fits the type."""
     try:
+        # Sets are sorted, because the same function must give the same bytes in each process.
         ordered = msgspec.to_builtins(default, enc_hook=encode_foreign, order="deterministic")
         data = to_json_data(ordered)
         msgspec.convert(data, hint, str_keys=True, dec_hook=decode_foreign)
@@ -260,7 +247,7 @@ def _schemas(hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str
 
     def components() -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
         found, definitions = msgspec.json.schema_components(
-            hints.values(), schema_hook=reference, ref_template=_REF + "{name}"
+            hints.values(), schema_hook=reference, ref_template=REF + "{name}"
         )
         return dict(zip(hints, found, strict=True)), definitions
 
@@ -284,10 +271,10 @@ def _pydantic_schemas(
     while True:
         refs, root = models_json_schema(
             [(model, "validation") for model in models],
-            ref_template=_REF + prefix + "{model}",
+            ref_template=REF + prefix + "{model}",
         )
         definitions = {prefix + name: found for name, found in root.get("$defs", {}).items()}
-        if definitions.keys().isdisjoint(taken):
+        if definitions.keys().isdisjoint(taken):  # a Struct may have the name of a model
             break
         prefix += "pydantic_"
     for model in models:

@@ -58,7 +58,6 @@ class Scope(ReadOnly):
     is_on: Callable[[Run[Any]], object] | None
     """The `enabled` function in a form that always takes the run."""
     inject: Literal["system", "user"]
-    """The position of the section among the sections of all scopes."""
     """Where the context is added: to the system text, or to the last user message."""
 
     def __init__(
@@ -98,14 +97,8 @@ class Scope(ReadOnly):
 
     def replace(self, **changes: Any) -> Scope:
         """Return a copy with changes to label, title, tools, context, enabled or inject."""
-        options: dict[str, Any] = {
-            "title": self.title,
-            "tools": self.tools,
-            "context": self.context,
-            "enabled": self.enabled,
-            "inject": self.inject,
-        }
-        return Scope(changes.pop("label", self.label), **{**options, **changes})
+        names = ("label", "title", "tools", "context", "enabled", "inject")
+        return Scope(**{**{name: getattr(self, name) for name in names}, **changes})
 
     def __repr__(self) -> str:
         return (
@@ -149,15 +142,11 @@ class Scopes:
     """The scopes of one agent. `observer` is called after each registration and removal."""
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self._entries: tuple[tuple[object, Scope], ...] = ()  # with a token per registration
-        self._scopes: tuple[Scope, ...] = ()
         self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
-        self._told_by: asyncio.Future[None] | None = None  # pending while a chat notifies observers
-        self.tools: dict[str, tuple[AnyTool, Scope]] = {}
-        self._offered: tuple[AnyTool, ...] = ()
+        self._running: asyncio.Future[None] | None = None  # pending while a chat runs observers
         self._observer = observer
         self._followers: WeakSet[Scopes] = WeakSet()
-        self._place(())
+        self._place({})
 
     @property
     def told_by(self) -> Scopes:
@@ -167,24 +156,24 @@ class Scopes:
     def follow(self) -> None: ...
 
     def __iter__(self) -> Iterator[Scope]:
-        return iter(self._scopes)
+        return iter(self._entries.values())
 
     def __len__(self) -> int:
-        return len(self._scopes)
+        return len(self._entries)
 
     def get(self, label: str) -> Scope | None:
         """Return the scope with this label, or None."""
-        return next((scope for scope in self._scopes if scope.label == label), None)
+        return next((scope for scope in self if scope.label == label), None)
 
     def register(self, scope: Scope) -> Callable[[], object]:
         """Add a scope; returns a disposer that removes only this scope, never a later scope.
 
         If the label or a tool's name is taken, raises ScopeError and changes nothing.
         """
+        token = object()
         with LOCK:
             self._check(scope)
-            token = object()
-            self._place((*self._entries, (token, scope)))
+            self._place({**self._entries, token: scope})
         self._tell("onScopeRegister", scope)
         return lambda: self._remove(token)
 
@@ -195,6 +184,7 @@ class Scopes:
         and of a registration. If there is no scope with this label, or if another scope uses the
         new label or the name of a new tool, raises ScopeError and changes nothing.
         """
+        token = object()
         with LOCK:
             old = self.get(label)
             if old is None:
@@ -202,13 +192,8 @@ class Scopes:
                     f"there is no scope {label!r} to replace; use register() to add a new scope"
                 )
             self._check(scope, old)
-            token = object()
-            self._place(
-                tuple(
-                    (token, scope) if each is old else (known, each)
-                    for known, each in self._entries
-                )
-            )
+            entries = self._entries.items()
+            self._place(dict((token, scope) if each[1] is old else each for each in entries))
         self._tell("onScopeUnregister", old)
         self._tell("onScopeRegister", scope)
         return lambda: self._remove(token)
@@ -227,22 +212,29 @@ class Scopes:
 
     def unregister(self, label: str) -> bool:
         """Remove the scope with this label; returns False if there is none."""
-        found = [token for token, scope in self._entries if scope.label == label]
+        found = [token for token, scope in self._entries.items() if scope.label == label]
         return bool(found) and self._remove(found[0])
 
     def _remove(self, token: object) -> bool:
         with LOCK:
-            gone = [scope for each, scope in self._entries if each is token]
-            if not gone:
+            gone = self._entries.get(token)
+            if gone is None:
                 return False
-            self._place(tuple(entry for entry in self._entries if entry[0] is not token))
-        self._tell("onScopeUnregister", gone[0])
+            self._place({each: scope for each, scope in self._entries.items() if each is not token})
+        self._tell("onScopeUnregister", gone)
         return True
 
-    def _place(self, entries: tuple[tuple[object, Scope], ...]) -> None:
+    def _place(self, entries: dict[object, Scope]) -> None:
+        """Set the scopes, each with the token of its registration.
+
+        A disposer removes its token, because the same scope may have been registered again. The
+        dicts are replaced and never changed: chats in other threads read them without the lock.
+        """
+        scopes = entries.values()
         self._entries = entries
-        self._scopes = scopes = tuple(scope for _, scope in entries)
-        self.tools = {each.name: (each, scope) for scope in scopes for each in scope.tools}
+        self.tools: dict[str, tuple[AnyTool, Scope]] = {
+            each.name: (each, scope) for scope in scopes for each in scope.tools
+        }
         self._offered = tuple(each for each, _ in self.tools.values())
         # Most agents have no predicates and no context; their requests cost nothing here.
         self._plain = all(
@@ -251,10 +243,11 @@ class Scopes:
             and all(each.enabled is None for each in scope.tools)
             for scope in scopes
         )
-        for each in list(self._followers):
+        for each in list(self._followers):  # last, because they read what is set above
             each.follow()
 
     def _tell(self, point: str, scope: Scope) -> None:
+        # Called without LOCK, which is held only briefly: observers run user code.
         if self._observer is not None:
             late = self._observer(point, scope)
             if late:
@@ -269,19 +262,20 @@ class Scopes:
             return
         loop = asyncio.get_running_loop()
         while self.told:
-            if self._told_by is not None:
-                if self._told_by.get_loop() is not loop:
+            if self._running is not None:
+                if self._running.get_loop() is not loop:
                     return  # the other chat is in another thread, so this one cannot wait for it
-                await asyncio.wait([self._told_by])
+                await asyncio.wait([self._running])
                 continue
-            ended = self._told_by = loop.create_future()
+            ended = self._running = loop.create_future()
             token = _telling.set(self)
             try:
                 await self.told[0]()
             finally:
                 _telling.reset(token)
+                # Whatever it raised, it is not run again, and chats that wait for it go on.
                 self.told = self.told[1:]
-                self._told_by = None
+                self._running = None
                 ended.set_result(None)
 
     # ── used by the loop ────────────────────────────────────────────────────────────────────────
@@ -292,7 +286,7 @@ class Scopes:
             return self._offered
         return tuple(
             each
-            for scope in self._scopes
+            for scope in self
             if holds(scope, run)
             for each in scope.tools
             if self.tools[each.name][0] is each and holds(each, run)
@@ -304,18 +298,17 @@ class Scopes:
 
     def allows(self, tool: AnyTool, scope: Scope, run: Run[Any]) -> bool:
         """Return whether the tool is on now and its scope is still registered."""
-        if self._plain and scope.enabled is None and tool.enabled is None:
-            return True
         return holds(scope, run) and holds(tool, run)
 
     def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
         """Return the tools and the context sections that are on now, for a request."""
-        return self.offered(run), NO_SECTIONS if self._plain else self.sections(run)
+        if self._plain:
+            return self._offered, NO_SECTIONS
+        return self.offered(run), self._sections(run)
 
-    def sections(self, run: Run[Any]) -> Sections:
-        """The context sections of the scopes that are on now."""
+    def _sections(self, run: Run[Any]) -> Sections:
         texts: dict[str, list[str]] = {"system": [], "user": []}
-        for scope in self._scopes:
+        for scope in self:
             if scope.context is None or not holds(scope, run):
                 continue
             try:

@@ -17,17 +17,16 @@ from hookline._base.errors import (
     UnknownToolError,
 )
 from hookline._base.frozen import ReadOnly
-from hookline._base.json import clean_text
+from hookline._base.json import BadArguments, clean_text
 from hookline._base.run import Run, is_run
-from hookline._model.callables import is_async_callable
+from hookline._model.callables import is_async_callable, takes_run
 from hookline._model.foreign import (
     ForeignSignature,
     check_client,
     client_function,
     foreign_signature,
-    takes_run,
 )
-from hookline._model.schema import BadArguments, Signature, inspect_callable
+from hookline._model.schema import Signature, inspect_callable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,7 +104,7 @@ class Tool(ReadOnly, Generic[P, R]):
         if not callable(fn):
             raise ToolDefinitionError(repr(name), f"{fn!r} must be a function or another callable")
         known: str = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
-        _check_name(known)
+        _check_name(known)  # before the errors that begin with the name
         signature = inspect_callable(fn, tool=known, skip=is_run)
         self._make(
             fn=fn,
@@ -163,12 +162,12 @@ class Tool(ReadOnly, Generic[P, R]):
         """
         _check_name(name)
         fn = client_function(name, fn, client)
-        made: Any = object.__new__(cls)
+        made: Any = object.__new__(cls)  # __init__ would make the schema from the signature
         made._make(
             fn=fn,
             name=name,
             description=clean_text(description),
-            signature=foreign_signature(name, description, schema, fn, validate=validate),
+            signature=foreign_signature(name, schema, fn, validate=validate),
             parallel=parallel,
             idempotent=idempotent,
             timeout=timeout,

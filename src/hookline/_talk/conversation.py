@@ -71,23 +71,19 @@ class Conversation:
         self._chat_id: str | None = None
         self.ahead: list[Message] = []
         """The messages that an earlier life of the running chat has written."""
-        self._fresh = False  # whether it was reset since the last write
         self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
-        self._set(messages, pending)
+        items = list(messages)
+        self._set(items, Survey(items), pending)
 
     def _set(
         self,
-        messages: Iterable[Message],
+        items: list[Message],
+        found: Survey,
         pending: PendingStep | None,
-        found: Survey | None = None,
         *,
         open_end: bool = False,
     ) -> None:
-        """Set the messages; a long history is surveyed in advance."""
-        items = list(messages)
-        if found is None:
-            found = Survey()
-            found.see(items)
+        """Set the messages, if their survey shows a valid history."""
         found.check(open_end=open_end or pending is not None)
         self.items = items
         """The list itself, for the chat that runs on this conversation."""
@@ -144,12 +140,14 @@ class Conversation:
         In a store, the change is written with the next message, or by `save`.
         """
         items = list(messages)  # outside the lock, because the iterable may use other conversations
+        found = Survey(items)
         with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
-            self._set(items, pending)
+            self._set(items, found, pending)
             self._claim = None
-            self._fresh = self.ledger is not None
+            if self.ledger is not None:
+                self.ledger.start_over()
 
     # ── as JSON, and in a store ─────────────────────────────────────────────────────────────
 
@@ -215,49 +213,40 @@ class Conversation:
             there = await store.load(self.id)
             if there is not None:
                 raise ConversationConflictError(self.id, 0, there.version)
-        elif self.ledger is None:
+        ledger = self.ledger if store is None else Ledger(store, self.id)
+        if ledger is None:
             raise UsageError(f"conversation {self.id!r} is in no store; pass a store: save(store)")
         owner = f"save.{LOCAL.new_id()}"
         self.acquire(owner)
-        before = self.ledger
+        before, self.ledger = self.ledger, ledger
         try:
-            if store is not None:
-                self.ledger = Ledger(store, self.id)
-            await self._save(owner)
+            await self.take(owner, lambda exc: None)  # if the lease is lost, the write is refused
+            try:  # not `self.leave`, which would only log a failed write
+                await self.flush()
+            finally:
+                await ledger.leave()
         except BaseException:
             self.ledger = before
             raise
         finally:
             self.release(owner)
 
-    async def _save(self, owner: str) -> None:
-        await self.take(owner, _ignore)
-        try:
-            await self.flush()
-        finally:
-            assert self.ledger is not None
-            await self.ledger.leave()
-
     async def _adopt(self, stored: Stored, chat_id: str | None) -> None:
         """Load the stored state for this chat; without a chat, load it only for reading."""
-        ledger, step = self.ledger, stored.pending
-        assert ledger is not None
-        messages, runs = stored.messages, chat_id is None and stored.owner is not None
+        assert self.ledger is not None
+        messages, step = stored.messages, stored.pending
+        runs = chat_id is None and stored.owner is not None
         mine = chat_id is not None and is_of(chat_id, messages, step)
-        if not runs and not mine:
+        if not runs and not mine:  # no chat will close the step any more
             step, more = left_behind(messages, step)
             messages = (*messages, *more)
-        found = await surveyed(messages)
-        ledger.note(stored)
-        ledger.unsettled = runs
+        found = await surveyed(messages)  # the last await, so nobody sees a state half loaded
+        self.ledger.note(stored, unsettled=runs)
         self.meta = stored.meta
-        self._fresh = False
-        self._claim = step if mine and step is not None and step.claimed else None
-        if step is not None and step.claimed:  # its answers have been claimed
-            step = None
-        self._set(messages, step, found, open_end=runs or mine)
-        if mine:
-            assert chat_id is not None
+        claim = step if step is not None and step.claimed else None
+        self._claim = claim if mine else None
+        self._set(list(messages), found, None if claim else step, open_end=runs or mine)
+        if chat_id is not None and mine:
             self._rewind(chat_id)
 
     # ── for the chat that runs on it ────────────────────────────────────────────────────────
@@ -268,24 +257,21 @@ class Conversation:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._chat_id = chat_id
-        if self.items:
-            if is_of(chat_id, self.items, self._claim):
-                self._rewind(chat_id)
-            else:
-                self._claim = None
+        if is_of(chat_id, self.items, self._claim):
+            self._rewind(chat_id)
+        else:
+            self._claim = None
 
     def release(self, chat_id: str) -> None:
         """Free the conversation, if this chat has reserved it."""
-        if self._chat_id == chat_id:
+        if self._chat_id == chat_id:  # a chat that was left behind may end during the next chat
             self._catch_up()
             self._chat_id = None
 
     def _catch_up(self) -> None:
         """Keep the messages of an earlier life of the chat that this life has not reached."""
-        if self.ahead:
-            self.items += self.ahead
-            self.ahead = []
-            self._snapshot = None
+        self.items += self.ahead
+        self.ahead = []
 
     def _rewind(self, chat_id: str) -> None:
         """If an earlier life of this chat has written messages, rewind to the start of the chat.
@@ -298,9 +284,10 @@ class Conversation:
         step = self._pending
         if self._claim is not None and self._claim.claimed == chat_id:
             step = self._claim.replace(claimed=None, answered=())
-        elif step is not None and step.chat_id == chat_id:
+        elif step is not None and step.chat_id == chat_id:  # this life asks its questions again
             step = None
-        self._set(items[:begin], step, open_end=True)
+        kept = items[:begin]
+        self._set(kept, Survey(kept), step, open_end=True)
         self.ahead = items[begin:]
 
     def take_back(self, id: str) -> None:
@@ -311,34 +298,28 @@ class Conversation:
             self._snapshot = self._in_order = None
 
     def commit(self, message: Message) -> None:
-        """Append a message, unless an earlier life of the chat has already written it."""
+        """Append a message at once; the next write stores it.
+
+        While a write is in progress, do nothing: `leave` adds the missing results later.
+        """
         if self.ledger is not None and self.ledger.turn.locked():
-            return  # a write is in progress: `leave` writes the missing results later
+            return
         self._append(message)
 
     def _append(self, message: Message) -> None:
-        if self.ahead:
+        if self.ahead:  # an earlier life has written this message
             self.ahead.pop(0)
         self.items.append(message)
 
     async def settled(self) -> None:
-        """Wait until no write to the store is in progress."""
+        """Wait until no write to the store is in progress, so that `commit` appends."""
         if self.ledger is not None and self.ledger.turn.locked():
             async with self.ledger.turn:
                 pass
 
     def wait(self, pending: PendingStep | None) -> None:
-        """Set the step that waits for an approval, or None."""
+        """Set the step that waits for an answer, or None."""
         self._pending = pending
-
-    def hold(self, chat_id: str, iteration: int, requests: Iterable[ApprovalRequest]) -> None:
-        """Set the requests that the running chat itself waits for; empty if there are none."""
-        asked = tuple(requests)
-        self._pending = None
-        if asked:
-            self._pending = PendingStep(
-                chat_id=chat_id, iteration=iteration, requests=asked, held=True
-            )
 
     async def claim(self, chat_id: str, answered: Iterable[str]) -> None:
         """Claim the answers to these requests for this chat, so that no answer is used twice."""
@@ -355,7 +336,7 @@ class Conversation:
         self._pending, self._claim = None, claimed
         try:
             await self._put()
-        except BaseException:
+        except BaseException:  # the questions stay open
             self._pending, self._claim = before
             raise
 
@@ -376,16 +357,19 @@ class Conversation:
     async def take(self, chat_id: str, lost: Lost, life: str | None = None) -> None:
         """Take the lease for this life of a chat, and load the changes of other writers.
 
-        Raises ConversationBusyError. Raises ConversationConflictError if the conversation has
-        unsaved changes and another writer has changed the stored conversation.
+        Does nothing if the conversation is in no store; so do `flush` and `leave`. Raises
+        ConversationBusyError. Raises ConversationConflictError if the conversation has unsaved
+        changes and another writer has changed the stored conversation.
         """
-        assert self.ledger is not None
-        known, meta = self.ledger.version, self.meta
-        changed = self._fresh or self._unwritten or self.ledger.differs(meta, self._standing)
-        self.ledger.turn = asyncio.Lock()  # belongs to the event loop of this chat
-        async with self.ledger.turn:
+        ledger = self.ledger
+        if ledger is None:
+            return
+        known, meta = ledger.version, self.meta
+        changed = self.items[ledger.count :] or ledger.differs(meta, self._standing)
+        ledger.turn = asyncio.Lock()  # belongs to the event loop of this chat
+        async with ledger.turn:
             try:
-                stored = await self.ledger.take(chat_id, life, lost)
+                stored = await ledger.take(chat_id, life, lost)
                 step = self._pending if stored is None else stored.pending
                 holder = held_by(step, LOCAL.now())
                 if holder not in (None, chat_id):
@@ -396,15 +380,10 @@ class Conversation:
                     raise ConversationConflictError(self.id, known, stored.version)
                 await self._adopt(stored, chat_id)
             except BaseException:
-                await self.ledger.leave()  # without writing anything
+                await ledger.leave()  # without writing anything
                 raise
-        if stored.version == known:
+        if stored.version == known:  # read again only to close a step: unsaved `meta` stays
             self.meta = meta
-
-    @property
-    def _unwritten(self) -> tuple[Message, ...]:
-        assert self.ledger is not None
-        return tuple(self.items if self._fresh else self.items[self.ledger.count :])
 
     async def write(self, message: Message, entered: Callable[[], None]) -> None:
         """Write a message to the store (if there is one), append the message, and announce it.
@@ -417,7 +396,7 @@ class Conversation:
             entered()
             return
         async with self.ledger.turn:
-            if self.ahead:
+            if self.ahead:  # the store has the message of the earlier life
                 self._append(message)
                 entered()
             else:
@@ -429,18 +408,16 @@ class Conversation:
 
     async def flush(self) -> None:
         """Write pending changes to the store, even if the task is cancelled during the write."""
-        assert self.ledger is not None
-        async with self.ledger.turn:
-            await finished(self._put())
+        if self.ledger is not None:
+            async with self.ledger.turn:
+                await finished(self._put())
 
     async def _put(self, *more: Message) -> None:
         """Write pending changes and these messages to the store, then append the messages."""
         assert self.ledger is not None
-        messages = (*self._unwritten, *more)
-        await self.ledger.write(messages, self.meta, self._standing, self._fresh)
-        self._fresh = False
+        unwritten = (*self.items[self.ledger.count :], *more)
+        await self.ledger.write(unwritten, self.meta, self._standing)
         self.items += more
-        self._snapshot = None
 
     async def change(self, message: Message) -> None:
         """Replace the message that has this id, even if the task is cancelled during the write."""
@@ -468,7 +445,8 @@ class Conversation:
         not be closed in time, close it now, so that no reader finds the step open.
         """
         ledger = self.ledger
-        assert ledger is not None
+        if ledger is None:
+            return
         async with ledger.turn:
             if not ledger.is_held_by(chat_id):  # the lease was refused, or the next chat has it
                 return
@@ -496,7 +474,3 @@ class Conversation:
 
 
 _exported: Reader[Exported] = Reader(Exported)
-
-
-def _ignore(exc: BaseException) -> None:
-    """Ignore a lost lease: no chat is running."""

@@ -28,7 +28,7 @@ INTERRUPTED: Final = "interrupted: this call may have run, and its result is los
 class Survey:
     """One pass over a history, in one or several pieces; collects its faults and its call ids."""
 
-    def __init__(self) -> None:
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.call_ids: dict[str, int | None] = {}
         """The ids of all calls."""
         self.disordered = False
@@ -38,7 +38,8 @@ class Survey:
         self._index = 0
         self._order: dict[str, int] = {}  # the calls of the last assistant message
         self._waiting: dict[str, str] = {}  # of these, the calls that have no result yet
-        self._last = -1  # the highest place that has a result
+        self._last = -1  # the place of the last result
+        self.see(messages)
 
     def see(self, messages: Iterable[Message]) -> None:
         """Continue the survey with these messages."""
@@ -83,31 +84,20 @@ class Survey:
             f"{where}: call {id!r} of {name!r} has no result" for id, name in self._waiting.items()
         ]
 
-    def faults(self, *, open_end: bool = False) -> list[str]:
-        """List all faults; `open_end` allows calls of the last step to have no results yet."""
+    def check(self, *, open_end: bool = False) -> None:
+        """Raise HistoryError, which lists all faults, if the history is not valid.
+
+        `open_end` allows calls of the last step to have no results yet.
+        """
         if not open_end:
             self._orphans("the end")
-            self._waiting = {}
-        return self._faults
-
-    def check(self, *, open_end: bool = False) -> None:
-        """Raise HistoryError, which lists all faults, if the history is not valid."""
-        if found := self.faults(open_end=open_end):
-            raise HistoryError(found)
-
-
-def problems(messages: Iterable[Message], *, open_end: bool = False) -> list[str]:
-    """List all faults of a history; `open_end` allows the last calls to have no results yet."""
-    found = Survey()
-    found.see(messages)
-    return found.faults(open_end=open_end)
+        if self._faults:
+            raise HistoryError(self._faults)
 
 
 def check_history(messages: Iterable[Message], *, open_end: bool = False) -> None:
     """Raise HistoryError, which lists all faults, if the history is not valid."""
-    found = Survey()
-    found.see(messages)
-    found.check(open_end=open_end)
+    Survey(messages).check(open_end=open_end)
 
 
 async def surveyed(messages: Sequence[Message]) -> Survey:
@@ -223,11 +213,10 @@ def in_call_order(messages: Iterable[Message]) -> tuple[Message, ...]:
             batch.append(message)
             continue
         batch.sort(key=place)
-        out.extend(batch)
+        out += batch
         batch = []
         if isinstance(message, AssistantMessage):
-            order = {call.id: place for place, call in enumerate(message.tool_calls)}
+            order = {call.id: index for index, call in enumerate(message.tool_calls)}
         out.append(message)
     batch.sort(key=place)
-    out.extend(batch)
-    return tuple(out)
+    return (*out, *batch)

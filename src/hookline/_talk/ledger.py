@@ -8,12 +8,12 @@ cancelled, so that store and conversation never disagree about what has been wri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
 
-from hookline._base.cancel import finished, shielded, spawn
+from hookline._base.cancel import being_cancelled, finished, shielded, spawn
 from hookline._base.errors import ConversationConflictError, UsageError
 from hookline._base.log import log_throw
 from hookline._base.messages import Message
@@ -38,6 +38,7 @@ class Ledger:
         "_meta",
         "_pending",
         "count",
+        "fresh",
         "id",
         "owner",
         "store",
@@ -52,23 +53,31 @@ class Ledger:
         self.version = 0  # 0 if nothing is stored
         self.unsettled = False  # whether a chat was running on it when it was read
         self.count = 0  # the number of messages that are written
+        self.fresh = False  # whether the next write deletes the stored messages
         self.owner: str | None = None  # the life of a chat that holds the lease through this ledger
-        self._meta = b"{}"
+        self._meta = b"{}"  # encoded, because users change the dict in place
         self._pending: PendingStep | None = None
         self._heart: asyncio.Task[None] | None = None
-        self.turn = asyncio.Lock()  # held during store operations
+        self.turn = asyncio.Lock()  # held during store operations, which follow one another
 
-    def note(self, stored: Stored) -> None:
+    def note(self, stored: Stored, *, unsettled: bool) -> None:
         """Note the stored state."""
         self.version = stored.version
-        self.unsettled = False
+        self.unsettled = unsettled
         self.count = len(stored.messages)
+        self.fresh = False
         self._meta = _encoded(stored.meta)
         self._pending = stored.pending
 
+    def start_over(self) -> None:
+        """Delete the stored messages with the next write."""
+        self.count = 0
+        self.fresh = True
+        self.unsettled = False  # nothing of the stored state counts any more
+
     def differs(self, meta: dict[str, Any], pending: PendingStep | None) -> bool:
-        """Return whether these differ from the stored values."""
-        return pending != self._pending or _encoded(meta) != self._meta
+        """Return whether the stored messages are to be deleted, or another value differs."""
+        return self.fresh or pending != self._pending or _encoded(meta) != self._meta
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
@@ -79,13 +88,12 @@ class Ledger:
         another owner takes the lease before it is released.
         """
         owner = owner_of(chat_id, life or LOCAL.new_id())
-        taking = self.store.acquire(self.id, owner, heir=life is not None)
-        version, cut = await shielded(taking)
-        self.owner = owner
+        version, cut = await shielded(self.store.acquire(self.id, owner, heir=life is not None))
+        self.owner = owner  # also if cancelled: the lease is taken, so `leave` must release it
         if cut is not None:
             raise cut
         if self.store.lease is not None:
-            self._heart = spawn(self._live(self.store.lease, lost))
+            self._heart = spawn(self._live(owner, self.store.lease, lost))
         if version == self.version and not self.unsettled:
             return None
         stored = await finished(self.store.load(self.id))
@@ -95,10 +103,7 @@ class Ledger:
 
     async def leave(self) -> None:
         """Release the lease, even if the caller is cancelled meanwhile."""
-        owner, self.owner = self.owner, None
-        heart, self._heart = self._heart, None
-        if heart is not None:
-            heart.cancel()
+        owner, heart = self._let_go()
         if owner is None:
             return
         try:
@@ -115,32 +120,35 @@ class Ledger:
 
         Nothing is written after this.
         """
-        if not self.is_held_by(chat_id):
-            return
-        self.owner = None
+        if self.is_held_by(chat_id):
+            self._let_go()
+
+    def _let_go(self) -> tuple[str | None, asyncio.Task[None] | None]:
+        """Stop renewing; returns the owner, and the task that may still end a renewal."""
+        owner, self.owner = self.owner, None
         heart, self._heart = self._heart, None
         if heart is not None:
             heart.cancel()
+        return owner, heart
 
     async def _release(self, owner: str, heart: asyncio.Task[None] | None) -> None:
-        if heart is not None:
+        if heart is not None:  # the store gets one request after the other
             await asyncio.wait([heart])
         await self.store.release(self.id, owner)
 
-    async def _live(self, lease: float, lost: Lost) -> None:
+    async def _live(self, owner: str, lease: float, lost: Lost) -> None:
         """Renew the lease until it is released; while this works, no other owner can take it."""
-        owner = self.owner
         loop = asyncio.get_running_loop()
         until = loop.time() + lease
-        assert owner is not None
         while True:
             await asyncio.sleep(lease / 3)
-            asked = loop.time()
-            renewal: Coroutine[Any, Any, bool] = self.store.renew(self.id, owner)
+            asked = loop.time()  # the store counts the new lease from a later time
             try:
-                kept, cut = await shielded(renewal)
+                kept, cut = await shielded(self.store.renew(self.id, owner))
             except Exception as exc:
                 log_throw(f"conversation {self.id!r}: its lease was not renewed", exc)
+                if being_cancelled():  # then `shielded` raises only the failure
+                    return
                 if loop.time() < until:
                     continue
                 lost(exc)
@@ -159,7 +167,6 @@ class Ledger:
         messages: tuple[Message, ...],
         meta: dict[str, Any],
         pending: PendingStep | None,
-        fresh: bool,
     ) -> None:
         """Write these messages and any other changes; does nothing if there are no changes.
 
@@ -168,19 +175,20 @@ class Ledger:
         encoded = _encoded(meta)
         changed = encoded != self._meta
         waits = pending != self._pending
-        if not (messages or fresh or changed or waits):
+        if not (messages or self.fresh or changed or waits):
             return
         change = Change(
             owner=self._owner(),
             expected=self.version,
-            place=0 if fresh else self.count,
+            place=self.count,
             messages=messages,
             meta=meta if changed else msgspec.UNSET,
             pending=pending if waits else msgspec.UNSET,
-            fresh=fresh,
+            fresh=self.fresh,
         )
         self.version = await self.store.append(self.id, change)
-        self.count = change.place + len(messages)
+        self.count += len(messages)
+        self.fresh = False
         self._meta = encoded
         self._pending = pending
 

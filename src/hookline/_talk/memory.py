@@ -34,7 +34,7 @@ class _Entry:
     def __init__(self) -> None:
         self.version = 0
         self.messages: list[Message] = []
-        self.meta = b"{}"
+        self.meta = b"{}"  # encoded, so that no caller can change it
         self.pending: PendingStep | None = None
         self.owner: str | None = None
         self.created = self.updated = time.time()

@@ -23,10 +23,8 @@ class PendingStep(Data, frozen=True, kw_only=True):
     """A step that waits for approvals or clients, with everything that a resumed chat needs.
 
     A call that has no result may still be missing from these lists. Such a call has not been
-    processed, because a call must not overtake a waiting call. `system`, `tools` and `settings`
-    include the changes of `preChat`. If a chat has claimed answers, `claimed` is the id of that
-    chat, and `answered` lists the claimed requests and client calls. Because of this claim, each
-    answer is used only once, even if the chat fails.
+    processed, because a call must not overtake a waiting call. A chat claims the answers that it
+    uses. Because of this claim, each answer is used only once, even if the chat fails.
     """
 
     chat_id: str
@@ -85,7 +83,7 @@ class PendingStep(Data, frozen=True, kw_only=True):
 
 
 class Stored(Data, frozen=True, kw_only=True):
-    """A stored conversation. `owner` holds its lease, and is None if the lease is free."""
+    """A stored conversation."""
 
     id: str
     """The conversation's id."""
@@ -119,11 +117,7 @@ class ConversationInfo(Data, frozen=True, kw_only=True):
 
 
 class Change(Data, frozen=True, kw_only=True):
-    """One write to a conversation.
-
-    `owner` holds the lease, `expected` is the version before the write, and `place` is how many
-    messages come before the new messages. With `fresh`, all stored messages are deleted first.
-    """
+    """One write to a conversation."""
 
     owner: str
     """The owner of the lease: one life of a chat."""
@@ -261,7 +255,7 @@ def held_by(step: PendingStep | None, now: float) -> str | None:
 
 def made_by(chat_id: str, message: Message) -> bool:
     """Return whether this chat has written the message."""
-    return message.id.startswith(chat_id) and message.id[len(chat_id) : len(chat_id) + 1] == "."
+    return message.id.startswith(f"{chat_id}.")
 
 
 def is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -> bool:
