@@ -317,8 +317,8 @@ class Agent(Chats[DepsT, OutT]):
                 if hook.origin != "global" and (hook.name, each) not in self._warned:
                     self._warned.add((hook.name, each))
                     logger.warning(
-                        "agent %r: hook %r at preToolCall has tools=%r, but the agent has no such "
-                        "tool", self.name, hook.name, each,
+                        "agent %r: hook %r at preToolCall has tools=%r, but the agent "
+                        "itself has no such tool", self.name, hook.name, each,
                     )  # fmt: skip
 
     async def use(

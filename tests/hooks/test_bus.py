@@ -915,8 +915,8 @@ async def test_a_guard_for_a_tool_that_is_not_there_is_warned_of_once(
     assert [hook.unmatched for hook in agent.hooks("preToolCall")] == [("goood",), ("neither",)]
     await agent.chat("hi")
     await agent.chat("hi")
-    text = "agent 'agent': hook 'typo' at preToolCall has tools='goood', but the agent has no such"
-    assert _warned(caplog) == [f"{text} tool"]
+    text = "agent 'agent': hook 'typo' at preToolCall has tools='goood', but the agent itself"
+    assert _warned(caplog) == [f"{text} has no such tool"]
     await agent.use([define_hook("preToolCall", _sync, tools=["wrose"], name="w", required=True)])
     await agent.chat("hi")
     assert len(_warned(caplog)) == 2

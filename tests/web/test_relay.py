@@ -457,26 +457,25 @@ async def test_a_redis_that_is_killed_and_comes_back_empty(tmp_path: Path) -> No
     """The answer goes on where it runs; who reads it elsewhere has it whole, or reloads."""
     steps = Steps(10)
     agent = Agent(ScriptedModel(TEXT, "Two.", chunk=5, delay=steps))
-    async with own_redis(tmp_path) as server:
-        async with workers(agent, "h:", url=server.url) as (a, b):
-            first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
-            await begun(a, entries=10)
-            reading = asyncio.create_task(b.http.get("/native/c1/stream"))
-            await followed_by(b)
-            server.kill()
-            steps.let(5)
-            await eventually(lambda: steps.given >= 15)
-            refused = await b.http.post("/native", json=request_of("native", "x", "c2"))
-            assert refused.status_code == 503
-            await server.start()
-            steps.let()
-            assert text_of("native", (await first).content) == TEXT
-            there = (await reading).content
-            assert RELOAD["native"] in there or text_of("native", there) == TEXT
-            stored = (await b.http.get("/native/c1/messages")).json()["messages"]
-            assert stored[-1]["parts"][0]["text"] == TEXT
-            again = await b.http.post("/native", json=request_of("native", "again"))
-            assert text_of("native", again.content) == "Two."
+    async with own_redis(tmp_path) as server, workers(agent, "h:", url=server.url) as (a, b):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await begun(a, entries=10)
+        reading = asyncio.create_task(b.http.get("/native/c1/stream"))
+        await followed_by(b)
+        server.kill()
+        steps.let(5)
+        await eventually(lambda: steps.given >= 15)
+        refused = await b.http.post("/native", json=request_of("native", "x", "c2"))
+        assert refused.status_code == 503
+        await server.start()
+        steps.let()
+        assert text_of("native", (await first).content) == TEXT
+        there = (await reading).content
+        assert RELOAD["native"] in there or text_of("native", there) == TEXT
+        stored = (await b.http.get("/native/c1/messages")).json()["messages"]
+        assert stored[-1]["parts"][0]["text"] == TEXT
+        again = await b.http.post("/native", json=request_of("native", "again"))
+        assert text_of("native", again.content) == "Two."
 
 
 async def test_a_redis_that_comes_back_with_its_data_has_the_whole_answer(tmp_path: Path) -> None:

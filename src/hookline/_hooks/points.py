@@ -561,7 +561,8 @@ class OnStep(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {Continue: KEEP},
     note="A `Continue` counts only if the model ended the chat by itself (`ctx.reason` is None). "
-    "If several hooks return a `Continue`, their inputs are joined",
+    "If several hooks return a `Continue`, their inputs are joined. After `Limits.continuations` "
+    "(3) of them, the hooks are no longer called, and the chat ends with the last answer",
 )
 class PreStop(Context[D], frozen=True, kw_only=True):
     """Before a chat ends successfully."""
@@ -714,7 +715,8 @@ class OnScopeUnregister(Data, frozen=True, kw_only=True):
     "onHook",
     "observer",
     throws=IGNORED,
-    note="Hooks at `onHook` itself are not reported. `ctx.run` is None outside of a chat",
+    note="Hooks at `onHook` itself are not reported. `ctx.run` is None outside of a chat. A "
+    'wrapper that only lets an exception of `proceed` pass is "ok"',
 )
 class OnHook(Data, Generic[D], frozen=True, kw_only=True):
     """After each hook at another point, with that hook's input, decision and duration."""
@@ -726,7 +728,7 @@ class OnHook(Data, Generic[D], frozen=True, kw_only=True):
     hook: str
     """The hook's name."""
     outcome: HookOutcome
-    """The hook's decision."""
+    """"ok" (no change), "changed", "answered", "blocked", "stopped", "asked" or "raised"."""
     duration: float
     """The seconds that the hook took."""
     inner: float = 0.0
