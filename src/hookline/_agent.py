@@ -36,7 +36,7 @@ from hookline._chat.config import (
     check_retries,
     for_chat,
 )
-from hookline._chat.speaker import Speaker, handoff_tool
+from hookline._chat.speaker import HANDOFFS, Speaker, handoff_tool, speakers_points
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
@@ -471,7 +471,9 @@ class Agent(Chats[DepsT, OutT]):
         """The telemetry hooks of a chat; they depend on which points have other hooks."""
         if self._telemetry is None:
             return None
-        used = (key for bus, _ in self._sources for key in bus.used())
+        used = [key for bus, _ in self._sources for key in bus.used()]
+        if self.scopes.get(HANDOFFS) is not None:  # another agent may go on with the chat
+            used += speakers_points(self._config)
         return self._telemetry.bus_for_chat((*used, *beside))
 
     def _view(self, hooks: HooksArgument | None, only: HooksArgument | None) -> View:
@@ -568,7 +570,7 @@ class Agent(Chats[DepsT, OutT]):
             handoff_tool(Speaker(each._config, each.bus), _tool_name(f"transfer_to_{each.name}"))
             for each in agents
         ]
-        return self.scopes.register(Scope("handoffs", tools=tools))
+        return self.scopes.register(Scope(HANDOFFS, tools=tools))
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"

@@ -21,11 +21,12 @@ from hookline._base.messages import AssistantMessage
 from hookline._base.run import Run
 from hookline._chat.config import Config
 from hookline._chat.state import Chat
-from hookline._hooks.bus import HookBus, View
+from hookline._hooks.bus import HookBus, Key, View
 from hookline._model.tool import AnyTool, Tool
 
 SPEAKER: Final = "hookline.speaker"
 STATUS: Final = "handoff"
+HANDOFFS: Final = "handoffs"  # the scope of an agent's handoff tools
 LEADS_TO: Final = "hookline_leads_to"  # an attribute of a handoff tool's function
 
 
@@ -73,6 +74,11 @@ def take_turn(chat: Chat) -> bool:
         config = replace(found.config, limits=config.limits, runtime=config.runtime)
         view = View(*view.sources, (found.bus, None))
     return _change(chat, config, view)
+
+
+def speakers_points(config: Config) -> list[Key]:
+    """The points at which the agents have hooks that may speak in the chats of this agent."""
+    return [key for speaker in _speakers(config).values() for key in speaker.bus.used()]
 
 
 def remember_speaker(chat: Chat) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from time import time_ns
 from typing import Any
 
@@ -22,24 +23,24 @@ from hookline.runtimes import Halted
 
 def begin_agent_span(kit: Kit, ctx: AroundChat[Any]) -> Trace:
     """Begin the agent span; it stays current until it is left."""
-    run = ctx.run
+    run, agent = ctx.run, names.whole(ctx.run.agent)
     common = kit.attributes(run)
     if run.conversation_id is not None:
         common[names.CONVERSATION] = kit.content.word(run.conversation_id)
     first: dict[str, Any] = {
         **common,
         names.OPERATION: names.INVOKE_AGENT,
-        names.AGENT_NAME: run.agent,
+        names.AGENT_NAME: agent,
         names.CHAT_ID: run.chat_id,
-        names.PROVIDER: run.provider or names.UNKNOWN,
-        names.REQUEST_MODEL: run.model,
+        names.PROVIDER: names.whole(run.provider or names.UNKNOWN),
+        names.REQUEST_MODEL: names.whole(run.model),
     }
     if kit.openinference:
         first.update(kind_of(names.INVOKE_AGENT))
         if run.conversation_id is not None:
             first[SESSION] = common[names.CONVERSATION]
-    op = Operation(kit, f"{names.INVOKE_AGENT} {run.agent}", SpanKind.INTERNAL, first)
-    return Trace(run, op, ctx.message, common)
+    op = Operation(kit, f"{names.INVOKE_AGENT} {agent}", SpanKind.INTERNAL, first)
+    return Trace(run, op, common)
 
 
 def end_agent_span(
@@ -47,6 +48,8 @@ def end_agent_span(
 ) -> None:
     """End the agent span, after the open spans below it."""
     trace.close_open()
+    if trace.deltas:  # of answers by hooks, which have no span of their own
+        trace.tell_deltas(trace.op)
     error = None if exc is None or isinstance(exc, Halted) else _why(trace, exc)
     text = None
     if trace.op.span.is_recording():
@@ -70,11 +73,12 @@ def _tell(kit: Kit, trace: Trace, exc: BaseException | None, response: Response 
         found[names.READER_WAIT] = trace.sums.waited
     if trace.sums.cost is not None:
         found[names.COST] = trace.sums.cost
-    if kit.content.spans and trace.message is not None:
-        messages, _ = kit.content.bounded(kit.content.messages([trace.message]))
+    message = trace.asked() if kit.content.spans else None
+    if message is not None:
+        messages, _ = kit.content.bounded(kit.content.messages([message]))
         found[names.INPUT] = as_json(messages)
         if kit.openinference:
-            found.update(value_of(INPUT, kit.content.text(trace.message.text)))
+            found.update(value_of(INPUT, kit.content.text(message.text)))
     if response is not None:
         _tell_answer(kit, found, response)
 
@@ -97,7 +101,10 @@ def _tell_answer(kit: Kit, found: dict[str, Any], response: Response) -> None:
 def _outcome(exc: BaseException | None) -> str:
     if isinstance(exc, Halted):
         return "halted"  # this life is over, but another worker continues the chat
-    return "done" if exc is None else "error"
+    if exc is None:
+        return "done"
+    cut = isinstance(exc, (ChatAbortedError, CancelledError, GeneratorExit))
+    return "aborted" if cut else "error"
 
 
 def _shown(kit: Kit, response: Response) -> str:

@@ -28,7 +28,7 @@ from hookline import (
     ToolMessage,
     UserMessage,
 )
-from hookline.otel._names import FINISHED
+from hookline.otel._names import FINISHED, whole
 from hookline.otel._report import report
 
 Capture = Literal["no_content", "span_only", "event_only", "span_and_event"]
@@ -41,6 +41,7 @@ Part = dict[str, Any]
 FAILED: Final = "[redaction failed]"
 DEEP: Final = "[too deep]"
 DEPTH: Final = 64
+LARGEST: Final = 2**63 - 1  # a larger integer would lose its whole attribute
 ATTRIBUTE: Final = 65_536
 
 
@@ -74,6 +75,10 @@ class Content:
         """Convert JSON data: an object of arguments, or a result."""
         return self._fitting(lambda size: self._data(value, [size], 0))
 
+    def own(self, value: Any) -> Any:
+        """Convert a value of the application's own attributes."""
+        return self._data(value, [self._most // 5], 0)
+
     def bounded(self, parts: list[Part]) -> tuple[list[Part], int]:
         """Return the last parts that fit into an attribute, and the number of parts left out."""
         room = self._most - 2
@@ -101,9 +106,7 @@ class Content:
                 return FAILED
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 return FAILED
-        if text.isascii():
-            return text
-        return text.encode(errors="replace").decode()  # a lone surrogate would lose its whole batch
+        return whole(text)
 
     def _cut(self, text: str, room: list[int]) -> str:
         text = self._clean(text)
@@ -120,11 +123,7 @@ class Content:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, (int, float)):
-            if self._redact is None:
-                return value
-            text = str(value)
-            cleaned = self._clean(text)
-            return value if cleaned == text else cleaned
+            return self._number(value)
         if depth > DEPTH:
             return DEEP
         if _is_object(value):
@@ -132,6 +131,13 @@ class Content:
         if isinstance(value, (list, tuple)):
             return self._array(cast("Sequence[Any]", value), room, depth)
         return self._cut(str(value), room)
+
+    def _number(self, value: float) -> float | str:
+        if self._redact is None and -LARGEST <= value <= LARGEST:
+            return value
+        text = str(value)
+        cleaned = self._clean(text)
+        return value if cleaned == text and not abs(value) > LARGEST else cleaned
 
     def _object(self, value: dict[Any, Any], room: list[int], depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Collection, Mapping
+from math import isfinite
+from typing import Any, Final, Protocol
 
+from opentelemetry.baggage import get_all, set_baggage
 from opentelemetry.context import Context
-from opentelemetry.trace import Tracer
+from opentelemetry.trace import NonRecordingSpan, Tracer, get_current_span, set_span_in_context
 
 from hookline import HookBus, Run, Usage
 from hookline.models import PriceFunction
+from hookline.otel import _names as names
 from hookline.otel._content import Content
 from hookline.otel._events import Events
 from hookline.otel._metrics import Instruments
@@ -89,9 +92,13 @@ class Kit:
             return None
         try:
             found = self._price(answered_by, usage) if answered_by else None
-            return self._price(model, usage) if found is None else found
+            found = self._price(model, usage) if found is None else found
+            cost = None if found is None else float(found)  # a Decimal would lose its whole batch
+            return cost if cost is None or isfinite(cost) else None
         except Exception as exc:
-            report("the function price= raised, so no cost is recorded for a model call", exc)
+            report(
+                "price= raised or returned no number, so no cost is recorded for a model call", exc
+            )
             return None
 
     def attributes(self, run: Run[Any]) -> dict[str, Any]:
@@ -101,21 +108,27 @@ class Kit:
             return {}
         try:
             found = given(run) if callable(given) else given
-            return {key: self._clean(value) for key, value in found.items() if value is not None}
+            return {
+                names.whole(str(key)): self.content.word(value)
+                if isinstance(value, str)
+                else self.content.own(value)
+                for key, value in found.items()
+                if value is not None
+            }
         except Exception as exc:
             report("attributes= raised or is not a dict, so the spans lack these attributes", exc)
             return {}
 
-    def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.content.word(value)
-        if isinstance(value, (list, tuple)):
-            return [self._clean(each) for each in cast("Sequence[Any]", value)]
-        return value
-
     def keep(self, chat_id: str, context: Context) -> None:
-        """Keep the context of an ended chat, for later evaluation."""
-        self.ended[chat_id] = context
+        """Keep the ids and the baggage of an ended chat, for later evaluation.
+
+        The context itself would keep the content of its span, and of the chat around it, in memory.
+        """
+        ids = get_current_span(context).get_span_context()
+        kept = set_span_in_context(NonRecordingSpan(ids), Context())
+        for name, value in get_all(context).items():
+            kept = set_baggage(name, value, kept)
+        self.ended[chat_id] = kept
         self.ended.move_to_end(chat_id)  # an earlier life of the chat may have ended long ago
         if len(self.ended) > KEPT:
             self.ended.popitem(last=False)

@@ -28,7 +28,7 @@ from hookline.otel._kit import Kit
 from hookline.otel._report import report
 from hookline.otel._spans import Operation
 from hookline.otel._trace import Trace
-from hookline.otel._words import ModelWords, hook_labels, text_of, usage_of
+from hookline.otel._words import ModelWords, text_of, usage_of
 from hookline.points import AroundRequest
 
 
@@ -39,6 +39,7 @@ class ModelCall(Operation):
         "_response",
         "_run",
         "_trace",
+        "_usage",
         "_waited",
         "_words",
         "attempts",
@@ -50,6 +51,7 @@ class ModelCall(Operation):
     _response: ModelResponse | None
     _run: Run[Any]
     _trace: Trace
+    _usage: Usage | None  # the tokens of all attempts that were answered
     _waited: float  # seconds that the attempts waited for the reader of the stream
     _words: ModelWords
     attempts: int  # the number of requests that were actually sent
@@ -72,13 +74,15 @@ class ModelCall(Operation):
             first = {**words.first, names.ITERATION: ctx.iteration}
             if request.output is not None:
                 first[names.OUTPUT_TYPE] = "json"
+            if trace.deltas:  # of answers by hooks, which have no span of their own
+                trace.tell_deltas(trace.op)
             if trace.model is None:
                 trace.tell_model(words, request)
                 trace.links.meet(ctx.run)
             if kit.openinference:
                 first.update(kind_of(names.CHAT))
             call = cls(kit, words.name, SpanKind.CLIENT, first)
-            call._response = call.timing = call.error = None
+            call._response = call._usage = call.timing = call.error = None
             call._waited = 0.0
             call._run = ctx.run
             call._trace = trace
@@ -94,10 +98,11 @@ class ModelCall(Operation):
     def attempt(self, request: ModelRequest) -> None:
         """Note a request. The inner wrappers may have changed the request or the model."""
         self.attempts += 1
-        if request.model is not self.request.model:
+        before = self.request
+        if request.model is not before.model or request.settings is not before.settings:
             try:
                 self._words = self._trace.words_of(request)
-                self.attributes.update(self._words.labels)
+                self.attributes.update(self._words.first)
                 self.span.update_name(self._words.name)
             except Exception as exc:
                 report("the model of an attempt could not be traced", exc)
@@ -110,15 +115,25 @@ class ModelCall(Operation):
         tell_failure(self.kit, self._words, exc, self.context)
         self._broke_off()
 
-    def took(self, timing: Timing | None) -> None:
-        """Record the timing of an attempt that has ended."""
+    def took(self, response: ModelResponse) -> None:
+        """Record the timing and the tokens of an attempt that the model has answered."""
+        if self.ended:
+            return
+        self._timed(response.timing)
+        try:
+            if response.usage is not None:
+                self._pay(response.model, response.usage)
+        except Exception as exc:
+            report("the tokens of a model call could not be recorded", exc)
+
+    def _timed(self, timing: Timing | None) -> None:
         self.timing = timing
         if timing is not None:
             self._waited += timing.reader_wait
 
     def _broke_off(self) -> None:
         if self.timing is None and self.attempts:
-            self.took(self._run.timing)
+            self._timed(self._run.timing)
 
     def answered(self, response: ModelResponse) -> None:
         """End the span with a response."""
@@ -128,11 +143,9 @@ class ModelCall(Operation):
                 found = self.attributes
                 found[names.FINISH_REASONS] = (names.FINISHED[response.finish_reason],)
                 if response.model:
-                    found[names.RESPONSE_MODEL] = response.model
+                    found[names.RESPONSE_MODEL] = names.whole(response.model)
                 if response.response_id:
                     found[names.RESPONSE_ID] = self.kit.content.word(response.response_id)
-                if response.usage is not None:
-                    found.update(usage_of(response.usage, self.kit.semconv.cache_write))
             self._end(time_ns(), None, None)
         except Exception as exc:
             report("a model call could not be traced to its end", exc)
@@ -156,14 +169,13 @@ class ModelCall(Operation):
         if self.attempts != 1:
             self.attributes[names.ATTEMPTS] = self.attempts
         if trace.deltas:
-            self._tell_deltas()
+            trace.tell_deltas(self)
         if self.timing is not None:
             self.attributes[names.FIRST_CHUNK] = self.timing.first_chunk
         if self._waited:
             self.attributes[names.READER_WAIT] = self._waited
             trace.sums.waited += self._waited
-        if self._response is not None and self._response.usage is not None:
-            self._pay(self._response.model, self._response.usage)
+        self.attributes.update(usage_of(self._usage, kit.semconv.cache_write))
         text = self._write(error, exc) if kit.writes else None
         self.finish(at, error, text)
         trace.sums.model_calls += 1
@@ -172,31 +184,34 @@ class ModelCall(Operation):
         trace.fresh = False
 
     def _pay(self, answered_by: str | None, usage: Usage) -> None:
-        model = self._words.labels[names.REQUEST_MODEL]
-        cost = self.kit.price(model, answered_by, usage)
+        self._usage = usage if self._usage is None else self._usage + usage
+        kit, points = self.kit, self._words.points(answered_by)
+        if kit.metered:
+            kit.instruments.record_tokens(usage, points, self.context)
+        cost = kit.price(self._words.labels[names.REQUEST_MODEL], answered_by, usage)
         if cost is None:
             return
-        self.attributes[names.COST] = cost
-        if self.kit.openinference:
-            self.attributes[LLM_COST] = cost
+        if kit.metered and cost > 0:
+            kit.instruments.cost.add(cost, points.call, self.context)
         sums = self._trace.sums
         sums.cost = cost if sums.cost is None else sums.cost + cost
-        if self.kit.metered and cost > 0:
-            labels = self._words.points(answered_by).call
-            self.kit.instruments.cost.add(cost, labels, self.context)
+        self.attributes[names.COST] = cost = self.attributes.get(names.COST, 0.0) + cost
+        if kit.openinference:
+            self.attributes[LLM_COST] = cost
 
     def _write(self, error: str | None, exc: BaseException | None) -> str | None:
         """Record content, if requested; returns the text of the error, if spans may contain it."""
         content = self.kit.content
         recording = self.span.is_recording()
-        said = self._said() if content.wanted else {}
-        if content.spans and recording:
+        on_span, in_event = content.spans and recording, content.events and self.kit.details
+        said = self._said() if on_span or in_event else {}
+        if on_span:
             self.attributes.update({name: as_json(value) for name, value in said.items()})
             if self.kit.openinference:
                 self.attributes.update(spoken(self.attributes))
         if self.kit.details:
             details = {**self._words.labels, **self.attributes}
-            details.update(said if content.events else {})
+            details.update(said if in_event else {})
             if error is not None:
                 details[names.ERROR_TYPE] = error
             self.kit.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
@@ -223,16 +238,6 @@ class ModelCall(Operation):
             said[names.OUTPUT] = content.answer(self._response)
         return said
 
-    def _tell_deltas(self) -> None:
-        """Record the hooks at onDelta: one event and one value per hook, not per chunk."""
-        deltas, self._trace.deltas = self._trace.deltas, {}
-        for (hook, outcome), (count, seconds) in deltas.items():
-            labels = hook_labels(hook, "onDelta", outcome)
-            self.kit.instruments.hook_duration.record(seconds, labels, self.context)
-            if outcome != "ok" and self.span.is_recording():
-                more = {names.HOOK_DURATION: seconds, names.HOOK_COUNT: int(count)}
-                self.span.add_event(names.HOOK_EVENT, {**labels, **more})
-
     def _measure(self, seconds: float, error: str | None) -> None:
         to, context = self.kit.instruments, self.context
         response, timing = self._response, self.timing
@@ -241,8 +246,6 @@ class ModelCall(Operation):
         if error is not None:
             labels = {**labels, names.ERROR_TYPE: error}
         to.duration.record(seconds, labels, context)
-        if response is not None and response.usage is not None:
-            to.record_tokens(response.usage, points, context)
         if timing is not None:
             to.first_chunk.record(timing.first_chunk, points.call, context)
             if timing.chunks > 1 and error is None:

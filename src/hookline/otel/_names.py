@@ -74,13 +74,13 @@ APPROVAL_DECISION: Final = "hookline.approval.decision"
 APPROVAL_EDITED: Final = "hookline.approval.edited"
 APPROVAL_WAIT: Final = "hookline.approval.wait"
 HOOK_EVENT: Final = "hookline.hook"
-# The event for each status that hookline itself publishes.
+# For each status that hookline itself publishes: its event, and the keys of its data.
 STATUS_EVENTS: Final = {
-    "retrying": "hookline.retry",
-    "falling-back": "hookline.fallback",
-    "guardrail": "hookline.guardrail",
-    "handoff": "hookline.handoff",
-    "summarized": "hookline.summarized",
+    "retrying": ("hookline.retry", ("attempt", "of", "wait", "error", "status", "code")),
+    "falling-back": ("hookline.fallback", ("from", "to", "error", "status", "code")),
+    "guardrail": ("hookline.guardrail", ("name", "on", "why")),
+    "handoff": ("hookline.handoff", ("from", "to")),
+    "summarized": ("hookline.summarized", ("messages", "tokens")),
 }
 HOOK_NAME: Final = "hookline.hook.name"
 HOOK_POINT: Final = "hookline.hook.point"
@@ -161,6 +161,11 @@ def error_type(exc: BaseException) -> str:
     if isinstance(exc, HooklineError) and kind.__module__.startswith("hookline."):
         return f"hookline.errors.{kind.__qualname__}"
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def whole(text: str) -> str:
+    """Return the text with valid Unicode: one lone surrogate would lose its whole batch."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")

@@ -5,7 +5,8 @@ Only hookline's own statuses are recorded: a user's status may contain content.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, cast
 
 from hookline import Approve
 from hookline.otel import _names as names
@@ -23,13 +24,19 @@ def nearest(trace: Trace | None) -> Operation | None:
     return trace.op if trace is not None and (op is None or op.ended) else op
 
 
-def tell_status(op: Operation, name: str, data: dict[str, Any]) -> None:
-    """Record a status as an event, with its data as attributes."""
+def tell_status(op: Operation, name: str, keys: Collection[str], data: Any) -> None:
+    """Record a status as an event, with the data at these keys as attributes.
+
+    A user's own status may have the same type, and content at other keys.
+    """
     if not op.span.is_recording():
         return
     content = op.kit.content
     found: dict[str, Any] = {}
-    for key, value in data.items():
+    given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    for key, value in given.items():
+        if key not in keys or not isinstance(value, (str, int, float)):
+            continue
         if key == "error":
             error = op.error if isinstance(op, ModelCall) else None
             found[names.ERROR_TYPE] = error or names.identifier(str(value))

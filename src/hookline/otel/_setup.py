@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from time import monotonic
 from types import ModuleType
 from typing import Any, Final, Literal
 
@@ -53,9 +54,11 @@ class Exporting:
     def flush(self, timeout: float = 10.0) -> bool:
         """Export everything that is waiting; returns False if this fails or takes too long."""
         results: list[bool] = []
+        until = monotonic() + timeout
         for provider in self._providers:
+            left = max(until - monotonic(), 0.0)
             try:
-                results.append(provider.force_flush(int(timeout * 1000)) is not False)
+                results.append(provider.force_flush(int(left * 1000)) is not False)
             except Exception:
                 results.append(False)  # a missing collector is not the caller's error
         return all(results)

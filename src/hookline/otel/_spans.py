@@ -56,8 +56,16 @@ class Operation:
         self._around = _inside.get()
         before = self._before = get_current()
         start = self.start = time_ns()
-        if self._around is not None and self._around.quiet and self._around.kit is kit:
-            self.quiet, self.span = True, self._around.span  # this span would not be sampled either
+        around = self._around
+        if (
+            around is not None
+            and around.quiet
+            and around.kit is kit
+            and (
+                before.get(_CURRENT) is around.span  # not where other code has begun another trace
+            )
+        ):
+            self.quiet, self.span = True, around.span  # this span would not be sampled either
             self.context = before
             _inside.set(self)
             return
@@ -88,11 +96,13 @@ class Operation:
         span = self.span
         if error is not None:
             self.attributes[ERROR_TYPE] = error
-        if self.attributes and span.is_recording():
-            if error is not None:
-                span.set_status(Status(_ERROR, text))
-            span.set_attributes(self.attributes)
-        span.end(at)
+        try:
+            if self.attributes and span.is_recording():
+                if error is not None:
+                    span.set_status(Status(_ERROR, text))
+                span.set_attributes(self.attributes)
+        finally:
+            span.end(at)
 
     def seconds(self, at: int) -> float:
         """Return the duration until `at`, in seconds."""

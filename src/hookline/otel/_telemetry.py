@@ -119,7 +119,8 @@ class Telemetry:
 
         `beside` are the points at which the chat has other hooks.
         """
-        if self._tracers is None and self._meters is None and _nobody():
+        given = self._tracers or self._meters or self._loggers
+        if given is None and _nobody():
             return None
         tracers = self._tracers or trace.get_tracer_provider()
         meters = self._meters or api_metrics.get_meter_provider()
@@ -144,7 +145,7 @@ class Telemetry:
         unmetered = unmetered or isinstance(meters, NoOpMeterProvider)
         unmetered = unmetered or isinstance(meter, NoOpMeter)
         silent = silent or isinstance(tracer, NoOpTracer)
-        if silent and unmetered:
+        if silent and unmetered and self._loggers is None:
             return None
         if silent:
             tracer = NoOpTracer()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time_ns
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.context import attach, set_value
 from opentelemetry.trace import SpanKind
 
 from hookline import ToolFailure, ToolResult
+from hookline.errors import ToolDenied
 from hookline.otel import _names as names
 from hookline.otel._content import as_json
 from hookline.otel._inference import INPUT, OUTPUT, kind_of, value_of
@@ -22,6 +23,8 @@ from hookline.otel._spans import Operation
 from hookline.otel._trace import Trace
 from hookline.otel._words import ToolWords, text_of
 from hookline.points import AroundToolCall
+
+DENIED: Final = "Denied"  # the type of a refusal
 
 
 class ToolCallSpan(Operation):
@@ -92,6 +95,10 @@ class ToolCallSpan(Operation):
                 self._end(time_ns(), None, None)
                 return
             exc = result.exception
+            if result.type == DENIED or isinstance(exc, ToolDenied):
+                self.attributes[names.OUTCOME] = "denied"  # a decision, and not an error
+                self._end(time_ns(), None, None)
+                return
             error = names.identifier(result.type) if exc is None else names.error_type(exc)
             self._end(time_ns(), error, kit.content.text(result.message) if kit.shows else None)
         except Exception as exc:

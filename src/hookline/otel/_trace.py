@@ -16,7 +16,7 @@ from hookline.otel import _names as names
 from hookline.otel._links import Links
 from hookline.otel._report import report
 from hookline.otel._spans import Operation
-from hookline.otel._words import ModelWords, ToolWords, parameters
+from hookline.otel._words import ModelWords, ToolWords, hook_labels, parameters
 
 
 class Work(Protocol):
@@ -57,12 +57,12 @@ class Trace:
         "deltas",
         "fresh",
         "links",
-        "message",
         "model",
         "op",
         "open",
         "outcome",
         "reason",
+        "run",
         "sums",
         "system",
         "task",
@@ -72,12 +72,10 @@ class Trace:
         "words",
     )
 
-    def __init__(
-        self, run: Run[Any], op: Operation, message: UserMessage | None, common: dict[str, Any]
-    ) -> None:
-        self.message = message
+    def __init__(self, run: Run[Any], op: Operation, common: dict[str, Any]) -> None:
+        self.run = run
         self.chat_id = run.chat_id
-        self.agent = run.agent
+        self.agent = names.whole(run.agent)
         self.common = common  # the attributes of each span
         self.op = op
         self.links = Links(op)
@@ -150,7 +148,26 @@ class Trace:
         if request.output is not None:
             found[names.OUTPUT_TYPE] = "json"
 
+    # ── hooks at onDelta ────────────────────────────────────────────────────────────────────
+
+    def tell_deltas(self, op: Operation) -> None:
+        """Record the hooks at onDelta: one event and one value per hook, not per chunk."""
+        deltas, self.deltas = self.deltas, {}
+        for (hook, outcome), (count, seconds) in deltas.items():
+            labels = hook_labels(hook, "onDelta", outcome)
+            op.kit.instruments.hook_duration.record(seconds, labels, op.context)
+            if outcome != "ok" and op.span.is_recording():
+                more = {names.HOOK_DURATION: seconds, names.HOOK_COUNT: int(count)}
+                op.span.add_event(names.HOOK_EVENT, {**labels, **more})
+
     # ── what was written already ────────────────────────────────────────────────────────────
+
+    def asked(self) -> UserMessage | None:
+        """Return the user's message as it was stored: hooks may have removed secrets from it."""
+        for message in self.run.history[self._base :]:
+            if isinstance(message, UserMessage):
+                return message
+        return None
 
     def unwritten(self, messages: Any, run: Run[Any]) -> list[Message]:
         """Return the messages of a request that no span of this or an earlier chat has recorded."""

@@ -20,6 +20,7 @@ from hookline import (
     ModelResponse,
     Proceed,
     Response,
+    Run,
     ToolCall,
     ToolFailure,
     ToolResult,
@@ -48,8 +49,6 @@ from hookline.points import (
 NAME: Final = "hookline.otel"
 OUTERMOST: Final = 1_000_000
 INNERMOST: Final = -1_000_000
-
-
 Call: TypeAlias = ModelCall | ToolCallSpan
 
 
@@ -75,7 +74,7 @@ class Tracing:
         kit.source = self
         self.kit = kit
         self._silent = not kit.metered and not kit.details  # without spans nothing is recorded
-        self._chats: dict[str, Trace] = {}
+        self._chats: dict[object, Trace] = {}  # by the chat itself: ids may be equal
         self._alone = self._bus(lone=True)
         self._beside = self._bus(lone=True, told=True)
         self._between = self._bus(lone=False, told=True)
@@ -104,6 +103,9 @@ class Tracing:
             add("onHook", self._on_hook, name=NAME)
         return bus
 
+    def _trace_of(self, run: Run[Any]) -> Trace | None:
+        return self._chats.get(Run.chat_of(run))
+
     # ── the chat ────────────────────────────────────────────────────────────────────────────
 
     async def _around_chat(
@@ -126,7 +128,7 @@ class Tracing:
     def _begin_chat(self, ctx: AroundChat) -> Trace | None:
         try:
             trace = begin_agent_span(self.kit, ctx)
-            self._chats[trace.chat_id] = trace
+            self._chats[Run.chat_of(ctx.run)] = trace
             return trace
         except Exception as exc:
             report("a chat could not be traced", exc)
@@ -137,8 +139,7 @@ class Tracing:
     ) -> None:
         """End the chat's trace; a second call has no effect."""
         try:
-            if self._chats.get(trace.chat_id) is trace:
-                del self._chats[trace.chat_id]
+            self._chats.pop(Run.chat_of(trace.run), None)
             if trace.op.ended:
                 return
             trace.close_open()
@@ -148,14 +149,14 @@ class Tracing:
             trace.op.drop()
 
     def _on_abort(self, ctx: OnChatAbort) -> None:
-        trace = self._chats.get(ctx.run.chat_id)
+        trace = self._trace_of(ctx.run)
         if trace is not None:
             trace.reason = ctx.reason
             trace.outcome = "aborted"
             trace.close_cut()
 
     def _on_end(self, ctx: OnChatEnd) -> None:
-        trace = self._chats.get(ctx.run.chat_id)
+        trace = self._trace_of(ctx.run)
         if trace is None:
             return
         trace.outcome = ctx.outcome
@@ -164,9 +165,10 @@ class Tracing:
             trace.links.meet(ctx.run, leave=False)
         except Exception as exc:
             report("a chat could not be linked to the previous chat", exc)
-        if asyncio.current_task() is not trace.task and ctx.outcome != "done":
-            # The chat's own task was aborted, and may be left behind: no later event follows.
-            self._end_chat(trace, ctx.error or ChatAbortedError(trace.reason))
+        if asyncio.current_task() is not trace.task:
+            # The chat's own task was cancelled, and may be left behind: no later event follows.
+            aborted = ChatAbortedError(trace.reason) if ctx.response is None else None
+            self._end_chat(trace, ctx.error or aborted, ctx.response)
 
     # ── a model call ────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +176,7 @@ class Tracing:
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
         """Wrap other wrappers: the span begins with the first attempt, if there is one."""
-        trace = self._chats.get(ctx.run.chat_id)
+        trace = self._trace_of(ctx.run)
         if trace is None:
             return await proceed()
         asked, before = Asked(), _asked.get()
@@ -199,7 +201,7 @@ class Tracing:
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
         """Wrap a model call that has no other wrappers."""
-        trace = self._chats.get(ctx.run.chat_id)
+        trace = self._trace_of(ctx.run)
         if trace is not None and trace.op.quiet and self._silent:
             return await self._unseen(trace, ctx, proceed)
         call = None if trace is None else ModelCall.begin(self.kit, trace, ctx)
@@ -214,7 +216,7 @@ class Tracing:
             self._break_off(trace, call, exc)
             raise
         else:
-            call.took(response.timing)
+            call.took(response)
             call.answered(response)
             return response
         finally:
@@ -233,7 +235,7 @@ class Tracing:
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        asked, trace = _asked.get(), self._chats.get(ctx.run.chat_id)
+        asked, trace = _asked.get(), self._trace_of(ctx.run)
         if asked is None or trace is None:
             return await proceed()
         if asked.call is None:
@@ -249,7 +251,7 @@ class Tracing:
         except Exception as exc:
             call.failed(exc)
             raise
-        call.took(response.timing)
+        call.took(response)
         return response
 
     # ── a tool call ─────────────────────────────────────────────────────────────────────────
@@ -257,7 +259,7 @@ class Tracing:
     async def _around_tool(
         self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
-        trace = self._chats.get(ctx.run.chat_id)
+        trace = self._trace_of(ctx.run)
         if trace is not None and trace.op.quiet and self._silent:
             return await proceed()
         work = None if trace is None else ToolCallSpan.begin(self.kit, trace, ctx)
@@ -277,7 +279,7 @@ class Tracing:
     def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
         """End a call that was cancelled or that raised."""
         try:
-            known = self._chats.get(trace.chat_id) is trace
+            known = Run.chat_of(trace.run) in self._chats
             if isinstance(exc, asyncio.CancelledError) and known:
                 trace.hold(work)
             elif isinstance(exc, StopChat) and isinstance(work, ModelCall):
@@ -293,17 +295,17 @@ class Tracing:
     # ── why a chat took the way that it took ────────────────────────────────────────────────
 
     def _on_status(self, ctx: OnStatus) -> None:
-        name = names.STATUS_EVENTS.get(ctx.type)
-        op = None if name is None else nearest(self._chats.get(ctx.run.chat_id))
-        if name is None or op is None:
+        known = names.STATUS_EVENTS.get(ctx.type)
+        op = None if known is None else nearest(self._trace_of(ctx.run))
+        if known is None or op is None:
             return
         try:
-            tell_status(op, name, ctx.data)
+            tell_status(op, *known, ctx.data)
         except Exception as exc:
             report("a status could not be traced", exc)
 
     def _on_approval(self, ctx: OnApproval) -> None:
-        trace = self._chats.get(ctx.run.chat_id)
+        trace = self._trace_of(ctx.run)
         if trace is None:
             return
         try:
@@ -316,7 +318,7 @@ class Tracing:
     def _on_hook(self, ctx: OnHook) -> None:
         if ctx.hook == NAME:
             return
-        trace = self._chats.get(ctx.run.chat_id) if ctx.run is not None else None
+        trace = self._trace_of(ctx.run) if ctx.run is not None else None
         if trace is not None and ctx.point == "onDelta":
             count = trace.deltas.setdefault((ctx.hook, ctx.outcome), [0, 0.0])
             count[0] += 1

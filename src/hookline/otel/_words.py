@@ -30,8 +30,8 @@ class ModelWords:
         self.settings = settings
         labels = self.labels = _labels_of(model)
         self.name = f"{names.CHAT} {labels[names.REQUEST_MODEL]}"
-        first = self.first = {**labels, names.REQUEST_STREAM: True}
-        first.update(trace)
+        # The application's own come first: an SDK with too many attributes drops the first ones.
+        first = self.first = {**trace, **labels, names.REQUEST_STREAM: True}
         if settings != _NO_SETTINGS:
             first.update(parameters(settings, content))
         self._points: dict[str | None, Points] = {}
@@ -42,7 +42,7 @@ class ModelWords:
         if points is None:
             call = dict(self.labels)
             if answered_by:
-                call[names.RESPONSE_MODEL] = answered_by
+                call[names.RESPONSE_MODEL] = names.whole(answered_by)
             points = self._points[answered_by] = Points.of(call)
         return points
 
@@ -62,7 +62,7 @@ class ToolWords:
             names.TOOL_TYPE: "function",
             names.AGENT_NAME: agent,
         }
-        self.first = {names.OPERATION: names.EXECUTE_TOOL, **self.labels, **trace}
+        self.first = {**trace, names.OPERATION: names.EXECUTE_TOOL, **self.labels}
         if tool.description:
             self.first[names.TOOL_DESCRIPTION] = content.word(tool.description)
 
@@ -94,7 +94,11 @@ def usage_of(usage: Usage | None, cache_write: str | None) -> dict[str, Any]:
 
 def hook_labels(hook: str, point: str, outcome: str) -> Mapping[str, str]:
     """Return the attributes of a hook's event and metric."""
-    return {names.HOOK_NAME: hook, names.HOOK_POINT: point, names.HOOK_OUTCOME: outcome}
+    return {
+        names.HOOK_NAME: names.whole(hook),
+        names.HOOK_POINT: point,
+        names.HOOK_OUTCOME: outcome,
+    }
 
 
 def text_of(exc: BaseException) -> str:
@@ -108,8 +112,8 @@ def text_of(exc: BaseException) -> str:
 def _labels_of(model: Model) -> dict[str, Any]:
     labels: dict[str, Any] = {
         names.OPERATION: names.CHAT,
-        names.PROVIDER: str(getattr(model, "provider", None) or names.UNKNOWN),
-        names.REQUEST_MODEL: model_name(model),
+        names.PROVIDER: names.whole(str(getattr(model, "provider", None) or names.UNKNOWN)),
+        names.REQUEST_MODEL: names.whole(model_name(model)),
     }
     address = getattr(model, "server_address", None)
     if address is not None:
