@@ -267,6 +267,10 @@ def said(*parts: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": list(parts)}]
 
 
+def answered(**fields: Any) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": "x", **fields}]
+
+
 @pytest.mark.parametrize(
     ("messages", "says"),
     [
@@ -274,7 +278,8 @@ def said(*parts: Any) -> list[dict[str, Any]]:
         ([{"role": "oracle", "content": "x"}], "no role 'oracle'"),
         ([{"role": "user", "content": "x"}, {"role": "system", "content": "x"}], "before all"),
         ([{"role": "user", "content": 7}], "content must be a string or a list"),
-        (said("x"), "part 0: 'type' must be"),
+        (said("x"), "part 0: this must be a dict, not a str"),
+        (said({}), "part 0: 'type' must be"),
         (
             said({"type": "input_audio"}),
             "no parts of type 'input_audio'",
@@ -283,7 +288,22 @@ def said(*parts: Any) -> list[dict[str, Any]]:
         (said({"type": "image_url", "image_url": {"url": "data:a/b;base64,!"}}), "must be base64"),
         ([{"role": "tool", "content": "x"}], "'tool_call_id'"),
         ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], "call 0: 'function'"),
-        (["hello"], "'role'"),
+        (["hello"], "must be a dict, not a str"),
+        ([AssistantMessage(parts=())], "with their model_dump"),
+        (answered(audio={"id": "a"}), "message 0: hookline messages have no field 'audio'"),
+        (answered(function_call={"name": "f", "arguments": "{}"}), "no field 'function_call'"),
+        (answered(reasoning_content="hm"), "no field 'reasoning_content'"),
+        (answered(annotations=[{"type": "url_citation"}]), "no field 'annotations'"),
+        ([{"role": "user", "name": "ada", "content": "x"}], "no field 'name'"),
+        (answered(tool_calls=5), "'tool_calls' must be a list"),
+        (
+            answered(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": [1]}}]),
+            r"call 0: the arguments must be a JSON text, not \[1\]",
+        ),
+        (
+            said({"type": "file", "file": {"filename": 5, "file_data": "data:a/b;base64,AAE="}}),
+            "'filename' must be a str",
+        ),
     ],
 )
 def test_what_cannot_be_read_of_openai_is_named(messages: Any, says: str) -> None:
@@ -307,6 +327,25 @@ def test_what_cannot_be_read_of_openai_is_named(messages: Any, says: str) -> Non
             [{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "n"}]}],
             "'input' must be a dict",
         ),
+        (
+            said({"type": "image", "source": {"type": "url", "url": "u", "media_type": 5}}),
+            "'media_type' must be a str",
+        ),
+        (
+            said(
+                {
+                    "type": "document",
+                    "source": {"type": "url", "url": "u"},
+                    "context": "It is old.",
+                }
+            ),
+            "no field 'context'",
+        ),
+        (
+            answered(content=[{"type": "thinking", "thinking": "x", "signature": 5}]),
+            "'signature' must be a str",
+        ),
+        (answered(content=[{"type": "text", "text": "x", "citations": 5}]), "'citations' must be"),
     ],
 )
 def test_what_cannot_be_read_of_anthropic_is_named(messages: Any, says: str) -> None:
@@ -322,6 +361,35 @@ def test_what_cannot_be_written_is_named() -> None:
     result = ToolMessage(call_id="c", name="n", text="t", media=(Image(url="u"),))
     with pytest.raises(UsageError, match="not have images"):
         to_openai([result])
+
+
+@pytest.mark.parametrize("write", [to_openai, to_anthropic])
+def test_a_picture_of_a_model_is_not_dropped(write: Any) -> None:
+    answer = AssistantMessage(parts=(Text("Look:"), Image(data=b"1")))
+    with pytest.raises(UsageError, match="message 0: answers in this format have no Image"):
+        write([answer])
+
+
+def test_a_text_and_a_refusal_are_both_read() -> None:
+    found = from_openai(answered(content="Well.", refusal="I cannot say.")).messages
+    assert found == (AssistantMessage(parts=(Text("Well."), Text("I cannot say."))),)
+
+
+def test_the_empty_fields_of_an_sdk_are_no_data() -> None:
+    empty: dict[str, Any] = {
+        "refusal": None,
+        "annotations": [],
+        "audio": None,
+        "function_call": None,
+    }
+    assert from_openai(answered(**empty, tool_calls=None)) == from_openai(answered())
+
+
+def test_citations_of_anthropic_are_read_and_written_as_they_were() -> None:
+    cited = [{"type": "char_location", "cited_text": "It rains.", "document_index": 0}]
+    body = {"messages": answered(content=[{"type": "text", "text": "Yes.", "citations": cited}])}
+    read = from_anthropic(body)
+    assert to_anthropic(Conversation(read.messages).messages) == body
 
 
 def test_a_data_url_may_have_parameters_before_its_base64() -> None:

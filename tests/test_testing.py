@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
@@ -351,6 +352,53 @@ async def test_clean_up_raises_while_a_stream_is_left() -> None:
 def test_a_turn_that_contradicts_itself_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Turn(**options)
+
+
+def test_a_model_with_negative_pieces_is_refused() -> None:
+    with pytest.raises(ValueError, match="chunk=-1 must be at least 0"):
+        ScriptedModel("hello", chunk=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"points": "onMessage"}, r"write points=\['onMessage'\]"),
+        ({"events": TextDelta}, r"write events=\[TextDelta\]"),
+    ],
+    ids=["points", "events"],
+)
+def test_a_recorder_of_what_is_no_list_is_refused(options: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        record(Agent(ScriptedModel()), **options)
+
+
+@pytest.mark.parametrize("option", ["piece", "after", "cut", "stall"])
+def test_an_answer_of_a_negative_length_is_refused(option: str) -> None:
+    options: dict[str, Any] = {option: -1}
+    with pytest.raises(ValueError, match=f"{option}=-1 must be at least 0"):
+        Wire("hello", **options)
+
+
+def test_a_server_of_no_known_format_or_habit_is_refused() -> None:
+    unknown: Any = "morse"
+    with pytest.raises(ValueError, match="no format 'morse'; use one of: openai-chat"):
+        WireServer(unknown)
+    with pytest.raises(ValueError, match="no habit 'no_index' for 'anthropic'"):
+        WireServer("anthropic", Wire("hello", habits=["no_index"]))
+
+
+async def test_a_connection_that_is_cut_at_once_sends_nothing_of_the_answer() -> None:
+    async with WireServer("openai", Wire("hello", cut=0)) as server:
+        host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"POST /v1/responses HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            got = await reader.read()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    assert b"hello" not in got
 
 
 def test_a_turn_shows_itself() -> None:

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
 from hookline import Agent, Conversation
-from hookline.errors import OverloadedError
+from hookline.errors import OverloadedError, UsageError
 from hookline.hooks import approve, retry
 from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, call, spans
@@ -56,6 +56,11 @@ async def test_only_chats_that_begin_inside_are_kept_and_an_agent_may_have_its_o
         await Agent(ScriptedModel("hi"), telemetry=found.telemetry).chat("hi")
     await Agent(ScriptedModel("hi")).chat("hi")
     assert found.tree() == "invoke_agent agent\n  chat scripted"
+
+
+def test_spans_that_would_go_elsewhere_are_refused() -> None:
+    with pytest.raises(UsageError, match="leave tracer_provider= out"), spans(tracer_provider=None):
+        pass
 
 
 @pytest.mark.parametrize("capture", ["no_content", "span_only"])

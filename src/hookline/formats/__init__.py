@@ -1,7 +1,8 @@
 """Convert histories to and from the message formats of OpenAI (chat completions) and Anthropic.
 
 Pure functions on dicts, without either SDK. Data that a format cannot express (ids, usage) is lost
-when it is written. Data that hookline cannot express raises an error and is never dropped.
+when it is written. Content that hookline cannot express raises an error and is never dropped. Hints
+to a provider, such as `cache_control` or the `detail` of an image, are dropped.
 """
 
 from hookline.formats._anthropic import from_anthropic, to_anthropic

@@ -5,6 +5,7 @@ There, results of calls are part of a user message, before the user's own text.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -23,15 +24,19 @@ from hookline.formats._read import (
     Imported,
     blocks,
     call_of,
+    check_fields,
     decoded,
     encoded,
     field,
     list_at,
     object_at,
     refuse,
+    refuse_media,
+    text_at,
 )
 
 _META: Final = "anthropic"  # the key of signatures in the meta of a Reasoning part
+_MEDIA: Final = ("type", "source", "title", "cache_control", "citations")
 _WENT_WELL: Final = ("ok", "answered")
 
 
@@ -88,8 +93,9 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         raise refuse(
             where, f"hookline messages have no parts of type {kind!r}; leave this part out"
         )
+    check_fields(part, _MEDIA, where)
     source = object_at(part, "source", where)
-    media_type = source.get("media_type")
+    media_type = text_at(source, "media_type", where)
     data: bytes | None = None
     url: str | None = None
     if source.get("type") == "base64":
@@ -102,30 +108,34 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         )
     if kind == "image":
         return Image(media_type=media_type or "image/png", data=data, url=url)
-    name = part.get("title")
+    name = text_at(part, "title", where)
     return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
 
 
 def _model_part(part: dict[str, Any], where: str) -> Any:
     kind = part["type"]
     if kind == "text":
-        return Text(field(part, "text", str, where))
+        cited: Any = list_at(part, "citations", where) if part.get("citations") else None
+        meta = {_META: {"citations": cited}} if cited else None
+        return Text(field(part, "text", str, where), meta)
     if kind == "thinking":
-        signature = part.get("signature")
+        signature = text_at(part, "signature", where)
         meta = {_META: {"signature": signature}} if signature else None
         return Reasoning(field(part, "thinking", str, where), meta)
     if kind == "redacted_thinking":
         return Reasoning("", {_META: {"data": field(part, "data", str, where)}})
     if kind == "tool_use":
         id, name = field(part, "id", str, where), field(part, "name", str, where)
-        return call_of(id, name, object_at(part, "input", where))
+        return call_of(id, name, object_at(part, "input", where), where)
     raise refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
 
 
 def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> dict[str, Any]:
     """Write a history as `{"messages": [...]}`, with `system` if there is a system text.
 
-    Reasoning without Anthropic's signature is left out, because Anthropic would reject it.
+    Reasoning without Anthropic's signature is left out, because Anthropic would reject it. Sources
+    are left out, except the citations of a text. Raises UsageError for a picture or file that this
+    format cannot express.
     """
     out: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
@@ -136,6 +146,7 @@ def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> d
         elif isinstance(message, ToolMessage):
             content = [_result(message, where)]
         else:
+            refuse_media(message.parts, where)
             content = _answer(message)
         if out and out[-1]["role"] == role:  # results, and user text after them
             out[-1]["content"] += content
@@ -173,13 +184,21 @@ def _written(part: Text | Image | File, where: str) -> dict[str, Any]:
     return {**out, "title": part.name} if part.name else out
 
 
+def _own(part: Text | Reasoning) -> dict[str, Any]:
+    """Anthropic's own data of a part."""
+    found: dict[str, Any] = (part.meta or {}).get(_META) or {}
+    return found
+
+
 def _answer(message: AssistantMessage) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, Text):
-            out.append({"type": "text", "text": part.text})
+            text: dict[str, Any] = {"type": "text", "text": part.text}
+            cited: Any = _own(part).get("citations")
+            out.append({**text, "citations": copy.deepcopy(cited)} if cited else text)
         elif isinstance(part, Reasoning):
-            own: dict[str, Any] = (part.meta or {}).get(_META) or {}
+            own = _own(part)
             if own.get("data"):
                 out.append({"type": "redacted_thinking", "data": own["data"]})
             elif own.get("signature"):

@@ -20,14 +20,25 @@ from hookline.formats._read import (
     Imported,
     blocks,
     call_of,
+    check_fields,
     field,
     from_url,
+    list_at,
     object_at,
     refuse,
+    refuse_media,
+    text_at,
     to_url,
 )
 
 _SYSTEM: Final = ("system", "developer")
+_FIELDS: Final = {
+    "system": ("role", "content"),
+    "developer": ("role", "content"),
+    "user": ("role", "content"),
+    "assistant": ("role", "content", "refusal", "tool_calls"),
+    "tool": ("role", "content", "tool_call_id", "name"),
+}
 
 
 def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
@@ -38,6 +49,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
     for index, message in enumerate(messages):
         where = f"message {index}"
         role = field(message, "role", str, where)
+        check_fields(message, _FIELDS.get(role, message), where)
         if role in _SYSTEM:
             if found:
                 raise refuse(where, f"a {role} message must come before all other messages")
@@ -80,24 +92,28 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
     if kind == "file" and "file_data" in object_at(part, "file", where):
         source = part["file"]
         media_type, data, url = from_url(field(source, "file_data", str, where), where)
-        name = source.get("filename")
+        name = text_at(source, "filename", where)
         return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
     raise refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
 
 
 def _assistant(message: Mapping[str, Any], where: str) -> AssistantMessage:
-    text = _text(message.get("content") or message.get("refusal"), where)
-    parts: list[Any] = [Text(text)] if text.strip() else []
-    for index, call in enumerate(message.get("tool_calls") or ()):
+    texts = [_text(message.get(name), where) for name in ("content", "refusal")]
+    parts: list[Any] = [Text(text) for text in texts if text.strip()]
+    calls = list_at(message, "tool_calls", where) if message.get("tool_calls") else []
+    for index, call in enumerate(calls):
         at = f"{where}, call {index}"
         function = object_at(call, "function", at)
         name = field(function, "name", str, at)
-        parts.append(call_of(field(call, "id", str, at), name, function.get("arguments")))
+        parts.append(call_of(field(call, "id", str, at), name, function.get("arguments"), at))
     return AssistantMessage(parts=tuple(parts))
 
 
 def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list[dict[str, Any]]:
-    """Write a history. Reasoning is left out, because this format cannot express it."""
+    """Write a history. Reasoning and sources are left out, since this format cannot express them.
+
+    Raises UsageError for a picture or file that this format cannot express.
+    """
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for index, message in enumerate(messages):
         where = f"message {index}"
@@ -112,6 +128,7 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
                 )
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
         else:
+            refuse_media(message.parts, where)
             out.append(_written(message))
     return out
 

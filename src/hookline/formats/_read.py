@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from types import NoneType
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -48,10 +49,43 @@ def list_at(data: Any, name: str, where: str) -> list[Any]:
 
 
 def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
-    value: Any = data.get(name) if hasattr(data, "get") else None
+    value: Any = mapping(data, where).get(name)
     if not isinstance(value, kind):
         raise refuse(where, f"{name!r} must be a {kind.__name__}, not {value!r:.80}")
     return value
+
+
+def text_at(data: Any, name: str, where: str) -> str | None:
+    """Return an optional text."""
+    return None if data.get(name) is None else field(data, name, str, where)
+
+
+def mapping(data: Any, where: str) -> Mapping[str, Any]:
+    """Return data that must be a dict."""
+    if not isinstance(data, Mapping):
+        raise refuse(
+            where,
+            f"this must be a dict, not a {type(data).__name__}; pass objects of an SDK as dicts, "
+            "with their model_dump()",
+        )
+    return cast("Mapping[str, Any]", data)
+
+
+def check_fields(data: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    """Refuse a field with data that would be lost."""
+    for name, value in data.items():
+        if value and name not in known:
+            raise refuse(where, f"hookline messages have no field {name!r}; leave this field out")
+
+
+def refuse_media(parts: Iterable[object], where: str) -> None:
+    """Refuse pictures and files of a model, which neither format has in an answer."""
+    for part in parts:
+        if isinstance(part, (Image, File)):
+            raise refuse(
+                where,
+                f"answers in this format have no {type(part).__name__}; leave this part out",
+            )
 
 
 def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
@@ -70,17 +104,19 @@ def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def call_of(id: str, name: str, arguments: Any) -> ToolCall:
+def call_of(id: str, name: str, arguments: Any, where: str) -> ToolCall:
     """Make a call; arguments that are not a JSON object are kept as text in `raw`."""
     if isinstance(arguments, Mapping):
         return ToolCall(id=id, name=name, arguments=dict(arguments))  # pyright: ignore
+    if not isinstance(arguments, (str, NoneType)):
+        raise refuse(where, f"the arguments must be a JSON text, not {arguments!r:.80}")
     try:
         decoded: Any = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
         decoded = None
     if isinstance(decoded, dict):
         return ToolCall(id=id, name=name, arguments=decoded)  # pyright: ignore
-    return ToolCall(id=id, name=name, raw=str(arguments))
+    return ToolCall(id=id, name=name, raw=arguments)
 
 
 def encoded(data: bytes) -> str:

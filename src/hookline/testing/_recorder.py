@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any, Final, Self, TypeAlias, cast, get_args
 
 from hookline import Agent, Disposer, HookBus, Subscription
+from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.points import TABLE
 from hookline.testing._events import closed_after
@@ -191,8 +192,14 @@ def record(
     events, in order with the hooks; a list of event types records only events of these types. With
     `inherit`, sub-agents are recorded too. `echo`, such as `print`, is called with each line. If a
     hook ends a chain, later hooks and the recorder do not run. To record the point in this case
-    too, pass a high `priority=`. Raises UnknownHookError for an unknown point.
+    too, pass a high `priority=`. Raises UnknownHookError for an unknown point, and UsageError
+    if `points` or `events` is not a list.
     """
+    if isinstance(points, str):
+        raise UsageError(f"points={points!r} must be a list; write points=[{points!r}]")
+    if isinstance(events, type):
+        name = events.__name__
+        raise UsageError(f"events={name} must be a list or a bool; write events=[{name}]")
     chosen = [name for name in TABLE if name not in NOISY] if points is None else points
     published = () if events is False else _EVENTS if events is True else events
     return Recorder(agent, chosen, published, echo=echo, priority=priority, inherit=inherit)

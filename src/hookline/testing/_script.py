@@ -37,7 +37,8 @@ class ScriptedModel:
     before their end. `open` counts the streams that are still being read. If the model is used in
     `with`, `done()` is called at the end of the block. After an exception in the block, `done()` is
     not called. `strict=False` accepts requests in which a call has no result, or a result has no
-    call. With `repeat=True`, the first turn follows the last turn.
+    call. With `repeat=True`, the first turn follows the last turn. Raises ValueError for a negative
+    `chunk`.
     """
 
     provider = "scripted"
@@ -54,6 +55,8 @@ class ScriptedModel:
         strict: bool = True,
         repeat: bool = False,
     ) -> None:
+        if chunk < 0:
+            raise ValueError(f"chunk={chunk!r} must be at least 0")
         self.name = name
         """The model's name, in traces and in `Finish`."""
         self.requests: list[ModelRequest] = []

@@ -74,8 +74,8 @@ def spans(**options: Any) -> Generator[Spans, None, None]:
     """Collect the spans of all chats that begin inside the block.
 
     Agents without their own telemetry, and the sub-agents of these agents, are traced. `options`
-    are the options of `hookline.otel.Telemetry`. Nothing global is changed. Raises UsageError if
-    OpenTelemetry's SDK is not installed.
+    are the options of `hookline.otel.Telemetry`. Nothing global is changed. Raises UsageError
+    for `tracer_provider=`, and if OpenTelemetry's SDK is not installed.
     """
     try:
         sdk: Any = import_module("opentelemetry.sdk.trace")
@@ -85,6 +85,12 @@ def spans(**options: Any) -> Generator[Spans, None, None]:
         raise UsageError(
             'spans() needs OpenTelemetry\'s SDK: pip install "hookline[otel]"'
         ) from exc
+    if "tracer_provider" in options:
+        given = options["tracer_provider"]
+        raise UsageError(
+            f"spans(tracer_provider={given!r}) would collect nothing, because spans() has a "
+            "provider of its own; leave tracer_provider= out"
+        )
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))

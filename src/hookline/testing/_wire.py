@@ -18,6 +18,7 @@ from hookline.models import Chunk
 from hookline.testing._script import ScriptError
 from hookline.testing._turn import Answer, Delay, as_turn
 from hookline.testing._wire_formats import WireFormat, encoded, error_body
+from hookline.testing._wire_habits import check_habits
 
 REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 429: "Too Many Requests"}
 
@@ -44,7 +45,8 @@ class Wire:
     that is awaited before each write. After `after` bytes, `garbage` is inserted. After `cut`
     bytes, the connection is closed. After `stall` bytes, the server stops sending. `headers` are
     sent in addition to the headers of the format. `habits` are deviations of a server from its
-    documented format, such as "no_index" or "crlf"; docs/models.md lists them.
+    documented format, such as "no_index" or "crlf"; docs/models.md lists them. Raises
+    ValueError for a negative number.
     """
 
     def __init__(
@@ -64,6 +66,9 @@ class Wire:
         stall: int | None = None,
         habits: Sequence[str] = (),
     ) -> None:
+        for name, number in {"piece": piece, "after": after, "cut": cut, "stall": stall}.items():
+            if number is not None and number < 0:
+                raise ValueError(f"{name}={number!r} must be at least 0")
         self.answer = as_turn(answer)
         self.status = status
         self.code = code
@@ -92,6 +97,8 @@ class Wire:
         if self.garbage is not None:
             whole = b"".join(found)
             found = [whole[: self.after], self.garbage, whole[self.after :]]
+        if 0 in (self.cut, self.stall):
+            return []
         if self.piece or self.cut is not None or self.stall is not None:
             whole = b"".join(found)
             size = self.piece or len(whole) or 1
@@ -111,7 +118,7 @@ class WireServer:
     of open connections. The event `asked` is set by the first request. The event `left` is set when
     a client disconnects in the middle of an answer; `left_at` is the time of this disconnect, by
     the event loop's clock. Requests after the last turn get status 500, and the server raises
-    ScriptError at the end of its block.
+    ScriptError at the end of its block. Raises ValueError for an unknown format or habit.
     """
 
     def __init__(self, format: WireFormat, *turns: Wire | Answer, port: int = 0) -> None:
@@ -126,6 +133,8 @@ class WireServer:
         self.url = ""
         """The `base_url=` for an adapter, while the server runs."""
         self._turns = [turn if isinstance(turn, Wire) else Wire(turn) for turn in turns]
+        for turn in self._turns or [Wire()]:
+            check_habits(format, turn.habits)
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._asked_too_much = False
@@ -203,11 +212,12 @@ class WireServer:
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
             sent += len(piece)
-            if turn.cut is not None and sent >= turn.cut:
-                return False
-            if turn.stall is not None and sent >= turn.stall:
-                await asyncio.wait([ahead])
+            if sent in (turn.cut, turn.stall):
                 break
+        if sent == turn.cut:
+            return False
+        if sent == turn.stall:
+            await asyncio.wait([ahead])
         if ahead.done() and not ahead.result():
             self._has_left()
             return False

@@ -41,7 +41,9 @@ def habits_of(format: str) -> tuple[str, ...]:
 
 
 def check_habits(format: str, habits: Sequence[str]) -> None:
-    """Raise ValueError for a habit that servers of this format do not have."""
+    """Raise ValueError for an unknown format, or a habit that its servers do not have."""
+    if format not in EVENTS:
+        raise ValueError(f"there is no format {format!r}; use one of: {', '.join(EVENTS)}")
     known = habits_of(format)
     for name in habits:
         if name not in known:
