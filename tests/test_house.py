@@ -30,10 +30,11 @@ PACKAGE = Path(hookline.__file__).parent
 PLAN = {
     "_base": (
         "log",
-        "patterns",
         "forks",
         "cancel",
         "errors",
+        "lists",
+        "patterns",
         "frozen",
         "json",
         "messages",

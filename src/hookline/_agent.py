@@ -17,6 +17,7 @@ from hookline._asks import Chats
 from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
 from hookline._base.input import as_message
+from hookline._base.lists import as_tuple
 from hookline._base.log import logger
 from hookline._base.messages import Message
 from hookline._base.patterns import unmatched
@@ -229,18 +230,18 @@ class Agent(Chats[DepsT, OutT]):
             runtime=runtime,
             output=None if output is None else form_of(output),
             output_retries=check_retries(output_retries),
-            output_validators=tuple(output_validators),
+            output_validators=as_tuple("output_validators", output_validators),
         )
         self._plugins: list[Uninstall] = []
         self._looked: object = None  # the tools and guards at the last check
         self._warned: set[tuple[str, str]] = set()
-        self._known = definitions(hooks, definitions(list(known_hooks)))
+        self._known = definitions(hooks, definitions(as_tuple("known_hooks", known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
             self.bus.enter(hook)
-        own = list(tools)
+        own = as_tuple("tools", tools)
         if own:
             self.scopes.register(Scope("agent", tools=own))
-        for scope in scopes:
+        for scope in as_tuple("scopes", scopes):
             self.scopes.register(scope)
 
     @property
@@ -339,9 +340,9 @@ class Agent(Chats[DepsT, OutT]):
                 self._declare([plugin], undo)
             elif brings(plugin):
                 brought: Any = plugin
-                for scope in getattr(brought, "scopes", ()):
+                for scope in as_tuple("scopes", getattr(brought, "scopes", ())):
                     self.scopes.register(scope)
-                tools = list(getattr(brought, "tools", ()))
+                tools = as_tuple("tools", getattr(brought, "tools", ()))
                 if tools:
                     self.scopes.register(Scope(undo.name, tools=tools))
                 self._declare(hooks_of(brought), undo)

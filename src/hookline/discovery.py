@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeGuard, cast
 
 from hookline import HookDef, HookSet
 from hookline.errors import DiscoveryError, UsageError
+from hookline.points import as_tuple
 
 __all__ = ["Found", "Problem", "from_entry_points", "from_folder"]
 
@@ -110,6 +111,7 @@ def from_folder(
     are resolved, this folder must be inside `root`. Raises DiscoveryError if the folder is not
     safe, or if a required file fails.
     """
+    required = as_tuple("required", required)
     place = _safe_folder(Path(folder), None if root is None else Path(root))
     finds = _Finds()
     names = sorted(each.name for each in place.iterdir() if _is_ours(each.name))
@@ -306,6 +308,8 @@ def from_entry_points(
     these entry points. `required` lists entry points that must exist and load. Raises
     DiscoveryError if a required entry point is missing or fails.
     """
+    required = as_tuple("required", required)
+    names = None if names is None else (*as_tuple("names", names), *required)
     finds = _Finds()
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
     for name in sorted({*required} - {point.name for point in points}):
@@ -314,7 +318,7 @@ def from_entry_points(
             "package, or do not require it"
         )
     for point in points:
-        if names is None or point.name in {*names, *required}:
+        if names is None or point.name in names:
             load = partial(_load_entry_point, point)
             finds.take(f"entry point {point.name}", point.name in required, load)
     return finds.done()

@@ -1,8 +1,10 @@
 """The contexts of the hook points: `add_hook` takes a context class in place of a point's name.
 
-`matches` compares a tool's name with patterns, as the `tools=` option of a hook does.
+`matches` compares a tool's name with patterns, as the `tools=` option of a hook does. `as_tuple`
+checks an argument of your own that takes a list.
 """
 
+from hookline._base.lists import as_tuple
 from hookline._base.patterns import matches
 from hookline._hooks.points import (
     TABLE,
@@ -66,5 +68,6 @@ __all__ = [
     "PreRequest",
     "PreStop",
     "PreToolCall",
+    "as_tuple",
     "matches",
 ]

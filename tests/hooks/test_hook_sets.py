@@ -232,7 +232,7 @@ def test_what_is_not_a_hook_is_refused_with_what_to_do(given: Any, why: str) -> 
     "given", [3, print, {"a"}, iter(())], ids=["int", "function", "set", "iterator"]
 )
 def test_hooks_are_a_table_or_a_list(given: Any) -> None:
-    with pytest.raises(UsageError, match="must be a dict of points and functions, or a list"):
+    with pytest.raises(UsageError, match="must be a list, or a dict of points and functions"):
         agent_of(hooks=given)
 
 

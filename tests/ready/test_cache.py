@@ -21,8 +21,9 @@ from hookline import (
     UserMessage,
     tool,
 )
+from hookline.errors import ModelError
 from hookline.events import TextDelta, ToolCallDelta
-from hookline.hooks import MemoryCache, cache, request_key
+from hookline.hooks import MemoryCache, cache, fallback, request_key
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -182,6 +183,17 @@ async def test_settings_that_are_no_data_are_not_cached(caplog):
     agent, _ = agents("one", "two")
     extra = Settings(extra={"client": object()})
     assert [(await agent.chat("hi", settings=extra)).text for _ in range(2)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["cache first", "fallback first"])
+async def test_the_answer_of_a_fallback_is_not_taken_for_that_of_the_first_model(order):
+    down = ModelError("down")
+    first = ScriptedModel(down, down, "from the first", name="first")
+    second = ScriptedModel("from the second", name="second")
+    agent = Agent(first, hooks=[cache(), fallback(second)][::order])
+    texts = [(await agent.chat("hi")).text for _ in range(4)]
+    assert texts == ["from the second", "from the second", "from the first", "from the first"]
+    assert (len(first.requests), len(second.requests)) == (3, 1)
 
 
 # ── the memory ──────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ import pytest
 from tests import _recording as recording
 from tests._event_grammar import check_events
 
-from hookline import Agent, Conversation, ModelResponse, Run, UserMessage, check_history, tool
+from hookline import Agent, Conversation, ModelResponse, Run, Stop, UserMessage, check_history, tool
 from hookline.errors import ChatAbortedError, ModelError, UsageError
 from hookline.events import ResponseReset, Status, TextDelta, ToolCallStarted
 from hookline.hooks import guardrail, retry
@@ -199,6 +199,61 @@ def failing(check):
         raise ModelError("broken")
 
     return agent
+
+
+@pytest.mark.parametrize("priority", [-1, 999], ids=["after the guardrail", "before it"])
+async def test_what_was_not_checked_because_a_hook_stopped_the_chat_is_checked_later(priority):
+    """The text of the Stop stands behind the message like an answer."""
+    model = ScriptedModel("never kept", "Hello.", "Hello again.")
+    seen = []
+
+    def check(message, run):
+        seen.append(message.text)
+        return says_no(message, run)
+
+    agent = Agent(model, hooks=[guardrail(check), guardrail(lambda message, run: None)])
+    stop = agent.add_hook("preRequest", lambda ctx: Stop("quota", "Tomorrow."), priority=priority)
+    conversation = Conversation()
+    assert (await agent.chat("good", conversation=conversation)).text == "Tomorrow."
+    assert (await agent.chat("bad", conversation=conversation)).text == "Tomorrow."
+    assert seen == []
+    stop()
+    conversation = Conversation.from_json(conversation.to_json())
+    assert (await agent.chat("better", conversation=conversation)).text == NO
+    assert (await agent.chat("best", conversation=conversation)).text == "Hello."
+    assert (await agent.chat("last", conversation=conversation)).text == "Hello again."
+    sent = [message.text for message in model.requests[-1].messages if message.role == "user"]
+    assert sent == ["good", "best", "last"]
+    assert seen[-2:] == ["best", "last"]
+    check_history(conversation.messages)
+
+
+async def test_a_check_that_was_cut_short_by_another_that_trips_is_made_up_for():
+    """The first message has passed one check when the second message trips it."""
+    slow_ran = asyncio.Event()
+    seen = []
+
+    async def slow(message, run):
+        seen.append(message.text)
+        if "bad" in conversation.messages[-1].text:
+            slow_ran.set()
+            await asyncio.Event().wait()
+
+    async def quick(message, run):
+        if "bad" in message.text:
+            await slow_ran.wait()
+            return NO
+        return None
+
+    model = ScriptedModel(ModelError("down"), "never kept", "Hello.")
+    agent = Agent(model, hooks=[guardrail(quick), guardrail(slow)])
+    conversation = Conversation()
+    with pytest.raises(ModelError):
+        await agent.chat("first", conversation=conversation)
+    assert (await agent.chat("bad", conversation=conversation)).text == NO
+    seen.clear()
+    assert (await agent.chat("good", conversation=conversation)).text == "Hello."
+    assert seen == ["first", "good"]
 
 
 async def test_a_model_that_fails_fails_while_the_check_still_runs():

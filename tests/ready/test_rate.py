@@ -7,10 +7,11 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import _recording as recording
 
-from hookline import Agent, Conversation, ToolFailure, tool
+from hookline import Agent, Approve, Conversation, ToolFailure, tool
 from hookline.errors import UsageError
-from hookline.hooks import rate_limit
+from hookline.hooks import approve, rate_limit
 from hookline.hooks._rate import _Windows
 from hookline.testing import ScriptedModel, call
 
@@ -206,6 +207,83 @@ def test_in_no_window_there_are_more_and_none_is_refused_without_need(calls, per
             made[key].append(clock.now)
         elif recent:
             assert wait == per - (clock.now - recent[0])
+
+
+def kept_by(hooks):
+    """The counts of a limit, read off its key function's closure."""
+    (guard, *_) = hooks
+    inside = dict(zip(guard.fn.__code__.co_freevars, guard.fn.__closure__, strict=True))
+    return inside["windows"].cell_contents._made
+
+
+@pytest.mark.parametrize("by", ["chat", "conversation"])
+async def test_what_a_chat_has_counted_is_forgotten_when_it_ends(by):
+    hooks = rate_limit(2, by=by)
+    agent, ran = agent_of([call("look"), "ok"] * 2 + [call("look"), ValueError("boom")], hooks)
+    await agent.chat("go")
+    await agent.chat("go")
+    with pytest.raises(ValueError, match="boom"):
+        await agent.chat("go")
+    assert (len(ran), len(kept_by(hooks))) == (3, 0)
+
+
+async def test_a_conversation_is_remembered_also_if_a_chat_has_its_name():
+    hooks = rate_limit(1, by="conversation")
+    agent, ran = agent_of([call("look"), "ok"] * 3, hooks)
+    conversation = Conversation(id="one")
+    await agent.chat("go", conversation=conversation)
+    await agent.chat("go", chat_id="one")
+    await agent.chat("go", conversation=conversation)
+    assert len(ran) == 2
+
+
+@pytest.mark.parametrize("by", ["chat", "conversation"])
+async def test_a_sub_agent_that_ends_does_not_forget_what_its_parent_has_counted(by):
+    ran = []
+
+    @tool
+    async def look() -> None:
+        ran.append(1)
+
+    kid = Agent(ScriptedModel(call("look"), "done"), name="kid", tools=[look])
+    turns = (call("look"), call("kid", input="x"), call("look"), "done")
+    hooks = rate_limit(2, by=by, tools=["look"])
+    mum = Agent(ScriptedModel(*turns), tools=[look, kid.as_tool()], hooks=[hooks])
+    await mum.chat("go")
+    assert (len(ran), len(kept_by(hooks))) == (2, 0)
+
+
+async def test_a_chat_that_resumes_after_an_approval_counts_anew():
+    agent, ran = agent_of(
+        [call("look"), call("dig"), call("look"), "ok"],
+        rate_limit(1, by="chat", tools=["look"]),
+        approve("dig"),
+    )
+    conversation = Conversation()
+    response = await agent.chat("go", conversation=conversation)
+    (waits,) = response.pending
+    await agent.resume(conversation, {waits.id: Approve()})
+    assert ran == [0, "dig", 0]
+
+
+async def test_a_durable_chat_that_was_cut_off_counts_on():
+    hooks = rate_limit(1, by="chat")
+
+    async def act() -> str:
+        return "done"
+
+    def acting(runtime, note):
+        model = recording.Model(note, [("c1", "act", {})], [("c2", "act", {})], ["Done."])
+        agent = Agent(model, tools=[act], hooks=[hooks], runtime=runtime)
+        return agent, recording.ask()
+
+    whole = await recording.live(acting)
+    assert [result.outcome for result in whole.response.tool_results] == ["ok", "denied"]
+    for cut in range(1, len(whole.journal)):
+        first = await recording.live(acting, limit=cut)
+        second = await recording.live(acting, first.journal)
+        assert second.response.tool_results[1].outcome == "denied", cut
+        assert len(kept_by(hooks)) == 0
 
 
 def test_keys_that_have_nothing_left_are_forgotten():

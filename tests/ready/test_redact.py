@@ -229,6 +229,47 @@ def test_what_is_in_json_data_is_found_keys_and_all():
     assert redactor(EMAIL).data(data) == {"[x]": [{"to": "x [x]"}, 3, None, True], "n": 1.5}
 
 
+def test_keys_that_become_equal_keep_all_their_values():
+    data = {
+        "a@b.org": 1,
+        "[x]": 2,
+        "c@d.org": 3,
+        "[x]²": 4,
+        "e@f.org": {"g@h.org": 5, "i@j.org": 6},
+    }
+    both = redactor(EMAIL)
+    clean = both.data(data)
+    assert clean == {"[x]³": 1, "[x]": 2, "[x]⁴": 3, "[x]²": 4, "[x]⁵": {"[x]": 5, "[x]²": 6}}
+    assert both.data(clean) == clean
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["1", "2", "12", "a", "1a", "a1", "[x]", "[x]²", "[x][x]"]), st.integers()
+    )
+)
+def test_no_value_is_lost_and_redacting_twice_changes_nothing(data):
+    for both in (redactor(r"\d+"), redactor(r"(?<=a)\S+", r"1"), redactor(values=["1", "a"])):
+        clean = both.data(data)
+        assert list(clean.values()) == list(data.values())
+        assert both.data(clean) == clean
+
+
+def test_ten_thousand_keys_that_become_equal_stay_short():
+    clean = redactor(EMAIL).data({f"n{n}@b.org": n for n in range(10_000)})
+    assert list(clean.values()) == list(range(10_000))
+    assert max(map(len, clean)) <= 8
+
+
+@pytest.mark.parametrize("what", [("[a-z]+",), {"values": ["ted"]}], ids=["pattern", "value"])
+def test_a_replacement_that_would_be_redacted_itself_is_refused(what):
+    """It would grow each time: in the stream, in the answer and in the message."""
+    with pytest.raises(UsageError, match="choose another replacement"):
+        redact(**what) if isinstance(what, dict) else redact(*what)
+    assert redact(".+")
+    assert redact("[a-z]+", values=["ted"], replacement="***")
+
+
 def test_a_function_may_say_what_stands_in_its_place():
     assert Redactor([EMAIL], [], lambda found: f"<{len(found)}>", 8, False).text("a@b.c") == "<5>"
 

@@ -9,10 +9,12 @@ not touched; `_base/json.py` checks that they are valid JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 from msgspec.structs import force_setattr
+
+from hookline._base.lists import as_tuple
 
 
 def _refuse(self: object, *args: Any, **kwargs: Any) -> NoReturn:
@@ -119,10 +121,10 @@ def own(struct: Any, name: str) -> None:
 
 
 def own_tuple(struct: Any, name: str) -> None:
-    """Convert the sequence in this field of a Struct to a tuple."""
+    """Convert the list in this field of a Struct to a tuple; None stays."""
     value = getattr(struct, name)
-    if type(value) is not tuple and isinstance(value, Sequence) and not isinstance(value, str):
-        force_setattr(struct, name, tuple(value))  # pyright: ignore
+    if type(value) is not tuple and value is not None:
+        force_setattr(struct, name, as_tuple(name, value))
 
 
 class ReadOnly:

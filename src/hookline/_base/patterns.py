@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
+from hookline._base.lists import as_tuple
+
 _KEPT: Final = 1024  # names per `NamePatterns`: a model can invent any number of names
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Return whether one of these patterns matches the name; `*` matches anything."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fnmatchcase(name, pattern) for pattern in as_tuple("patterns", patterns))
 
 
 def unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:

@@ -91,6 +91,9 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
     issues: tuple[str, ...] = ()
     """The problems with the arguments, one text for each problem."""
 
+    def __post_init__(self) -> None:
+        own_tuple(self, "issues")
+
     @property
     def exception(self) -> BaseException | None:
         """The exception that was raised; None outside of the process that raised it."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from hookline._base.errors import UsageError
+from hookline._base.lists import as_tuple
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Answer, ApprovalRequest, Decision
 from hookline._base.run import Run
@@ -178,8 +179,8 @@ def for_chat(config: Config, given: Given, model: Model | None) -> Config:
     if given.output_retries is not None:
         changes["output_retries"] = check_retries(given.output_retries)
     if given.output_validators is not None:
-        changes["output_validators"] = tuple(given.output_validators)
-    tools = () if given.tools is None else tuple(given.tools)
+        changes["output_validators"] = as_tuple("output_validators", given.output_validators)
+    tools = () if given.tools is None else as_tuple("tools", given.tools)
     if tools:
         changes["scopes"] = ChatScopes(config.scopes, Scope("chat", tools=tools))
     return msgspec.structs.replace(config, **changes) if changes else config

@@ -196,7 +196,7 @@ def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
                 yield point, fn
         return
     if isinstance(hooks, (str, HookDef)) or not isinstance(hooks, Sequence):
-        raise UsageError(f"hooks={hooks!r} must be a dict of points and functions, or a list")
+        raise UsageError(f"hooks={hooks!r} must be a list, or a dict of points and functions")
     given = cast("Sequence[Any]", hooks)  # type: ignore[redundant-cast]
     for each in given:
         if isinstance(each, (HookDef, str)):

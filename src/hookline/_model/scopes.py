@@ -21,6 +21,7 @@ from hookline._base.errors import ScopeError
 from hookline._base.forks import lock_for_forks
 from hookline._base.frozen import ReadOnly
 from hookline._base.json import json_text, to_json_data
+from hookline._base.lists import as_tuple
 from hookline._base.log import log_throw
 from hookline._base.run import Run
 from hookline._model.callables import is_async_callable
@@ -81,7 +82,7 @@ class Scope(ReadOnly):
         self._set(
             label=label,
             title=title or label,
-            tools=tuple(as_tool(each) for each in tools),
+            tools=tuple(as_tool(each) for each in as_tuple("tools", tools)),
             context=context,
             enabled=enabled,
             is_on=with_run(enabled),

@@ -19,6 +19,7 @@ from hookline.durable._job import (
     read_outcome,
 )
 from hookline.errors import ApprovalError, UsageError
+from hookline.points import as_tuple
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
@@ -92,7 +93,7 @@ class Client:
             limits=limits,
             system=system,
             model=model,
-            hooks=tuple(hooks),
+            hooks=as_tuple("hooks", hooks),
             release=release,
         )
         id = os.urandom(10).hex() if chat_id is None else chat_id

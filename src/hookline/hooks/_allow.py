@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline import Deny, ModelRequest, define_hook
+from hookline.errors import UsageError
 from hookline.hooks._common import GUARD, LAST, Hooks
 from hookline.points import PreRequest, PreToolCall, matches
 
@@ -18,8 +19,15 @@ def allow_tools(
     """Allow only these tools to run; `"read_*"` is a pattern. If no names are given, no tool may
     run.
 
-    With `hide`, the other tools are not offered to the model either.
+    With `hide`, the other tools are not offered to the model either. Raises UsageError for an empty
+    name.
     """
+    for name in names:
+        if not isinstance(name, str) or not name:  # pyright: ignore
+            raise UsageError(
+                f"allow_tools() got {name!r}, which is not the name of a tool; pass each name or "
+                "pattern by itself, as in allow_tools('search', 'read_*')"
+            )
 
     def offer(ctx: PreRequest[Any]) -> ModelRequest | None:
         left = tuple(tool for tool in ctx.request.tools if matches(tool.name, names))

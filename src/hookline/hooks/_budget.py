@@ -34,6 +34,7 @@ from hookline.points import (
     OnResponse,
     OnStep,
     PreRequest,
+    as_tuple,
 )
 
 Amounts = tuple[float | None, float | None, float | None, float | None]
@@ -70,6 +71,7 @@ def budget(
     answer. Raises UsageError for a budget without a limit and for invalid limits.
     """
     wanted: Amounts = (steps, tokens, seconds, cost)
+    finish_reasons = as_tuple("finish_reasons", finish_reasons)
     _check(wanted, finish_reasons, price, count)
     rate = None if price is None else price_function(price)
 

@@ -55,13 +55,14 @@ def cache(
     store: CacheStore | None = None,
     *,
     key: Callable[[ModelRequest], str | None] = request_key,
-    priority: int = INFRASTRUCTURE + 20,
+    priority: int = INFRASTRUCTURE + 5,  # inside `fallback`, outside `retry`
     inherit: bool = False,
     required: bool = False,
 ) -> Hooks:
     """Answer repeated requests from a cache, which stores only complete answers.
 
-    `key` may return None for a request that must not be cached. If the store fails, the error is
+    `cache` runs inside `fallback`, so each model has its own answers. `key` may return None for a
+    request that must not be cached. If the store fails, the error is
     logged and the model is called.
     """
     kept: CacheStore = store if store is not None else MemoryCache()

@@ -38,11 +38,12 @@ def deny_commands(
     can also pass compiled patterns, which are searched for in the unchanged text. `tools` and
     `argument` limit the check to these tools and this argument. No list can cover every way to hide
     a command in a shell. To prevent a command reliably, use `allow_tools` or `approve`, and a
-    sandbox. Raises UsageError if no command is given.
+    sandbox. Raises UsageError if no command is given, and for anything else than a
+    command.
     """
     if not commands:
         raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")
-    denied = [(each, command_of(each) if isinstance(each, str) else each) for each in commands]
+    denied = [(each, _wanted(each)) for each in commands]
     only = tool_names(tools)
 
     def finds(pattern: re.Pattern[str] | Command, where: Any) -> bool:
@@ -98,4 +99,16 @@ def deny_commands(
             if only is not None
             else ()
         ),
+    )
+
+
+def _wanted(given: Any) -> Command | re.Pattern[str]:
+    """Return what to search for; raises UsageError for anything else than a text or a pattern."""
+    if isinstance(given, str):
+        return command_of(given)
+    if isinstance(given, re.Pattern) and isinstance(given.pattern, str):  # pyright: ignore
+        return given  # pyright: ignore
+    raise UsageError(
+        f"deny_commands() got {given!r}, which is not a command; pass each command by itself, as "
+        "in deny_commands('rm -rf', 'shutdown')"
     )

@@ -30,7 +30,8 @@ from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
 from hookline.points import AroundRequest, OnResponse, PreChat, PreMessage, PreRequest
 
 REASON: Final = "guardrail"
-KEY: Final = "hookline.guardrail"
+KEY: Final = "hookline.guardrail"  # the messages that were stopped
+MISSED: Final = "hookline.guardrail.missed"  # the messages that are still to be checked
 Said = str | None
 """The text of a check that trips; None if the check passes."""
 InputCheck = Callable[[UserMessage, Run[Any]], Said | Awaitable[Said]]
@@ -198,16 +199,22 @@ class _Input:
         """The user's messages that may not have been checked yet.
 
         An answer is kept only after its check. So a message before the last complete answer is
-        checked; a message of an earlier chat that was broken off may not be.
+        checked, unless the answer is the text of a Stop; `remember` keeps the ids of such messages.
+        A message of an earlier chat that was broken off may not be checked.
         """
         if iteration or self._passed.of(run):
             return []
+        missed = set(run.meta.get(MISSED, ()))
         found: list[UserMessage] = []
+        last = True
         for message in reversed(run.history):
             if isinstance(message, UserMessage):
-                found.append(message)
+                if last or message.id in missed:
+                    found.append(message)
             elif not (isinstance(message, AssistantMessage) and message.partial):
-                break
+                last = False
+                if not missed:
+                    break
         return found[::-1]
 
     async def _trip(self, messages: list[UserMessage], run: Run[Any]) -> Trip | None:
@@ -224,11 +231,27 @@ class _Input:
         raise StopChat(REASON, trip.finding.text)
 
     def remember(self, ctx: PreMessage[Any]) -> None:
-        """Store the ids of stopped messages, together with the text for the user."""
-        for id in ctx.run.state.get(KEY, ()):
-            known = {message.id for message in ctx.run.history}
-            before = [each for each in ctx.run.meta.get(KEY, ()) if each in known and each != id]
-            ctx.run.meta[KEY] = [*before, id]
+        """Store the ids of stopped messages, together with the text for the user.
+
+        Also store the ids of messages that the text of a Stop leaves unchecked.
+        """
+        run, message = ctx.run, ctx.message
+        stopped = run.state.get(KEY, ())
+        for id in stopped:
+            known = {message.id for message in run.history}
+            before = [each for each in run.meta.get(KEY, ()) if each in known and each != id]
+            run.meta[KEY] = [*before, id]
+        if not isinstance(message, AssistantMessage) or message.partial:
+            return
+        missed: list[str] = []
+        if stopped or not self._passed.of(run):  # otherwise all checks have passed
+            unchecked = [each.id for each in self._open(run, run.iteration)]
+            every = dict.fromkeys([*run.meta.get(MISSED, ()), *unchecked])
+            missed = [id for id in every if id not in stopped]
+        if missed:
+            run.meta[MISSED] = missed
+        else:
+            run.meta.pop(MISSED, None)
 
 
 async def _until_tripped(

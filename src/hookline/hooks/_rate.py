@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from math import ceil, inf
 from threading import RLock
 from time import monotonic
 from typing import Any, Final, Literal
 
-from hookline import Deny, Run, define_hook
+from hookline import Deny, HookDef, Run, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, Hooks, PerChat
-from hookline.points import OnChatStart, PreToolCall
+from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
+from hookline.points import OnChatEnd, OnChatStart, PreToolCall
 
 By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
 """What calls are counted by, or a function that returns the key."""
@@ -56,6 +57,11 @@ class _Windows:
             made.append(now)
             return None
 
+    def forget(self, key: Hashable) -> None:
+        """Forget the calls of a key that nothing will ask for again."""
+        with _lock:
+            self._made.pop(key, None)
+
     def _sweep(self, now: float) -> None:
         """Remove keys without recent calls."""
         if len(self._made) < self._sweep_at:
@@ -90,14 +96,21 @@ def rate_limit(
         )
     windows = _Windows(calls, inf if per is None else per, clock)
 
-    def root(run: Run[Any]) -> str:
-        own = run.chat_id if by == "chat" else run.conversation_id or run.chat_id
-        return roots.find(run.parent_chat_id) or own
+    def root(run: Run[Any]) -> tuple[str, str]:
+        parents = roots.find(run.parent_chat_id)
+        if parents is not None:
+            return parents
+        if by == "conversation" and run.conversation_id is not None:
+            return ("conversation", run.conversation_id)
+        return ("chat", run.chat_id)
 
     roots = PerChat(root)
 
     def begin(ctx: OnChatStart[Any]) -> None:
         roots.of(ctx.run)
+
+    def end(ctx: OnChatEnd[Any]) -> None:
+        windows.forget(("chat", ctx.run.chat_id))  # its id is not used again
 
     def key_of(ctx: PreToolCall[Any]) -> Hashable:
         if callable(by):
@@ -126,7 +139,12 @@ def rate_limit(
     )
     if callable(by) or by == "tool":
         return (guard,)
-    start = define_hook(
-        "onChatStart", begin, name="rate_limit", priority=GUARD, inherit=inherit, required=required
+    add: Callable[..., HookDef] = partial(
+        define_hook, name="rate_limit", inherit=inherit, required=required
     )
-    return (guard, start, roots.forget("rate_limit", inherit=inherit, required=required))
+    return (
+        guard,
+        add("onChatStart", begin, priority=GUARD),
+        add("onChatEnd", end, priority=LAST),
+        roots.forget("rate_limit", inherit=inherit, required=required),
+    )

@@ -13,11 +13,13 @@ from math import inf
 from typing import Any, Final, cast
 
 from hookline.errors import UsageError
+from hookline.points import as_tuple
 
 Replacement = str | Callable[[str], str]
 """The text in place of a match, or a function of the match."""
 GROWN: Final = 16  # as a multiple of `hold`: a longer match counts as endless
 FEW: Final = 32  # the number of places that are tried one by one
+_RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = re.compile(r"\s")
 _RUN = re.compile(r"(\[\^?(?!\])(?:\\.|[^\]\\])+\]|\\[wdsWDS])\+(?![+?])")
 
@@ -33,8 +35,8 @@ class Redactor:
         hold: int,
         words: bool,
     ) -> None:
-        known = sorted({*values}, key=len, reverse=True)
-        self.patterns = [re.compile(each) for each in patterns]
+        known = sorted({*map(_value, as_tuple("values", values))}, key=len, reverse=True)
+        self.patterns = [_pattern(each) for each in patterns]
         if not known and not self.patterns:
             raise UsageError("redact() needs a pattern or values=")
         if any(not value for value in known) or any(each.match("") for each in self.patterns):
@@ -48,26 +50,71 @@ class Redactor:
         self._replacement = replacement
         if known:
             self.patterns.append(re.compile("|".join(map(re.escape, known))))
+        text = replacement if isinstance(replacement, str) else ""
         self.searches = [(each, _from_run_starts(each)) for each in self.patterns]
+        if self.text(text) != text:
+            raise UsageError(
+                f"redact(replacement={text!r}): a pattern or value matches a part of the "
+                "replacement, which would then be redacted again; choose another replacement"
+            )
 
     def text(self, text: str) -> str:
         """Redact a whole text."""
         return Pieces(self, inf).feed(text, last=True)
 
     def data(self, value: Any) -> Any:
-        """Redact JSON data, including its keys."""
+        """Redact JSON data, including its keys.
+
+        If keys become equal, a raised number is added, as in `[redacted]²`, so that no value is
+        lost. Few patterns match such a number, so redacting twice changes nothing.
+        """
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            items = cast("dict[str, Any]", value).items()
-            return {self.text(key): self.data(each) for key, each in items}
+            items = cast("dict[str, Any]", value)
+            return dict(zip(self._keys(items), map(self.data, items.values()), strict=True))
         if isinstance(value, (list, tuple)):
             return [self.data(each) for each in cast("list[Any]", value)]
         return value
 
+    def _keys(self, keys: Iterable[str]) -> list[str]:
+        """Redact the keys of an object, which stay different; other keys do not change."""
+        clean = [(key, self.text(key)) for key in keys]
+        taken = {key for key, text in clean if text == key}
+        last: dict[str, int] = {}
+        out: list[str] = []
+        for key, text in clean:
+            new = text
+            while text != key and new in taken:
+                last[text] = last.get(text, 1) + 1
+                new = text + str(last[text]).translate(_RAISED)
+            taken.add(new)
+            out.append(new)
+        return out
+
     def put(self, found: str) -> str:
         """Return the replacement of a match."""
         return self._replacement if isinstance(self._replacement, str) else self._replacement(found)
+
+
+def _value(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    kind = type(given).__name__
+    raise UsageError(f"redact(values=) has a value of type {kind}; pass the texts to replace")
+
+
+def _pattern(given: Any) -> re.Pattern[str]:
+    try:
+        pattern: re.Pattern[Any] = re.compile(given)
+    except (TypeError, re.error) as exc:
+        raise UsageError(
+            f"redact() got {given!r}, which is not a regular expression ({exc}); pass each pattern "
+            "by itself, and pass plain texts as values=[…]"
+        ) from exc
+    if isinstance(pattern.pattern, str):
+        return pattern
+    raise UsageError(f"redact() got {given!r}, which is a pattern of bytes; pass one of a str")
 
 
 class Pieces:

@@ -24,6 +24,7 @@ from hookline.errors import ChatAbortedError, ConversationBusyError, UsageError
 from hookline.events import TextDelta
 from hookline.mcp._errors import sdk
 from hookline.mcp._telemetry import measuring, measuring_sessions
+from hookline.points import as_tuple
 
 logger = getLogger("hookline.mcp")
 
@@ -63,12 +64,12 @@ def serve(
     """
     server = _Served(agent, name, description, principal).server(sessions=not stateless)
     security = None
-    if allowed_hosts:
+    if hosts := as_tuple("allowed_hosts", allowed_hosts):
         settings = sdk("mcp.server.transport_security").TransportSecuritySettings
         security = settings(
             enable_dns_rebinding_protection=True,
-            allowed_hosts=list(allowed_hosts),
-            allowed_origins=[f"https://{each}" for each in allowed_hosts],
+            allowed_hosts=list(hosts),
+            allowed_origins=[f"https://{each}" for each in hosts],
         )
     return server.streamable_http_app(
         streamable_http_path=path,

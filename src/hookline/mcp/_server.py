@@ -39,7 +39,7 @@ from hookline.mcp._names import clean
 from hookline.mcp._pool import Headers, Pool
 from hookline.mcp._results import Part, contents_of, part_of
 from hookline.mcp._tools import tools_of
-from hookline.points import PreToolCall, matches
+from hookline.points import PreToolCall, as_tuple, matches
 
 logger = getLogger("hookline.mcp")
 
@@ -432,9 +432,7 @@ async def _closed(links: list[Link]) -> None:
 
 
 def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise UsageError(f"{name}={given!r} must be a list of patterns, such as [{given!r}]")
-    patterns = tuple(given)
+    patterns = as_tuple(name, given)
     if not all(patterns):
         raise UsageError(
             f"{name}={patterns!r} has an empty pattern, which matches no tool; remove it"

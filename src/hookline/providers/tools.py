@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hookline.models import ProviderTool
+from hookline.points import as_tuple
 
 __all__ = [
     "code_execution",
@@ -33,7 +34,8 @@ def web_search(
     *, max_uses: int | None = None, allowed_domains: Sequence[str] = (), name: str = "web_search"
 ) -> ProviderTool:
     """Search the web (OpenAI, Anthropic, Gemini). Only Anthropic supports `max_uses`."""
-    domains = {"allowed_domains": list(allowed_domains)} if allowed_domains else {}
+    allowed = as_tuple("allowed_domains", allowed_domains)
+    domains = {"allowed_domains": list(allowed)} if allowed else {}
     uses = {} if max_uses is None else {"max_uses": max_uses}
     entries: dict[str, dict[str, Any]] = {
         "openai": {"type": "web_search", **({"filters": domains} if domains else {})},
@@ -72,10 +74,11 @@ def file_search(
 ) -> ProviderTool:
     """Search uploaded files (OpenAI's `vector_stores`, Gemini's `stores`)."""
     entries: dict[str, dict[str, Any]] = {}
-    if vector_stores:
-        entries["openai"] = {"type": "file_search", "vector_store_ids": list(vector_stores)}
-    if stores:
-        entries["google"] = {"file_search": {"file_search_store_names": list(stores)}}
+    openai, google = as_tuple("vector_stores", vector_stores), as_tuple("stores", stores)
+    if openai:
+        entries["openai"] = {"type": "file_search", "vector_store_ids": list(openai)}
+    if google:
+        entries["google"] = {"file_search": {"file_search_store_names": list(google)}}
     return ProviderTool(name, entries)
 
 
@@ -98,5 +101,5 @@ def remote_mcp(
     if authorization is not None:
         entry["authorization"] = authorization
     if allowed_tools is not None:
-        entry["allowed_tools"] = list(allowed_tools)
+        entry["allowed_tools"] = list(as_tuple("allowed_tools", allowed_tools))
     return ProviderTool(name or label, {"openai": entry})

@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeAlias, cast, get_args
 from hookline import Agent, Disposer, HookBus, Subscription
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
-from hookline.points import TABLE
+from hookline.points import TABLE, as_tuple
 from hookline.testing._events import closed_after
 from hookline.testing._lines import context_line, error_line, event_line
 
@@ -54,10 +54,10 @@ class Recorder:
         self._subscription: Subscription[Any] | None = None
         add = cast("Callable[..., Disposer]", agent.add_hook)
         with ExitStack() as stack:  # if one hook cannot be added, all are removed
-            for point in points:
+            for point in as_tuple("points", points):
                 stack.enter_context(add(point, self._hook(point), name=NAME, **options))
             self._stack = stack.pop_all()
-        types = tuple(events)
+        types = as_tuple("events", events)
         if types:
             self._subscription = agent.subscribe(*types, _Mark, size=HELD)
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
+from hookline.points import as_tuple
 from hookline.web._extra import needs
 from hookline.web._http import Request
 from hookline.web._incoming import Refused
@@ -110,9 +111,7 @@ def preflight(request: Request, cors: tuple[tuple[str, str], ...]) -> tuple[tupl
 
 
 def _listed(values: Iterable[str], what: str) -> list[str]:
-    if isinstance(values, str):
-        raise UsageError(f"{what}={values!r} must be a list of names")
-    found = list(values)
+    found = list(as_tuple(what, values))
     if any("*" in each for each in found):
         raise UsageError(f"{what}={found!r}: wildcards are not supported; list the names")
     return found

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from hookline import Usage
+from hookline.points import as_tuple
 from hookline.web._http import Reply
 
 _SCRIPTS: Final = (
@@ -54,6 +55,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the price of a usage. Without this function, the cost of a step is not shown."""
     currency: str = "$"
     """The currency sign before a price."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "starters", as_tuple("starters", self.starters))
 
 
 @cache
