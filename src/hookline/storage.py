@@ -9,6 +9,7 @@ from hookline._talk.store import (
     Stored,
     chat_of,
     check_id,
+    check_page,
     inherits,
 )
 
@@ -20,6 +21,7 @@ __all__ = [
     "Stored",
     "chat_of",
     "check_id",
+    "check_page",
     "inherits",
     "resolve_store",
     "shown_url",

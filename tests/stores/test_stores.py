@@ -819,6 +819,48 @@ async def test_what_cannot_be_taken_is_left_as_it_is(store: Any) -> None:
     assert await store.load(id) == before
 
 
+@pytest.mark.parametrize(
+    "page", [{"limit": -1}, {"offset": -1}, {"limit": -3, "offset": -2}], ids=str
+)
+async def test_a_page_of_the_list_must_not_be_negative(store: Any, page: dict[str, int]) -> None:
+    await write(store, new_id(), user("a"))
+    with pytest.raises(UsageError, match="pass 0 or more"):
+        await store.list(**page)
+    assert await store.list(limit=0) == ()
+    assert await store.list(limit=0, offset=1) == ()
+
+
+async def test_a_running_chat_counts_as_the_last_change(store: Any) -> None:
+    first, second = new_id(), new_id()
+    for id in (first, second):
+        await write(store, id, user("a"))
+    await store.acquire(first, "writer")
+    infos = [info.id for info in await store.list(limit=1000) if info.id in (first, second)]
+    assert infos == [first, second]
+    await store.release(first, "writer")
+
+
+@pytest.mark.parametrize("message_id", ["", "m9"])
+async def test_a_message_that_is_not_there_cannot_be_updated(store: Any, message_id: str) -> None:
+    id = new_id()
+    await write(store, id, user("a", "m1"))
+    version = await store.acquire(id, "writer")
+    with pytest.raises(UsageError, match="pass the id of one of its messages"):
+        await store.update(id, user("b", message_id), owner="writer", expected=version)
+    stored = await store.load(id)
+    assert (stored.version, stored.messages[0].text) == (version, "a")
+    await store.release(id, "writer")
+
+
+async def test_a_page_of_the_memory_list_decodes_nothing_but_its_own() -> None:
+    """The meta of a conversation may be large, and a list of many has many pages."""
+    store = MemoryStore()
+    for number in range(3):
+        await write(store, f"c{number}", user("a"), meta={"n": number})
+    store._entries["c0"].meta = b"not JSON"
+    assert [info.meta for info in await store.list(limit=2)] == [{"n": 2}, {"n": 1}]
+
+
 async def test_a_chat_that_wrote_nothing_leaves_nothing_to_list(store: Any) -> None:
     id = new_id()
     with pytest.raises(ApprovalError):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline._base.errors import ConversationBusyError, ConversationConflictError
+from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._base.forks import lock_for_forks
 from hookline._base.messages import Message
 from hookline._base.returns import ApprovalRequest
@@ -22,6 +22,7 @@ from hookline._talk.store import (
     Stored,
     chat_of,
     check_id,
+    check_page,
     inherits,
 )
 
@@ -86,6 +87,7 @@ class MemoryStore:
             if held is not None and held != owner and not inherited:
                 raise ConversationBusyError(conversation_id, chat_of(held))
             entry.owner = owner
+            entry.updated = time.time()
             return entry.version
 
     async def renew(self, conversation_id: str, owner: str) -> bool:
@@ -121,8 +123,13 @@ class MemoryStore:
         """Replace the stored message that has the same id, and return the new version."""
         with _lock:
             entry = self._mine(conversation_id, owner, expected)
-            place = next(i for i, each in enumerate(entry.messages) if each.id == message.id)
-            entry.messages[place] = message
+            ids = [each.id for each in entry.messages]
+            if not message.id or message.id not in ids:
+                raise UsageError(
+                    f"conversation {conversation_id!r} has no message {message.id!r} to update; "
+                    "pass the id of one of its messages"
+                )
+            entry.messages[ids.index(message.id)] = message
             entry.version += 1
             return entry.version
 
@@ -149,22 +156,27 @@ class MemoryStore:
             return True
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """List the conversations, the most recently changed first."""
+        """List the conversations, the most recently changed first.
+
+        Raises UsageError if `limit` or `offset` is negative.
+        """
+        check_page(limit, offset)
         with _lock:
-            found = [
-                ConversationInfo(
-                    id=id,
-                    messages=len(entry.messages),
-                    meta=msgspec.json.decode(entry.meta),
-                    created=entry.created,
-                    updated=entry.updated,
-                    waits=entry.pending is not None and bool(entry.pending.waiting),
-                )
-                for id, entry in self._entries.items()
-                if entry.version  # skip entries of chats that wrote nothing
-            ]
-        found.sort(key=lambda info: (-info.updated, info.id))
-        return tuple(found[offset : offset + limit])
+            written = [each for each in self._entries.items() if each[1].version]
+            written.sort(key=lambda each: (-each[1].updated, each[0]))
+            return tuple(
+                [
+                    ConversationInfo(
+                        id=id,
+                        messages=len(entry.messages),
+                        meta=msgspec.json.decode(entry.meta),
+                        created=entry.created,
+                        updated=entry.updated,
+                        waits=entry.pending is not None and bool(entry.pending.waiting),
+                    )
+                    for id, entry in written[offset : offset + limit]
+                ]
+            )
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
         """Return the unanswered approval requests of one conversation, or of all conversations."""

@@ -183,7 +183,10 @@ class Store(Protocol):
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the stored message that has the same id, and return the new version."""
+        """Replace the stored message that has the same id, and return the new version.
+
+        Raises UsageError if there is no such message.
+        """
         ...
 
     async def delete(self, conversation_id: str) -> bool:
@@ -194,7 +197,10 @@ class Store(Protocol):
         ...
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """List the conversations, the most recently changed first."""
+        """List the conversations, the most recently changed first.
+
+        Raises UsageError if `limit` or `offset` is negative.
+        """
         ...
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
@@ -240,6 +246,14 @@ def check_id(conversation_id: str) -> None:
         )
     if not conversation_id.isprintable():
         raise UsageError(f"a conversation id must be printable, but it is {conversation_id!r}")
+
+
+def check_page(limit: int, offset: int) -> None:
+    """Check a page of a store's list. Raises UsageError for a negative number."""
+    if limit < 0 or offset < 0:
+        raise UsageError(
+            f"limit={limit!r} and offset={offset!r} must not be negative; pass 0 or more"
+        )
 
 
 # ── the state of a conversation when it is opened ───────────────────────────────────────────

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
 from hookline.errors import ConversationBusyError, UsageError
-from hookline.storage import Change, ConversationInfo, Stored, chat_of, check_id
+from hookline.storage import Change, ConversationInfo, Stored, chat_of, check_id, check_page
 from hookline.stores._database import Database
 from hookline.stores._leases import Leases
 from hookline.stores._rows import (
@@ -165,7 +165,11 @@ class SQLStore:
         )
 
     async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """List the conversations, the most recently changed first."""
+        """List the conversations, the most recently changed first.
+
+        Raises UsageError if `limit` or `offset` is negative.
+        """
+        check_page(limit, offset)
         count = (
             sa.select(sa.func.count())
             .select_from(MESSAGE)
