@@ -6,6 +6,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
+from hookline import Conversation
 from hookline.web._chats import scope_of_agent
 from hookline.web._config import SiteConfig
 from hookline.web._incoming import Refused
@@ -38,14 +39,21 @@ async def deps_of(config: SiteConfig, asked: Asked) -> Any:
     return await deps if isawaitable(deps) else deps
 
 
+async def _prepare(config: SiteConfig, index: Index, asked: Asked) -> tuple[Conversation, Any]:
+    """Load what a chat needs."""
+    deps = await deps_of(config, asked)
+    return await index.open(asked.principal, asked.id), deps
+
+
 async def answer_afar(config: SiteConfig, index: Index, asked: Asked) -> Followed:
     """Let a durable worker answer, and follow its run. Raises Refused."""
     assert config.abroad is not None
     incoming, principal = asked.incoming, asked.principal
-    conversation = await index.open(principal, asked.id)
+    preparing = _prepare(config, index, asked)
+    conversation, deps = await config.runs.starts.prepare(asked.key, asked.run, preparing)
     index.touch(principal, asked.id, conversation, incoming.message)
     options: dict[str, Any] = {
-        "deps": await deps_of(config, asked),
+        "deps": deps,
         "release": release_for(config.agent, asked.protocol, config.target),
         **config.options,
     }

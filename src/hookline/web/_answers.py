@@ -7,9 +7,10 @@ from inspect import isawaitable
 from secrets import token_hex
 from typing import TypeAlias
 
+from hookline import Conversation
 from hookline.web._afar import answer_afar, deps_of
 from hookline.web._backlog import Run
-from hookline.web._chats import Opening, begin, check_answers
+from hookline.web._chats import Opening, Options, begin, check_answers
 from hookline.web._config import SiteConfig
 from hookline.web._http import Request
 from hookline.web._incoming import Refused, read_object
@@ -52,7 +53,6 @@ class Answers:
             return self.streaming(await answer_afar(config, self._index, asked), protocol, asked.id)
         if config.relay is None:
             return self.streaming(await self._begin(asked), protocol, asked.id)
-        await config.relay.claim(asked.key, asked.run)
         try:
             live = await self._begin(asked)
         except BaseException:
@@ -100,17 +100,8 @@ class Answers:
 
     async def _begin(self, asked: Asked, *, waited: bool = False) -> Live:
         config, principal, incoming = self._config, asked.principal, asked.incoming
-        conversation = await self._index.open(principal, asked.id)
-        if waited and (conversation.pending or conversation.client_calls):
-            raise Refused(
-                409, "The previous answer needs your approval or a result; send it first."
-            )
-        options = dict(config.options)
-        if config.deps is not None:
-            options["deps"] = await deps_of(config, asked)
-        if config.hooks is not None:
-            hooks = config.hooks(asked.request.scope, principal)
-            options["hooks"] = await hooks if isawaitable(hooks) else hooks
+        preparing = self._prepare(asked, waited=waited)
+        conversation, options = await self._runs.starts.prepare(asked.key, asked.run, preparing)
         opening = Opening(
             agent=config.agent,
             runs=self._runs,
@@ -134,3 +125,21 @@ class Answers:
         # Set before the run's first step, which runs in another task: the title is saved with it.
         self._index.touch(principal, asked.id, conversation, incoming.message)
         return live
+
+    async def _prepare(self, asked: Asked, *, waited: bool) -> tuple[Conversation, Options]:
+        """Load what a run needs."""
+        config, principal = self._config, asked.principal
+        if config.relay is not None:
+            await config.relay.claim(asked.key, asked.run)
+        conversation = await self._index.open(principal, asked.id)
+        if waited and (conversation.pending or conversation.client_calls):
+            raise Refused(
+                409, "The previous answer needs your approval or a result; send it first."
+            )
+        options = dict(config.options)
+        if config.deps is not None:
+            options["deps"] = await deps_of(config, asked)
+        if config.hooks is not None:
+            hooks = config.hooks(asked.request.scope, principal)
+            options["hooks"] = await hooks if isawaitable(hooks) else hooks
+        return conversation, options

@@ -22,6 +22,7 @@ from hookline.web._mask import ErrorText
 from hookline.web._protocols import Protocol, encoder_for
 from hookline.web._runs import Runs
 from hookline.web._send import Headers, Line, Receive, Send, line_to
+from hookline.web._starts import Stopped
 from hookline.web._streaming import Streaming, headers_of
 
 logger = logging.getLogger("hookline.web")
@@ -88,6 +89,9 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
             return None
         try:
             return await self.begin()
+        except Stopped as stopped:
+            await line.put(self._ending(None, stopped.reason), last=True)
+            return None
         except Exception as exc:
             logger.debug("a queued message was not answered", exc_info=exc)
             await line.put(self._ending(exc), last=True)

@@ -17,6 +17,7 @@ from hookline.web._lines import Lines, Place
 from hookline.web._live import DEFAULT_CAPS, Caps, Live
 from hookline.web._native import HookFired
 from hookline.web._record import Record
+from hookline.web._starts import Starts
 
 OURS: Final = "hookline.web timeline"
 CLOSING: Final = "the server is shutting down"
@@ -38,6 +39,8 @@ class Runs:
         self._details = False
         self.record: Callable[[str, Live], Record] | None = None
         """Creates the record of a run, if timelines are kept."""
+        self.starts = Starts()
+        """The requests whose runs have not begun."""
         self._live: dict[str, Live] = {}  # by key: running, or kept for a while after
         self._chats: dict[str, Live] = {}  # by chat id, running only
         self._nested: dict[str, Live] = {}  # by chat id of a sub-agent
@@ -185,10 +188,13 @@ class Runs:
         return live if live is not None and (ended or not live.over) else None
 
     def stop(self, key: str, reason: str = "stopped by the user") -> bool:
-        """Stop the run with this key, and drop its waiting messages; False if nothing was found."""
+        """Stop the run with this key, and the requests that have not begun or wait for it; False
+        if nothing was found.
+        """
         waited = self._lines.stop(key, reason)
+        starting = self.starts.stop(key, reason)
         live = self.find(key)
-        return (live is not None and live.abort(reason)) or waited
+        return (live is not None and live.abort(reason)) or starting or waited
 
     async def shutdown(self, drain: float | None = None) -> None:
         """Refuse new runs, let the active runs end, and abort the remaining runs after `drain`

@@ -151,10 +151,12 @@ class Site:
 
     async def _stop(self, principal: str, id: str) -> bool:
         key = conversation_key(principal, id)
+        if self.runs.stop(key):
+            return True
         if self._config.abroad is not None:
             return await self._config.abroad.stop(await self._index.open(principal, id), principal)
-        if self.runs.find(key) is not None or self._config.relay is None:
-            return self.runs.stop(key)
+        if self._config.relay is None:
+            return False
         return await self._config.relay.stop(key, principal, "stopped by the user")
 
     async def _replay(
@@ -224,7 +226,8 @@ class Site:
             return await self._desk.conversation(request, principal, id)
         id = id_of(id, "A conversation's id")
         key = conversation_key(principal, id)
-        if self.runs.find(key) is not None or await self._running(principal, id) is not None:
+        here = self.runs.find(key) is not None or key in self.runs.starts
+        if here or await self._running(principal, id) is not None:
             raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
         if not await self._index.forget(principal, id):
             raise Refused(404, "There is no such conversation; choose one from the list.")

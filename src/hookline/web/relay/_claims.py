@@ -41,7 +41,8 @@ class Claims:
 
     def release(self, key: str, run: str) -> None:
         """Undo a claim whose run did not begin."""
-        self.begun(key)
+        if self._held.get(key) == run:  # else another request holds the conversation
+            self.begun(key)
         self._link.later(self._release(keys=[self._link.names.run(key)], args=[run]))
 
     async def renew(self) -> None:

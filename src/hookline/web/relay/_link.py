@@ -95,6 +95,13 @@ class Link:
             return None
         return State(worker.decode(), _header.decode(header), over == b"1")
 
+    async def claimed(self, key: str) -> tuple[str, str] | None:
+        """Return the worker and the run of a claim whose run has not begun."""
+        worker, run, header = await self.commands.hmget(
+            self.names.run(key), "worker", "run", "header"
+        )
+        return None if worker is None or header is not None else (worker.decode(), run.decode())
+
     async def take(self, key: str, header: Header, life: int, told: bytes) -> bool:
         """Let a life of a durable chat write to a run; False if it must not."""
         names = self.names

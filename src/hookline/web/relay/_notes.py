@@ -41,20 +41,24 @@ class Notes:
         """Stop the run of a conversation in another process; False if there is none."""
         try:
             state = await self._link.state(key)
-            if state is None or state.over or state.header.principal != principal:
+            if state is None:  # the key names the principal, so the claim is the principal's
+                worker, run = await self._link.claimed(key) or (DURABLE, "")
+            elif state.over or state.header.principal != principal:
                 return False
-            if state.worker == DURABLE or not await self._link.lives(state.worker):
+            else:
+                worker, run = state.worker, state.header.run
+            if worker == DURABLE or not await self._link.lives(worker):
                 return False
             note = Note(
                 act="stop",
                 token=token_hex(6),
                 back=self._link.worker,
                 key=key,
-                run=state.header.run,
+                run=run,
                 principal=principal,
                 reason=reason,
             )
-            return await self._ask(state.worker, note)
+            return await self._ask(worker, note)
         except self._link.away:
             raise self._link.refused() from None
 
@@ -97,6 +101,8 @@ class Notes:
 
     def _stop(self, note: Note) -> bool:
         """Stop a local run, if the note names this run and comes from its principal."""
+        if self._runs.starts.stop(note.key, note.reason, run=note.run):
+            return True
         live = self._runs.find(note.key)
         if live is None or live.header.run != note.run or live.header.principal != note.principal:
             return False
