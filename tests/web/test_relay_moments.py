@@ -12,12 +12,12 @@ import redis.asyncio
 from redis.exceptions import ResponseError
 from tests._tool_chats import Clock, settle
 from tests.web._redis import own_redis
-from tests.web.test_relay import TEXT, Steps, begun, workers
-from tests.web.test_site import request_of, text_of
+from tests.web.test_relay import TEXT, Steps, begun, followed_by, workers
+from tests.web.test_site import native, request_of, text_of
 
 from hookline import Agent, ToolResult
 from hookline.errors import StoreError
-from hookline.events import ChatStarted, ToolCallFinished
+from hookline.events import ChatAborted, ChatStarted, ToolCallFinished
 from hookline.testing import ScriptedModel
 from hookline.web._afar import follow
 from hookline.web._header import Header
@@ -207,8 +207,9 @@ async def test_a_run_is_published_although_its_request_is_cancelled(tmp_path: Pa
     [
         ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
         ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
     ],
-    ids=["full", "replica"],
+    ids=["full", "replica", "too few replicas"],
 )
 async def test_a_redis_that_accepts_no_writes_for_a_while_is_away_for_a_while(
     no: str, yes: str, tmp_path: Path
@@ -243,6 +244,29 @@ async def test_a_redis_that_accepts_no_writes_for_a_while_is_away_for_a_while(
             assert last[b"x"] == b"done"
             again = await b.http.post("/native", json=request_of("native", "again"))
             assert text_of("native", again.content) == "Next."
+
+
+async def test_a_failover_that_ends_the_reading_of_streams_ends_it_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    """A primary that becomes a replica answers a waiting XREAD with an error."""
+    steps = Steps(4)
+    agent = Agent(ScriptedModel(TEXT, chunk=5, delay=steps))
+    async with (
+        own_redis(tmp_path) as server,
+        redis.asyncio.Redis.from_url(server.url) as raw,
+        workers(agent, "h:", url=server.url) as (a, b),
+        asyncio.timeout(20),
+    ):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await begun(a, entries=4)
+        await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+        await raw.execute_command("REPLICAOF", "NO", "ONE")
+        reading = asyncio.create_task(b.http.get("/native/c1/stream"))
+        await followed_by(b)
+        assert (await b.http.post("/native/c1/stop")).json() == {"stopped": True}
+        for answer in (await first, await reading):
+            assert isinstance(native(answer.content)[-1], ChatAborted)
 
 
 async def test_what_waits_for_observers_is_bounded() -> None:

@@ -144,6 +144,28 @@ async def test_a_stop_elsewhere_reaches_an_answer_that_has_not_begun(
         assert text_of("native", again.content) == "One."
 
 
+async def test_a_stop_before_a_durable_answer_begins_starts_no_chat(prefix: str) -> None:
+    class Jobs:
+        started = 0
+
+        async def start(self, *args: Any, **options: Any) -> str:
+            self.started += 1
+            return "chat"
+
+        async def aclose(self) -> None:
+            pass
+
+    slow, jobs = Slow(), Jobs()
+    durable: Any = jobs
+    async with workers(model(), prefix, 1, deps=slow, durable=durable) as (a,):
+        async with asked(a.http, slow) as first:
+            assert (await a.http.post("/native/c1/stop")).json() == {"stopped": True}
+            answer = await first
+            assert (answer.status_code, answer.text) == (409, STOPPED)
+        assert (await a.http.get("/conversations")).json() == {"conversations": []}
+    assert jobs.started == 0
+
+
 async def test_a_request_that_was_refused_lets_the_first_one_keep_its_claim(prefix: str) -> None:
     slow = Slow()
     async with workers(model(), prefix, 1, deps=slow) as (a,):

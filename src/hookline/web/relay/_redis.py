@@ -24,6 +24,8 @@ DURABLE: Final = "-"
 """The worker of a durable chat, which any process can run."""
 SILENCE: Final = 5.0
 """Seconds after which a Redis that does not answer counts as not reachable."""
+UNFIT: Final = ("UNBLOCKED", "NOREPLICAS", "MISCONF")
+"""How the errors of a Redis begin that cannot serve now: after a failover, or without its disk."""
 # Claim a conversation, if it has no run or the process of its run is gone. The command may arrive
 # twice, or after the process has given up: a claim whose run does not begin expires soon.
 CLAIM: Final = """
@@ -168,7 +170,8 @@ def connect(url: str) -> Any:
 
 
 def _packing(connection: type[Any]) -> type[Any]:
-    """A connection whose commands hiredis packs, and that swallows no cancellation.
+    """A connection whose commands hiredis packs, and that swallows no cancellation. The error of a
+    Redis that cannot serve now is one of `away`.
 
     redis.asyncio packs commands in Python, which costs more than all else of reading 1,000 streams.
     It sends them inside `asyncio.wait_for`, which on Python 3.11 ignores a cancellation that comes
@@ -184,7 +187,21 @@ def _packing(connection: type[Any]) -> type[Any]:
             await self.disconnect(nowait=True)  # nobody reads the answer
             raise asyncio.CancelledError
 
-    own = {"pack_command": staticmethod(packer.pack), "send_packed_command": send_packed_command}
+    errors = import_module("redis.exceptions")
+
+    async def read_response(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return await connection.read_response(self, *args, **options)
+        except errors.ResponseError as exc:
+            if str(exc).startswith(UNFIT):
+                raise errors.ReadOnlyError(str(exc)) from exc
+            raise
+
+    own = {
+        "pack_command": staticmethod(packer.pack),
+        "send_packed_command": send_packed_command,
+        "read_response": read_response,
+    }
     return type(connection.__name__, (connection,), own)
 
 
@@ -192,7 +209,8 @@ def away() -> tuple[type[BaseException], ...]:
     """Return the exceptions raised if Redis is not reachable, does not answer, or cannot write."""
     errors = import_module("redis.exceptions")
     silent = (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError)
-    return (*silent, errors.OutOfMemoryError, errors.ReadOnlyError)
+    unfit = (errors.OutOfMemoryError, errors.ReadOnlyError, errors.MasterDownError)
+    return (*silent, *unfit)
 
 
 def refusals() -> tuple[type[BaseException], ...]:
