@@ -68,6 +68,18 @@ def reasons_of(agent: Agent[Any]) -> list[Any]:
     return reasons
 
 
+@pytest.mark.parametrize(
+    "length",
+    [b"\xb2", b"9" * 5000, b"-1", b"1e3", b""],
+    ids=["superscript", "endless", "negative", "exponent", "empty"],
+)
+async def test_a_length_that_is_none_is_refused(length: bytes) -> None:
+    site, wire = site_with(Agent(ScriptedModel("Hello."))), Wire("2.5")
+    wire.scope["headers"].append((b"content-length", length))
+    await wire.run(site)
+    assert wire.sent[0]["status"] == (413 if length[:1] == b"9" else 400)
+
+
 @VERSIONS
 async def test_a_client_that_leaves_while_the_run_is_silent(version: str, no_leaks: None) -> None:
     gate = Gate()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
+import msgspec
 import pytest
-from tests.web._scenes import fails
+from tests.web._scenes import fails, weather
 from tests.web._server import client, direct, eventually, site_of
 from tests.web.test_clients import _after
 from tests.web.test_site import Gate, request_of
 
-from hookline import Agent, MemoryStore, Scope
+from hookline import Agent, Limits, MemoryStore, Scope
 from hookline.errors import StoreError
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import OnClientAttached, OnClientDetached, OnFeedback, Page
 from hookline.web._index import conversation_key
 from hookline.web._markdown import LANGUAGES, MOST, TAGS, blocks
+from hookline.web._timelines import BYTES
 
 HEADERS = {"content-type": "application/json"}
 
@@ -144,6 +147,32 @@ async def test_a_timeline_outlives_the_server_and_goes_with_its_conversation() -
         assert [each["id"] for each in listed] == ["a"]
         assert (await http.delete("/conversations/a")).status_code == 204
         assert await store.list() == ()
+
+
+@pytest.mark.parametrize("id", ["a/b", "/", "a/timeline", "a/steps/b", "about", "ä ?#"])
+async def test_a_timeline_is_found_whatever_its_conversation_is_called(id: str) -> None:
+    async with direct(Agent(ScriptedModel("One.")), page=Page(details=True)) as (_, http):
+        await said(http, id, "First?")
+        way = f"/page/{quote(id, safe='')}"
+        (run,) = (await http.get(f"{way}/timeline")).json()["runs"]
+        step = await http.get(f"{way}/steps/{run['run']}/0")
+        assert step.json()["answer"] == "One."
+
+
+async def test_a_run_with_many_details_takes_no_timeline_away() -> None:
+    """What does not fit loses its details first, and the oldest runs are dropped first."""
+    long = ["x" * 100_000, call("weather", city="Oslo")]
+    turns = ["One.", *[long] * 30, "Two.", "Three."]
+    agent: Agent[Any] = Agent(ScriptedModel(*turns), tools=[weather], limits=Limits(steps=40))
+    async with direct(agent, page=Page(details=True)) as (site, http):
+        for text in ("a", "b", "c"):
+            await said(http, "a", text)
+            await site._desk.timelines.settle()
+        first, second, third = (await http.get("/page/a/timeline")).json()["runs"]
+        assert [each["ended"] for each in (first, second, third)] == ["done"] * 3
+        assert (await http.get(f"/page/a/steps/{third['run']}/0")).json()["answer"] == "Three."
+        (stored,) = [each for each in await site._config.store.list() if "%~" in each.id]
+        assert len(msgspec.json.encode(stored.meta)) < 2 * BYTES
 
 
 async def test_a_sub_agents_steps_are_kept_with_what_they_asked() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.web._scenes import SCENES
 
 from hookline import (
+    ApprovalRequest,
     Approve,
     AssistantMessage,
     Deny,
@@ -16,6 +17,7 @@ from hookline import (
     Image,
     Reasoning,
     Text,
+    ToolCall,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -155,6 +157,8 @@ BAD_UI = {
     "an assistant last": ui({"id": "x", "role": "assistant", "parts": []}),
     "no parts": ui({"id": "x", "role": "user"}),
     "an empty message": ui({"id": "x", "role": "user", "parts": []}),
+    "an empty text": ui(user({"type": "text", "text": ""})),
+    "only spaces": ui(user({"type": "text", "text": " \n"})),
     "a text that is none": ui(user({"type": "text", "text": 3})),
     "an id that is none": {**ui(user()), "id": 3},
     "an id that cannot be printed": {**ui(user()), "id": "a\nb"},
@@ -184,6 +188,8 @@ BAD_AG_UI = {
     "no run": {"threadId": "t", "messages": [HI]},
     "no messages": {"threadId": "t", "runId": "r"},
     "nothing said": run(),
+    "an empty text": run({**HI, "content": ""}),
+    "only spaces": run({**HI, "content": [{"type": "text", "text": " "}]}),
     "an assistant last": run({"id": "a", "role": "assistant", "content": "x"}),
     "a result of no call": run(HI, {"id": "x", "role": "tool", "toolCallId": "1", "content": ""}),
     "a role of the protocol": run({"id": "x", "role": "root", "content": "x"}),
@@ -210,6 +216,13 @@ BAD_AG_UI = {
 BAD_NATIVE = {
     "no message": {"conversation": "c1"},
     "an empty message": {"message": "  "},
+    "an empty text": {"message": {"parts": [{"part": "text", "text": " "}]}},
+    "an id that cannot be printed": {
+        "message": {"id": "a\x00", "parts": [{"part": "text", "text": "hi"}]}
+    },
+    "an id that is too long": {
+        "message": {"id": "x" * 129, "parts": [{"part": "text", "text": "hi"}]}
+    },
     "a message of another's": {"message": {"role": "assistant", "parts": []}},
     "a message without parts": {"message": {"parts": []}},
     "no answers": {"answers": {}},
@@ -375,6 +388,20 @@ def test_the_steps_of_a_ui_message_are_messages_of_ours() -> None:
 )
 def test_the_version_of_an_ag_ui_client_is_read(version: Any, modern: bool) -> None:
     assert parse_ag_ui(run(HI, protocolVersion=version)).modern is modern
+
+
+def test_an_answer_about_an_endless_number_is_refused() -> None:
+    call = ToolCall(id="c1", name="pay", arguments={"amount": 10})
+    request = ApprovalRequest(
+        id="1", chat_id="c", prompts=("Pay?",), call=call, iteration=0, digest="d"
+    )
+    for amount in (10**400, -(10**400)):
+        part = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-responded"}
+        said = {**part, "input": {"amount": amount}, "approval": {"id": "1", "approved": True}}
+        incoming = parse_ai_sdk(ui({"id": "a", "role": "assistant", "parts": [said]}))
+        with pytest.raises(Refused) as caught:
+            incoming.decisions([request])
+        assert caught.value.status == 409
 
 
 def test_an_answer_that_nobody_asked_for_is_refused() -> None:

@@ -31,6 +31,7 @@ from hookline.web._incoming import (
     id_of,
     media,
     no_system,
+    not_empty,
     object_of,
     objects,
     only,
@@ -230,7 +231,8 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         return msgspec.structs.replace(incoming, history=tuple(messages))
     if not messages or not isinstance(messages[-1], UserMessage):
         raise Refused(400, "The last message must be a user message.")
-    return msgspec.structs.replace(incoming, message=messages[-1], history=tuple(messages[:-1]))
+    said = not_empty(messages[-1])
+    return msgspec.structs.replace(incoming, message=said, history=tuple(messages[:-1]))
 
 
 def _state(value: Any) -> dict[str, Any]:

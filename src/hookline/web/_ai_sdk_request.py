@@ -14,6 +14,7 @@ from hookline.web._incoming import (
     call_id_of,
     decision_of,
     id_of,
+    not_empty,
     object_of,
     objects,
     only,
@@ -50,6 +51,8 @@ def parse_ai_sdk(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> In
         if not regenerate:
             raise Refused(400, "The last message must be a user message.")
         said = None
+    elif not regenerate:
+        not_empty(said)
     return Incoming(
         conversation_id=conversation_id,
         message=said,

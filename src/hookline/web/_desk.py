@@ -161,13 +161,12 @@ class Desk:
             return json_reply(self._about(self._page))
         if rest == "markdown":
             return await self._markdown(request)
-        id, _, what = rest.partition("/")
-        id = id_of(id, "A conversation's id")
+        id, _, what = rest.rpartition("/")
         if what == "timeline":
-            return await self._timeline(principal, id)
-        steps, _, place = what.partition("/")
-        if steps == "steps":
-            return await self._step(principal, id, place)
+            return await self._timeline(principal, id_of(id, "A conversation's id"))
+        id, steps, place = rest.rpartition("/steps/")
+        if steps:
+            return await self._step(principal, id_of(id, "A conversation's id"), place)
         raise Refused(404, "There is nothing here; check the address.")
 
     def _about(self, page: Page) -> dict[str, Any]:

@@ -33,9 +33,10 @@ class Request:
         kind = self.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(415, "The content type must be application/json.")
-        if not self.headers.get("content-length", "0").isdigit():
+        length = self.headers.get("content-length", "0")
+        if not length.isdecimal():
             raise Refused(400, "The content length must be a number.")
-        if int(self.headers.get("content-length", "0")) > limit:
+        if len(length) > 20 or int(length) > limit:
             raise Refused(413, f"The body must not be larger than {limit} bytes.")
         try:
             async with asyncio.timeout(seconds):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -20,6 +21,7 @@ from hookline import (
     File,
     Image,
     Message,
+    Text,
     ToolFailure,
     ToolMessage,
     ToolResult,
@@ -124,7 +126,7 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return float(one) == float(other)
+        return _double(one) == _double(other)
     mine: Any = one  # keeps its type where `isinstance` narrows the other name
     theirs: Any = other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -132,6 +134,13 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, (list, tuple)):
         return len(mine) == len(theirs) and all(map(_same, mine, theirs))
     return bool(one == other)
+
+
+def _double(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return inf if number > 0 else -inf
 
 
 # ── reading with care ───────────────────────────────────────────────────────────────────────
@@ -201,6 +210,13 @@ def call_id_of(value: Any) -> str:
 
 def optional_id(value: Any, what: str) -> str | None:
     return None if value is None else id_of(value, what)
+
+
+def not_empty(message: UserMessage) -> UserMessage:
+    """Check that a user's message has a text or a file."""
+    if all(isinstance(part, Text) and not part.text.strip() for part in message.parts):
+        raise Refused(400, "The message must not be empty.")
+    return message
 
 
 def no_system(policy: SystemPolicy) -> None:

@@ -13,6 +13,8 @@ from hookline.web._incoming import (
     Incoming,
     Refused,
     decision_of,
+    id_of,
+    not_empty,
     object_of,
     objects,
     only,
@@ -96,13 +98,12 @@ def _said(value: Any) -> UserMessage:
     if isinstance(value, dict):
         given = only(cast("dict[str, Any]", value), "The message", MESSAGE)
         message = _message({"role": "user", **given})
-        if isinstance(message, UserMessage) and message.parts:
-            return message
-        raise Refused(400, "The message must be a user message.")
-    text = text_of(value, "message")
-    if not text.strip():
-        raise Refused(400, "The message must not be empty.")
-    return UserMessage(parts=(Text(text),))
+        if not isinstance(message, UserMessage):
+            raise Refused(400, "The message must be a user message.")
+        if message.id:
+            id_of(message.id, "A message id")
+        return not_empty(message)
+    return not_empty(UserMessage(parts=(Text(text_of(value, "message")),)))
 
 
 def _message(value: dict[str, Any]) -> Message:

@@ -20,9 +20,7 @@ class Stopped(Refused):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(
-            409, "This answer was stopped before it began; send the request again."
-        )
+        super().__init__(409, "This answer was stopped before it began; send the request again.")
 
 
 class _Start:
@@ -74,8 +72,7 @@ class Starts:
         return prepared
 
     def stop(self, key: str, reason: str, *, run: str | None = None) -> bool:
-        """Stop the requests of a conversation, or only the one of this run; False if none is there.
-        """
+        """Stop the requests of a conversation, or only the one of this run; False if none is there."""
         found = [each for each in self._starts.get(key, ()) if run in (None, each.run)]
         for start in found:
             start.stop(reason)

@@ -134,12 +134,21 @@ def _timeline_of(conversation: Conversation) -> Timeline:
 
 
 def _within(timeline: Timeline) -> Any:
-    """Convert the timeline to JSON data, without the oldest runs beyond the limits."""
+    """Convert the timeline to JSON data within the limits: a run that does not fit loses its
+    details, and the oldest runs are dropped.
+    """
     kept: list[Any] = []
     room = BYTES
     for run in reversed(timeline.runs[-RUNS:]):
-        room -= len(msgspec.json.encode(run))
+        fits = len(msgspec.json.encode(run)) <= room
+        shown = run if fits else _without_details(run)
+        room -= len(msgspec.json.encode(shown))
         if room < 0:
             break
-        kept.insert(0, msgspec.to_builtins(run))
+        kept.insert(0, msgspec.to_builtins(shown))
     return {"runs": kept, "feedback": timeline.feedback}
+
+
+def _without_details(run: Kept) -> Kept:
+    frames = [{key: frame[key] for key in frame if key != "changes"} for frame in run.frames]
+    return msgspec.structs.replace(run, steps=[], frames=frames)
