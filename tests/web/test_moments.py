@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from tests.web._redis import own_redis
 from tests.web._server import TOKEN, client, direct, serve
-from tests.web.test_site import request_of
+from tests.web.test_site import Gate, gated, request_of
 
-from hookline import Agent, MemoryStore
+from hookline import Agent, Conversation, MemoryStore
 from hookline.events import ErrorInfo
 from hookline.testing import ScriptedModel
 from hookline.web import app
 from hookline.web._header import Header
+from hookline.web._index import PRINCIPALS, Index
 from hookline.web._live import Live
 from hookline.web._timelines import Timelines
 from hookline.web.relay import RedisRelay
@@ -90,6 +93,77 @@ async def test_a_timeline_that_is_deleted_as_its_run_ends_stays_deleted() -> Non
     await timelines.forget("owner/c1")
     await timelines.settle()
     assert await store.list() == ()
+
+
+async def test_a_conversation_that_another_process_has_deleted_leaves_the_list() -> None:
+    store = MemoryStore()
+    options: Any = {"token": TOKEN, "store": store, "on_disconnect": "detach"}
+    gate = Gate()
+    async with (
+        direct(gated("One.", "Two.", gate=gate), **options) as (site, here),
+        direct(Agent(ScriptedModel()), **options) as (_, there),
+    ):
+
+        async def shown() -> list[str]:
+            found = (await here.get("/conversations")).json()["conversations"]
+            return [each["id"] for each in found]
+
+        gate.open.set()
+        await here.post("/native", json=request_of("native", "hi", "a"))
+        assert (await there.delete("/conversations/a")).status_code == 204
+        assert await shown() == []
+        gate.open.clear()
+        gate.reached.clear()
+        running = asyncio.create_task(here.post("/native", json=request_of("native", "hi", "b")))
+        await gate.reached.wait()
+        assert await shown() == ["b"]
+        gate.open.set()
+        await running
+        await site.shutdown()
+
+
+async def test_a_conversation_that_moves_while_the_list_is_read_is_listed_once() -> None:
+    class Moving(MemoryStore):
+        """Between two pages, the last conversation changes, and is now the first."""
+
+        async def list(self, *, limit: int = 2, offset: int = 0) -> Any:
+            found = await super().list(limit=min(limit, 2), offset=offset)
+            if offset == 0:
+                (last,) = await super().list(limit=1, offset=3)
+                await self.acquire(last.id, "chat/1")
+                await self.release(last.id, "chat/1")
+            return found
+
+    store = Moving()
+    async with direct(Agent(ScriptedModel(*["One."] * 4)), store=store) as (_, http):
+        for id in ("a", "b", "c", "d"):
+            await http.post("/native", json=request_of("native", "hi", id))
+    async with direct(Agent(ScriptedModel()), store=store) as (_, http):
+        found = (await http.get("/conversations")).json()["conversations"]
+    assert [each["id"] for each in found] == ["d", "c", "b"]
+
+
+async def test_the_titles_of_many_principals_are_bounded() -> None:
+    index = Index(MemoryStore())
+    for number in range(PRINCIPALS + 2):
+        index.touch(f"p{number}", "c", Conversation(), None)
+        index.touch("p0", "c", Conversation(), None)
+    assert len(index._entries) == PRINCIPALS
+    assert "p0" in index._entries
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_site_that_was_shut_down_opens_nothing_again(method: str, tmp_path: Path) -> None:
+    async with own_redis(tmp_path) as server:
+        relay = RedisRelay(server.url)
+        options: Any = {"store": MemoryStore(), "on_disconnect": "detach", "relay": relay}
+        async with direct(Agent(ScriptedModel("One.")), **options) as (site, http):
+            assert (await http.get("/conversations")).status_code == 200
+            await site.shutdown()
+            path = "/conversations" if method == "GET" else "/native"
+            answer = await http.request(method, path, json=request_of("native", "hi"))
+            assert answer.status_code == 503
+            assert not relay._open
 
 
 async def test_a_list_shows_what_other_processes_have_changed() -> None:

@@ -191,6 +191,21 @@ async def test_a_conversation_whose_answer_begins_is_not_deleted(mode: dict[str,
         assert (await http.delete("/conversations/c1")).status_code == 204
 
 
+@pytest.mark.parametrize("option", ["deps", "hooks"])
+@MODES
+async def test_a_preparation_that_was_cancelled_by_itself_has_failed(
+    option: str, mode: dict[str, Any]
+) -> None:
+    async def broken(scope: Any, principal: str) -> None:
+        raise asyncio.CancelledError
+
+    async with direct(model(), **{option: broken}, **mode) as (site, http):
+        answer = await http.post("/native", json=request_of("native", "hi"))
+        assert answer.status_code == 500
+        assert answer.text.startswith("Something went wrong (error ")
+        assert left_nothing(site)
+
+
 async def test_a_change_while_an_answer_is_prepared_breaks_no_answer() -> None:
     slow = Slow()
     async with direct(model(), deps=slow) as (_, http):

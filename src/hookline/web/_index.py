@@ -8,6 +8,7 @@ has them. If a store cannot list, only the conversations that this process has s
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from hashlib import sha256
 from inspect import isawaitable, signature
 from typing import Any, Final
@@ -21,6 +22,7 @@ from hookline.web._incoming import Refused
 
 TITLE: Final = 60
 KNOWN: Final = 1000  # most titles to remember for one principal
+PRINCIPALS: Final = 1000  # most principals whose titles are remembered
 PAGES: Final = 50  # most pages to read of a store's list
 SEARCHED: Final = 200  # most conversations whose messages are searched
 NAME: Final = 100  # most characters of a quoted name; a longer name is hashed
@@ -48,10 +50,13 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 class Index:
-    """The conversations of each principal."""
+    """The conversations of each principal. `active` returns whether a conversation, by its key, has
+    a run in this process.
+    """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, active: Callable[[str], bool] = lambda key: False) -> None:
         self._store: Any = store
+        self._active = active
         self._entries: dict[str, dict[str, Entry]] = {}
 
     async def open(self, principal: str, id: str) -> Conversation:
@@ -72,7 +77,10 @@ class Index:
 
         The title is in `conversation.meta`, and is saved with the message.
         """
-        mine = self._entries.setdefault(principal, {})
+        mine = self._entries.pop(principal, {})
+        self._entries[principal] = mine  # the last one
+        while len(self._entries) > PRINCIPALS:
+            del self._entries[next(iter(self._entries))]
         entry = mine.pop(id, None) or Entry(id=id)
         if message is not None and "title" not in conversation.meta:
             words = " ".join(message.text.split())
@@ -91,12 +99,18 @@ class Index:
         load = getattr(self._store, "load", None)
         if load is not None:
             return await load(conversation_key(principal, id)) is not None
-        return any(entry.id == id for entry in await self._stored(principal))
+        stored, _ = await self._stored(principal)
+        return any(entry.id == id for entry in stored)
 
     async def entries(self, principal: str) -> list[Entry]:
         """List the conversations, the latest first."""
-        stored = await self._stored(principal)
         known = self._entries.get(principal, {})
+        prefix = prefix_of(principal)
+        settled = [id for id in known if not self._active(prefix + id)]
+        stored, whole = await self._stored(principal)
+        if whole:  # what is missing was deleted by another process, or was never stored
+            for id in {*settled} - {entry.id for entry in stored}:
+                known.pop(id, None)
         for entry in stored:
             mine = known.get(entry.id)
             if mine is not None and mine.updated <= entry.updated:
@@ -144,15 +158,18 @@ class Index:
         self._entries.get(principal, {}).pop(id, None)
         return found
 
-    async def _stored(self, principal: str) -> list[Entry]:
-        """Read the list of the store, which includes conversations of other processes."""
+    async def _stored(self, principal: str) -> tuple[list[Entry], bool]:
+        """Read the list of the store, which includes conversations of other processes; also return
+        whether the whole list was read.
+        """
         listing = getattr(self._store, "list", None)
         if listing is None:
-            return []
+            return [], False
         prefix = prefix_of(principal)
         paged = "offset" in signature(listing).parameters
-        out: list[Entry] = []
+        out: dict[str, Entry] = {}  # a conversation that moves may be on two pages
         seen = 0
+        whole = not paged
         for _ in range(PAGES if paged else 1):
             page: Any = await _awaited(listing(offset=seen) if paged else listing())
             seen += len(page)
@@ -160,16 +177,16 @@ class Index:
                 key = str(getattr(each, "id", each))
                 if key.startswith(prefix):
                     meta: Any = getattr(each, "meta", {})
-                    out.append(
-                        Entry(
-                            id=key.removeprefix(prefix),
-                            title=str(meta.get("title", "")),
-                            updated=float(getattr(each, "updated", 0.0)),
-                        )
+                    entry = Entry(
+                        id=key.removeprefix(prefix),
+                        title=str(meta.get("title", "")),
+                        updated=float(getattr(each, "updated", 0.0)),
                     )
+                    out.setdefault(entry.id, entry)
             if not page:
+                whole = True
                 break
-        return out
+        return list(out.values()), whole
 
 
 async def _awaited(value: Any) -> Any:

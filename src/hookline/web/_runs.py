@@ -62,7 +62,7 @@ class Runs:
 
     def _check_room(self, principal: str) -> None:
         if self.closing:
-            raise Refused(503, "The server is shutting down; try again later.", retry_after="5")
+            raise closing()
         if len(self) + self._lines.waiting() >= self.caps.streams:
             raise Refused(429, "The server is busy; try again later.", retry_after="5")
         mine = self._principals[principal] + self._lines.waiting(principal)
@@ -265,6 +265,11 @@ class Runs:
         response = await proceed()
         record.answered(ctx.run.chat_id, ctx.iteration, response)
         return response
+
+
+def closing() -> Refused:
+    """Build the refusal of a request to a server that shuts down."""
+    return Refused(503, "The server is shutting down; try again later.", retry_after="5")
 
 
 def busy() -> Refused:

@@ -37,6 +37,7 @@ from hookline.web._protocols import (
     shown_messages,
     untold,
 )
+from hookline.web._runs import closing
 from hookline.web._send import Headers, Receive, Scope, Send
 from hookline.web._statuses import refused_for
 from hookline.web._streaming import Streaming, start_of
@@ -52,7 +53,8 @@ class Site:
     def __init__(self, config: SiteConfig) -> None:
         self.runs = config.runs
         self._config = config
-        self._index = Index(config.store)
+        self._index = Index(config.store, lambda key: self.runs.find(key) is not None)
+        self._closed = False  # whether the connections are closed
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
         self._desk = Desk(config, self._index)
@@ -70,6 +72,7 @@ class Site:
     async def shutdown(self, drain: float | None = None) -> None:
         """Accept no more requests, and end all runs: see `Runs.shutdown`."""
         await self.runs.shutdown(drain)
+        self._closed = True
         await self._desk.timelines.settle()
         await self._presence.settle()
         if self._config.relay is not None:
@@ -110,6 +113,8 @@ class Site:
                 await Reply(status=204).send(send, preflight(request, cors))
                 return
             principal = await self._config.guard.enter(request)
+            if self._closed:
+                raise closing()
             await self._open()
             answer = await self._route(request, principal)
         except Exception as exc:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from hookline.errors import UsageError
 from hookline.web._incoming import Refused
 
 T = TypeVar("T")
@@ -55,6 +56,9 @@ class Starts:
         Raises Stopped if a stop came meanwhile, also if the preparation ignored its cancellation.
         """
         start = _Start(run)
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
         self._starts.setdefault(key, []).append(start)
         try:
             async with start.scope:
@@ -63,6 +67,13 @@ class Starts:
             if start.why is None:
                 raise
             raise Stopped(start.why) from None
+        except asyncio.CancelledError as exc:
+            if task.cancelling() > before:
+                raise
+            raise UsageError(
+                "deps= or hooks= raised CancelledError, but nobody cancelled the request; catch "
+                "it there, and raise another exception"
+            ) from exc
         finally:
             self._starts[key].remove(start)
             if not self._starts[key]:
@@ -72,7 +83,9 @@ class Starts:
         return prepared
 
     def stop(self, key: str, reason: str, *, run: str | None = None) -> bool:
-        """Stop the requests of a conversation, or only the one of this run; False if none is there."""
+        """Stop the requests of a conversation, or only the one of this run; returns False if there
+        is none.
+        """
         found = [each for each in self._starts.get(key, ()) if run in (None, each.run)]
         for start in found:
             start.stop(reason)
