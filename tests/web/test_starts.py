@@ -166,6 +166,38 @@ async def test_a_stop_before_a_durable_answer_begins_starts_no_chat(prefix: str)
     assert jobs.started == 0
 
 
+async def test_a_stop_while_a_durable_chat_is_started_aborts_it(prefix: str) -> None:
+    class Jobs:
+        def __init__(self) -> None:
+            self.gate = Gate()
+            self.done: list[str] = []
+
+        async def start(self, *args: Any, chat_id: str, **options: Any) -> str:
+            await self.gate()
+            self.done.append(f"start {chat_id}")
+            return chat_id
+
+        async def abort(self, chat_id: str, reason: str) -> bool:
+            self.done.append(f"abort {chat_id}: {reason}")
+            return True
+
+        async def aclose(self) -> None:
+            pass
+
+    jobs = Jobs()
+    durable: Any = jobs
+    async with workers(model(), prefix, 1, durable=durable) as (a,):
+        first = post(a.http, "native", "hi")
+        await jobs.gate.reached.wait()
+        assert (await a.http.post("/native/c1/stop")).json() == {"stopped": True}
+        jobs.gate.open.set()
+        await eventually(lambda: len(jobs.done) == 2)
+        first.cancel()
+        await asyncio.wait([first])
+    (start, abort) = jobs.done
+    assert abort == f"abort {start.removeprefix('start ')}: stopped by the user"
+
+
 async def test_a_request_that_was_refused_lets_the_first_one_keep_its_claim(prefix: str) -> None:
     slow = Slow()
     async with workers(model(), prefix, 1, deps=slow) as (a,):

@@ -120,7 +120,10 @@ class MemoryStore:
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the stored message that has the same id, and return the new version."""
+        """Replace the stored message that has the same id, and return the new version.
+
+        Raises UsageError if there is no such message.
+        """
         with _lock:
             entry = self._mine(conversation_id, owner, expected)
             ids = [each.id for each in entry.messages]

@@ -276,7 +276,10 @@ class SQLStore:
     async def update(
         self, conversation_id: str, message: Message, *, owner: str, expected: int
     ) -> int:
-        """Replace the message that has this id, and return the new version."""
+        """Replace the message that has this id, and return the new version.
+
+        Raises UsageError if there is none.
+        """
         put = (
             MESSAGE.update()
             .where(M.conversation_id == conversation_id, M.id == message.id)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from hookline import Approve, Conversation, Deny, UserMessage
 from hookline.errors import ApprovalError, StoreError
@@ -19,6 +19,8 @@ from hookline.web._chats import denied_calls
 from hookline.web._header import Header
 from hookline.web._incoming import Incoming, Refused
 from hookline.web.relay import RedisRelay
+
+STOPPED: Final = "stopped by the user"
 
 
 class Engine(Protocol):
@@ -79,6 +81,7 @@ class Abroad:
         self._engine = engine
         self._relay = relay
         self._edits = edits
+        self._starting: dict[str, bool] = {}  # chats that the engine does not know yet: stopped?
 
     async def ask(
         self,
@@ -117,9 +120,12 @@ class Abroad:
             if "title" in conversation.meta:
                 await conversation.save()
             said = None if message is None else message.replace(id="")  # the chat sets the id
+            self._starting[chat_id] = False
             await self._engine.start(
                 said, conversation=key, chat_id=chat_id, deps=deps, release=release
             )
+            if self._starting[chat_id]:
+                await self._engine.abort(chat_id, STOPPED)
         except BaseException as exc:
             self._relay.release(key, header.run)
             if isinstance(exc, StoreError):
@@ -130,6 +136,8 @@ class Abroad:
                     409, "This approval is not waiting for an answer; load the messages again."
                 ) from None
             raise
+        finally:
+            self._starting.pop(chat_id, None)
 
     async def _answer(self, chat_id: str, decisions: Mapping[str, Approve | Deny]) -> None:
         """Answer approvals; if the engine does not know one, try again for a second.
@@ -149,7 +157,10 @@ class Abroad:
         chat_id = waiting_on(conversation) if header is None else header.chat_id
         if chat_id is None:
             return False
-        stopped = await self._engine.abort(chat_id, "stopped by the user")
+        if chat_id in self._starting:
+            self._starting[chat_id] = True
+            return True
+        stopped = await self._engine.abort(chat_id, STOPPED)
         if not stopped and header is not None:  # its worker ended before it could say so
             await self._relay.close(conversation.id, chat_id)
         return stopped

@@ -71,8 +71,8 @@ class Starts:
             if task.cancelling() > before:
                 raise
             raise UsageError(
-                "deps= or hooks= raised CancelledError, but nobody cancelled the request; catch "
-                "it there, and raise another exception"
+                f"deps= or hooks= raised {exc!r}, but nobody cancelled the request; catch it "
+                "there, and raise another exception"
             ) from exc
         finally:
             self._starts[key].remove(start)
