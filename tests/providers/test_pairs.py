@@ -29,7 +29,11 @@ from hookline import (
 from hookline.errors import UsageError
 from hookline.models import ModelRequest
 from hookline.providers._ids import NINE, USUAL, call_ids
+from hookline.providers.openai_chat import OpenAIChatModel
+from hookline.providers.presets import preset
 from hookline.testing import ScriptedModel, Turn, Wire, WireServer, call
+
+from ._habits import delta, sse
 
 PAIRS = list(permutations(WIRES, 2))
 SEALED = {
@@ -232,6 +236,82 @@ async def test_what_a_providers_tools_did_stays_with_it(first: Any, then: Any) -
         assert len(asked) == 1
         assert asked == answered
     check_history(restored.messages)
+
+
+# ── between servers of one format ───────────────────────────────────────────────────────────
+
+SIGNED = {"google": {"thought_signature": "signed-by-the-first"}}
+OPAQUE = ("sealed-by-the-first", "signed-by-the-first", "functions.weather:0", "reasoning_content")
+
+
+def opaque() -> Wire:
+    """An answer with all that a server of Chat Completions expects back."""
+    details = [{"type": "reasoning.encrypted", "data": "sealed-by-the-first"}]
+    called = {
+        "index": 0,
+        "id": "functions.weather:0",
+        "function": {"name": "weather", "arguments": '{"city": "Oslo"}'},
+        "extra_content": SIGNED,
+    }
+    return sse(
+        delta(reasoning_content="Hm.", reasoning_details=details),
+        delta(tool_calls=[called]),
+        delta("tool_calls"),
+    )
+
+
+def named(name: str) -> Any:
+    return lambda url: preset(name, "m", base_url=url, api_key=KEY)
+
+
+def at(**options: Any) -> Any:
+    return lambda url: OpenAIChatModel("m", base_url=url, api_key=KEY, **options)
+
+
+def with_client(url: str) -> OpenAIChatModel:
+    import openai
+
+    return OpenAIChatModel("m", client=lambda: openai.AsyncOpenAI(api_key=KEY, base_url=url))
+
+
+SERVERS = [
+    (named("groq"), named("openrouter"), False),
+    (named("groq"), at(), False),
+    (at(), at(), False),
+    (with_client, with_client, False),
+    (at(), at(provider="acme"), False),
+    (at(provider="acme"), at(provider="acme"), True),
+    (named("groq"), named("groq"), True),
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "same"),
+    SERVERS,
+    ids=[
+        *("two presets", "a preset and a host", "two hosts", "two hosts of clients"),
+        *("a host and a name", "one name", "one preset"),
+    ],
+)
+async def test_opaque_data_of_a_server_of_chat_completions_go_back_to_it_alone(
+    first: Any, then: Any, same: bool
+) -> None:
+    """A name that the user gives is the server's, wherever it is; otherwise its host is."""
+    talk = Conversation()
+    async with (
+        WireServer("openai-chat", opaque(), "Sunny.", "Welcome back.") as one,
+        WireServer("openai-chat", "Still sunny.") as two,
+    ):
+        home = Agent(first(one.url), tools=[weather])
+        await home.chat("Is it sunny?", conversation=talk)
+        restored = Conversation([read_message(each.to_json()) for each in talk.messages])
+        await Agent(then(two.url), tools=[weather]).chat("Really?", conversation=restored)
+        await home.chat("And now?", conversation=restored)
+    sent = json.dumps(two.requests[0].json)
+    assert [each in sent for each in OPAQUE] == [same] * len(OPAQUE)
+    for request in one.requests[1:]:
+        back = json.dumps(request.json)
+        assert [each in back for each in OPAQUE] == [True] * len(OPAQUE)
 
 
 @pytest.mark.parametrize("kind", WIRES)

@@ -489,6 +489,25 @@ def test_a_client_that_cannot_be_awaited_is_refused_at_once(kind: Any) -> None:
             ADAPTERS[kind]("m", client=client)
 
 
+OPTIONS = {"api_key": KEY, "base_url": "https://example.org/v1"}
+
+
+@each_wire
+@pytest.mark.parametrize(
+    "names", [("api_key",), ("base_url",), ("api_key", "base_url")], ids="+".join
+)
+@pytest.mark.parametrize("made", [False, True], ids=["a client", "a function"])
+def test_an_option_that_a_client_would_silence_is_refused_at_once(
+    kind: Any, names: tuple[str, ...], made: bool
+) -> None:
+    client = clients(kind, "https://example.com/v1")
+    options = {name: OPTIONS[name] for name in names}
+    listed = " and ".join(f"{name}=" for name in names)
+    with pytest.raises(UsageError, match=f"drop {listed}, or drop client=") as caught:
+        ADAPTERS[kind]("m", client=(lambda: client) if made else client, **options)
+    assert KEY not in str(caught.value)
+
+
 @each_wire
 def test_a_client_of_the_users_is_not_taken_to_another_loop(kind: Any) -> None:
     made: list[Any] = []

@@ -362,6 +362,35 @@ async def test_a_preset_without_key_names_its_variables(prefix: str) -> None:
     with pytest.raises(UsageError, match="set ") as caught:
         await Agent(f"{prefix}:model").chat("Hi.")
     assert any(name in str(caught.value) for name in (*row.keys, row.address) if name)
+    assert prefix in str(caught.value)
+    assert "for openai:" not in str(caught.value)
+    assert "OPENAI_API_KEY" not in str(caught.value).replace("AZURE_OPENAI_API_KEY", "")
+
+
+async def test_a_named_provider_without_key_is_named() -> None:
+    with pytest.raises(UsageError, match="no API key for acme: set OPENAI_API_KEY"):
+        await Agent(OpenAIChatModel("m", provider="acme")).chat("Hi.")
+
+
+@pytest.mark.parametrize("prefix", PRESETS)
+@pytest.mark.parametrize("option", ["api_key", "base_url"])
+def test_a_preset_refuses_an_option_that_its_client_would_silence(prefix: str, option: str) -> None:
+    with pytest.raises(UsageError, match=f"drop {option}=, or drop client="):
+        preset(prefix, "m", client=lambda: None, **{option: "https://example.org"})
+
+
+async def test_bedrock_takes_the_key_and_the_address_that_its_preset_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with WireServer("anthropic", "Hi.", "Hi.") as server:
+        model = preset("bedrock", "m", api_key=KEY, base_url=server.url)
+        assert (await Agent(model).chat("Hi.")).text == "Hi."
+        monkeypatch.setenv("AWS_REGION", "eu-north-1")
+        monkeypatch.setenv("ANTHROPIC_BEDROCK_MANTLE_BASE_URL", server.url)
+        options = {"client": None, "base_url": None}
+        assert (await Agent(preset("bedrock", "m", api_key=KEY, **options)).chat("Hi.")).text
+        for request in server.requests:
+            assert KEY in str(request.headers)
 
 
 @pytest.mark.parametrize("prefix", PRESETS)

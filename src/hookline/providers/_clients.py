@@ -154,6 +154,16 @@ def check_async(client: object, right: str) -> None:
         raise UsageError(f"client= is an object of type {kind}, which is not async; pass {right}")
 
 
+def check_alone(client: object, **options: object) -> None:
+    """Raise UsageError for options that have no effect because there is a client."""
+    given = " and ".join(f"{name}=" for name, value in options.items() if value is not None)
+    if client is not None and given:
+        raise UsageError(
+            f"client= has its own key and address, so {given} would have no effect; "
+            f"drop {given}, or drop client="
+        )
+
+
 def from_environment(*names: str) -> str | None:
     """Return the first of these environment variables that is set and not empty."""
     return next((value for name in names if (value := os.environ.get(name))), None)

@@ -46,13 +46,14 @@ class ChatReader:
     """Reads one response of Chat Completions, event by event.
 
     `tags`: the model may write its reasoning between tags. `sound`: the requested media type of
-    audio.
+    audio. `server` is set before the first event: the name under which the meta has its data.
     """
 
     def __init__(
         self, exchange: Exchange | None = None, *, tags: bool = False, sound: str = "audio/pcm"
     ) -> None:
         self.done = False
+        self.server = META
         self._exchange = exchange or Exchange("openai")
         self._tags = ThinkTags() if tags else None
         self._reason: FinishReason | None = None
@@ -119,7 +120,7 @@ class ChatReader:
         kept: dict[str, Any] = {"logprobs": self._logprobs} if self._logprobs else {}
         notes = {"annotations": self._notes} if self._notes else {}
         if notes and not self._ids:
-            yield PartEndChunk("text", {META: notes})
+            yield PartEndChunk("text", {self.server: notes})
         else:
             kept |= notes
         yield from self._brought()
@@ -133,7 +134,7 @@ class ChatReader:
             usage=self._usage,
             model=self._model,
             response_id=self._id,
-            meta={META: kept} if kept else None,
+            meta={self.server: kept} if kept else None,
         )
 
     def _brought(self) -> Iterable[Chunk]:
@@ -144,7 +145,7 @@ class ChatReader:
             yield from self._found.source(each, name="")
         for each in self._cited.get("citations") or ():
             yield from self._found.source(each if is_object(each) else {"url": each}, name="")
-        yield from self._sound.file({META: {"id": self._voice}} if self._voice else None)
+        yield from self._sound.file({self.server: {"id": self._voice}} if self._voice else None)
         for url in self._pictures:
             yield from pictured(url)
 
@@ -234,7 +235,7 @@ class ChatReader:
             self._details = []
         if meta:
             self._field = None
-            yield PartEndChunk("reasoning", {META: meta})
+            yield PartEndChunk("reasoning", {self.server: meta})
 
     def _call(self, call: dict[str, Any]) -> Chunk:
         function: dict[str, Any] = call.get("function") or {}
@@ -260,7 +261,7 @@ class ChatReader:
         kept = own_id(text_in(call, "id"))
         if is_object(call.get("extra_content")):
             kept["extra_content"] = call["extra_content"]
-        return {META: kept} if kept else None
+        return {self.server: kept} if kept else None
 
     def _place(self, id: str) -> int:
         """Return the position of a call without an index: a new id begins a new call."""

@@ -1,7 +1,8 @@
 """Convert a request to the JSON of Chat Completions. Pure.
 
 Reasoning is sent back with the calls that it led to, in its original form. The same applies to data
-that a server attached to a call (signatures of Gemini).
+that a server attached to a call (signatures of Gemini). Many servers use this format, so such data
+is kept in the meta under the name of the server, and not of the format.
 """
 
 from __future__ import annotations
@@ -92,12 +93,13 @@ def sound_of(settings: OpenAIChatSettings) -> str:
 class Dialect:
     """The differences between one server's Chat Completions and OpenAI's."""
 
-    __slots__ = ("ids", "limit", "name", "required", "seed", "usage", "video")
+    __slots__ = ("ids", "limit", "name", "required", "seed", "server", "usage", "video")
 
     def __init__(
         self,
         name: str = META,
         *,
+        server: str | None = None,
         limit: str = "max_tokens",
         usage: bool = True,
         seed: str = "seed",
@@ -106,6 +108,9 @@ class Dialect:
         video: bool = True,
     ) -> None:
         self.name = name  # used in Settings.extra, and in errors before anything is sent
+        self.server = (
+            server or name
+        )  # used in the meta, for data that goes back to the server alone
         self.limit = limit  # the field for the token limit
         self.usage = usage  # whether the usage must be requested
         self.seed = seed
@@ -188,12 +193,12 @@ def _put_settings(
 
 
 def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
-    ids = call_ids(request.messages, META, dialect.ids)
+    ids = call_ids(request.messages, dialect.server, dialect.ids)
     out: list[dict[str, Any]] = []
     media: list[Image | File] = []  # media of tool results, which can only be text in this format
     if request.system:
         out.append({"role": "system", "content": request.system})
-    for message in showing(request.messages, META):
+    for message in showing(request.messages, dialect.server):
         if media and not isinstance(message, ToolMessage):
             out.append(_shown(media, dialect))
             media = []
@@ -228,26 +233,26 @@ def _message(message: Message, dialect: Dialect, ids: Callable[[str], str]) -> d
                 "id": ids(call.id),
                 "type": "function",
                 "function": {"name": call_name(call.name), "arguments": json_text(call.arguments)},
-                **_beside(call),
+                **_beside(call, dialect),
             }
             for call in calls
         ]
         for part in message.parts:
             if type(part) is Reasoning:
-                _think(out, part)
+                _think(out, part, dialect)
     elif out["content"] is None:
         out["content"] = ""  # only reasoning, which this format cannot express
     return out
 
 
-def _beside(call: ToolCall) -> dict[str, Any]:
+def _beside(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
     """Return the data that the server attached to the call and expects back."""
-    found = own(call.meta, META).get("extra_content")
+    found = own(call.meta, dialect.server).get("extra_content")
     return {"extra_content": found} if found else {}
 
 
-def _think(out: dict[str, Any], part: Reasoning) -> None:
-    meta = own(part.meta, META)
+def _think(out: dict[str, Any], part: Reasoning, dialect: Dialect) -> None:
+    meta = own(part.meta, dialect.server)
     if meta.get("field") in THOUGHTS and part.text:
         out[meta["field"]] = out.get(meta["field"], "") + part.text
     if meta.get("details"):

@@ -20,6 +20,7 @@ from hookline.providers._clients import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
     Clients,
+    check_alone,
     check_async,
     check_extra,
     from_environment,
@@ -51,7 +52,8 @@ class AnthropicModel:
     function that returns a client. By default a client is created from `api_key` and `base_url`, or
     from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. `settings` are defaults, which the settings of
     the agent and the chat override. `idle_timeout`: the longest time without data from the service,
-    in seconds. Raises UsageError if the SDK is not installed.
+    in seconds. Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is
+    passed together with `client`.
     """
 
     provider = PROVIDER
@@ -71,6 +73,7 @@ class AnthropicModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         check_extra("anthropic", "anthropic")
+        check_alone(client, api_key=api_key, base_url=base_url)
         if client is not None:
             check_async(client, "an AsyncAnthropic, or a function that returns one")
         self.name = name

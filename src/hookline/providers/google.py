@@ -11,6 +11,7 @@ from hookline.models import Chunk, ModelRequest
 from hookline.providers._clients import (
     IDLE_TIMEOUT,
     Clients,
+    check_alone,
     check_async,
     check_extra,
     from_environment,
@@ -64,7 +65,8 @@ class GoogleModel:
     Vertex AI, the SDK's own environment variables are used. `settings` are defaults, which the
     settings of the agent and the chat override. `idle_timeout`: the longest time without data from
     the service, in seconds. In errors and traces `provider` is "gcp.gemini" or "gcp.vertex_ai".
-    Raises UsageError if the SDK is not installed.
+    Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is passed together
+    with `client`.
     """
 
     takes_schema = True
@@ -81,6 +83,7 @@ class GoogleModel:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         check_extra("google.genai", "google")
+        check_alone(client, api_key=api_key, base_url=base_url)
         if client is not None:
             aio = client if callable(client) else getattr(client, "aio", client)
             check_async(aio, "a google.genai.Client, or a function that returns one")

@@ -11,6 +11,7 @@ from hookline.providers._clients import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
     Clients,
+    check_alone,
     check_async,
     check_extra,
     from_environment,
@@ -45,7 +46,8 @@ VARIABLES: Final = (
 class Connection:
     """The connection of an OpenAI model to its service: a client per event loop, and its keys.
 
-    `keys` are the environment variables that may hold the key. `make` creates the client, if that
+    `provider` names the service in errors. `keys` are the environment variables that may hold the
+    key. `make` creates the client, if that
     needs more than a key and an address; it gets `api_key`.
     """
 
@@ -55,16 +57,19 @@ class Connection:
         api_key: str | None = None,
         base_url: str | None = None,
         *,
+        provider: str = PROVIDER,
         keys: Sequence[str] = ("OPENAI_API_KEY",),
         keyless: bool | None = None,
         make: Callable[[str | None], AsyncOpenAI] | None = None,
     ) -> None:
         check_extra("openai", "openai")
+        check_alone(client, api_key=api_key, base_url=base_url)
         if client is not None:
             check_async(client, "an AsyncOpenAI, or a function that returns one")
         self._api_key = api_key
         self._base_url = base_url
         self._client = client
+        self._provider = provider
         self._keys = keys
         self._made_by = PROVIDER if make is None else make
         self._keyless = base_url is not None if keyless is None else keyless
@@ -81,7 +86,7 @@ class Connection:
         key = self._api_key or from_environment(*self._keys)
         if key is None:
             if not self._keyless:
-                raise no_key(PROVIDER, *self._keys)
+                raise no_key(self._provider, *self._keys)
             key = "none"  # your own server needs no key
         made: AsyncOpenAI = imported("openai").AsyncOpenAI(api_key=key, base_url=self._base_url)
         return made
@@ -126,7 +131,8 @@ class OpenAIModel:
     `client` is your own `AsyncOpenAI`, or a function that returns a client. By default a client is
     created from `api_key` and `base_url`, or from OPENAI_API_KEY and OPENAI_BASE_URL. `settings`
     are defaults, which the settings of the agent and the chat override. `idle_timeout`: the longest
-    time without data from the service, in seconds. Raises UsageError if the SDK is not installed.
+    time without data from the service, in seconds. Raises UsageError if the SDK is not installed,
+    or if `api_key` or `base_url` is passed together with `client`.
     """
 
     provider = PROVIDER

@@ -148,8 +148,10 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
         raise UsageError(f"there is no preset {prefix!r}; use one of: {known}, or base_url=")
     given: dict[str, Any]
     if prefix == "bedrock":
-        given = {"client": _bedrock, **options}
-        return AnthropicModel(name, **given)
+        if options.get("client") is None:
+            known = {name: options.pop(name, None) for name in ("api_key", "base_url")}
+            options["client"] = lambda: _bedrock(**known)
+        return AnthropicModel(name, **options)
     make = _DIALECTS.get(prefix)
     dialect = Dialect(prefix) if make is None else make()
     if options.get("client") is None:
@@ -158,6 +160,7 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
         options["connection"] = Connection(
             api_key=options.pop("api_key", None),
             base_url=options.pop("base_url", None) or _address(row),
+            provider=prefix,
             keys=row.keys,
             keyless=row.keyless,
             make=_azure if of_azure else None,
@@ -184,10 +187,11 @@ def _azure(api_key: str | None) -> Any:
     return sdk.AsyncOpenAI(api_key=found, base_url=f"{endpoint.rstrip('/')}/openai/v1/")
 
 
-def _bedrock() -> Any:
+def _bedrock(api_key: str | None, base_url: str | None) -> Any:
     """Return Anthropic's client for Bedrock, which also answers with server-sent events."""
-    _set("bedrock", "AWS_REGION", "AWS_DEFAULT_REGION")
-    return imported("anthropic").AsyncAnthropicBedrockMantle()
+    if base_url is None:
+        _set("bedrock", "AWS_REGION", "AWS_DEFAULT_REGION")
+    return imported("anthropic").AsyncAnthropicBedrockMantle(api_key=api_key, base_url=base_url)
 
 
 def _set(prefix: str, *names: str) -> str:
