@@ -118,6 +118,24 @@ CALLS = [
         calls=(OSLO, ROME),
     ),
     Habit(
+        server="Gemini, some proxies",
+        habit="two calls without indexes and ids, in one chunk",
+        does="starts a new call at each name",
+        wire=calls([call(""), call("", '{"city": "Rome"}')]),
+        calls=(OSLO, ROME),
+    ),
+    Habit(
+        server="some proxies",
+        habit="two calls without indexes and ids, in several chunks",
+        does="starts a new call at each name",
+        wire=calls(
+            [call(None, '{"city"')],
+            [{"function": {"arguments": ': "Oslo"}'}}],
+            [call(None, '{"city": "Rome"}')],
+        ),
+        calls=(OSLO, ROME),
+    ),
+    Habit(
         server="older Ollama, LiteLLM",
         habit="the same index for all calls",
         does="starts a new call at each new id",
@@ -815,6 +833,21 @@ ANTHROPIC = [msgspec.structs.replace(each, format="anthropic") for each in ANTHR
 
 COMPLETED = {"type": "response.completed", "response": {"id": "r", "status": "completed"}}
 PLACE = {"output_index": 0, "content_index": 0}
+WHOLE_ITEMS: list[dict[str, Any]] = [
+    {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": text} for text in ("Hm.", "So.")],
+    },
+    {
+        "type": "message",
+        "id": "msg_1",
+        "content": [
+            {"type": "output_text", "text": "Hi."},
+            {"type": "refusal", "refusal": " Again."},
+        ],
+    },
+]
 RESPONSES = [
     Habit(
         server="OpenAI",
@@ -822,6 +855,20 @@ RESPONSES = [
         does="reads the text",
         wire=named({"type": "response.output_text.done", **PLACE, "text": "Hi."}, COMPLETED),
         text="Hi.",
+    ),
+    Habit(
+        server="some proxies",
+        habit="complete items, without deltas",
+        does="reads the reasoning and the text",
+        wire=named(
+            *(
+                {"type": "response.output_item.done", "output_index": place, "item": item}
+                for place, item in enumerate(WHOLE_ITEMS)
+            ),
+            COMPLETED,
+        ),
+        reasoning="Hm.\n\nSo.",
+        text="Hi. Again.",
     ),
     Habit(
         server="OpenAI",
@@ -903,6 +950,23 @@ def gemini(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 GEMINI = [
+    Habit(
+        server="older Gemini",
+        habit="the finish reason and the usage in each chunk",
+        does="reads to the end of the body",
+        wire=sse(
+            *(
+                {
+                    **gemini({"text": text}, finishReason="STOP"),
+                    "usageMetadata": {"promptTokenCount": 1},
+                }
+                for text in ("One ", "two.")
+            ),
+            done=False,
+        ),
+        text="One two.",
+        finish="stop",
+    ),
     Habit(
         server="Gemini",
         habit="calls without ids",

@@ -250,12 +250,14 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-@pytest.mark.parametrize("how", ["cut", "stall"])
+@pytest.mark.parametrize("how", ["cut", "stall", "half an event"])
 async def test_a_connection_that_fails_after_the_finish_reason_loses_nothing(
     kind: Any, how: str
 ) -> None:
-    end = {how: len(WHOLE[kind].body or b"")}
-    async with wire(kind, Wire(body=WHOLE[kind].body, **end), idle_timeout=0.1) as (model, _):
+    body = WHOLE[kind].body or b""
+    end = {} if how == "half an event" else {how: len(body)}
+    body += b'data: {"usa' if how == "half an event" else b""
+    async with wire(kind, Wire(body=body, **end), idle_timeout=0.1) as (model, _):
         response = await Agent(model).chat("Hi.")
     assert (response.text, response.finish_reason) == ("All of it.", "stop")
 

@@ -257,6 +257,17 @@ def test_a_refusal_of_responses_and_text_that_comes_whole() -> None:
     assert whole == [TextChunk("Hi."), Finish(finish_reason="other")]
 
 
+def test_text_that_came_in_pieces_is_not_read_again_from_its_item() -> None:
+    """Wherever the pieces say that they belong."""
+    item = {"type": "message", "content": [{"type": "output_text", "text": "Hi."}]}
+    end = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    for place in ({"output_index": 0, "content_index": 0}, {"output_index": 0}, {}):
+        piece = {"type": "response.output_text.delta", "delta": "Hi.", **place}
+        done = {"type": "response.completed", "response": {}}
+        found = chunks(_openai_reader.ResponsesReader(), piece, end, done)
+        assert [each.text for each in found if isinstance(each, TextChunk)] == ["Hi."]
+
+
 def test_reasoning_that_is_not_sealed_or_whole_is_not_sent_back() -> None:
     open_ = AssistantMessage(
         parts=(Reasoning("Hm."), Text("So."), ToolCall(id="c", name="x")),
@@ -414,6 +425,45 @@ def test_calls_of_servers_that_do_not_keep_to_the_letter(events: list[Any]) -> N
         for each in calls.values()
     } == {("a", "one", "{}"), ("b", "two", '{"x":1}')}
     assert found[-1].finish_reason == "tool_calls"
+
+
+def test_data_beside_a_call_is_kept_whatever_chunks_follow() -> None:
+    signed = {"google": {"thought_signature": "signed"}}
+    first = called(0, "functions.x:0", "x", None)
+    first["choices"][0]["delta"]["tool_calls"][0]["extra_content"] = signed
+    again = called(0, "functions.x:0", None, "{}")
+    found = chunks(_openai_chat_reader.ChatReader(), first, again, delta("tool_calls"))
+    kept = {"call_id": "functions.x:0", "extra_content": signed}
+    assert [each.meta for each in found[:2]] == [{"openai-chat": kept}] * 2
+
+
+COUNTS = {"prompt_tokens": 10, "completion_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("more", "output"),
+    [
+        ({"total_tokens": 15}, 5),
+        ({"total_tokens": 17}, 7),
+        ({"completion_tokens": 1, "total_tokens": 13}, 3),
+        ({"completion_tokens": 1}, 3),
+    ],
+    ids=["OpenAI", "xAI", "xAI, a short text", "no total"],
+)
+def test_output_tokens_are_a_total_that_includes_reasoning(more: Any, output: int) -> None:
+    """xAI counts reasoning beside the completion; only its total has both."""
+    usage = {**COUNTS, **more, "completion_tokens_details": {"reasoning_tokens": 2}}
+    end = {"choices": [], "usage": usage}
+    found = chunks(_openai_chat_reader.ChatReader(), delta("stop", content="x"), end)[-1]
+    assert found.usage == Usage(input_tokens=10, output_tokens=output, reasoning_tokens=2)
+
+
+def test_usage_in_the_choice_is_read() -> None:
+    """Kimi has it there."""
+    last = delta("stop")
+    last["choices"][0]["usage"] = COUNTS
+    found = chunks(_openai_chat_reader.ChatReader(), delta(content="x"), last)[-1]
+    assert found.usage == Usage(input_tokens=10, output_tokens=5)
 
 
 def test_reasoning_details_go_back_as_they_came() -> None:
@@ -589,6 +639,31 @@ def test_results_and_what_the_user_says_next_are_one_turn_of_anthropic() -> None
     ]
 
 
+@pytest.mark.parametrize("meta", [{"signature": "signed"}, {"data": "sealed"}], ids=str)
+def test_no_answer_that_anthropic_reads_ends_with_thinking(meta: Any) -> None:
+    """Anthropic refuses it, now and in every later request of the conversation."""
+    thought, call = Reasoning("Hm.", {"anthropic": meta}), ToolCall(id="c", name="x")
+
+    def sent(*parts: Any, partial: bool = False) -> list[Any]:
+        answer = AssistantMessage(parts=parts, partial=partial)
+        asked, again = UserMessage(parts=(Text("Hi."),)), UserMessage(parts=(Text("So?"),))
+        request = ModelRequest(model=NOBODY, messages=(asked, answer, again))
+        turns = _anthropic_request.request_body("m", request)["messages"]
+        return [
+            each["type"]
+            for turn in turns
+            if turn["role"] == "assistant"
+            for each in turn["content"]
+        ]
+
+    kind = "thinking" if "signature" in meta else "redacted_thinking"
+    assert sent(thought) == []
+    assert sent(Text("I see."), thought, thought) == ["text"]
+    assert sent(thought, Text("I see.")) == [kind, "text"]
+    assert sent(thought, call) == [kind, "tool_use"]
+    assert sent(thought, Text("I s"), partial=True) == ["text"]
+
+
 def test_documents_of_anthropic() -> None:
     parts = (
         File(media_type="text/plain", name="a.txt", data="Grüße".encode()),
@@ -731,6 +806,13 @@ def test_the_events_of_google() -> None:
             response_id="r1",
         ),
     ]
+
+
+def test_of_an_answer_that_was_cut_off_google_gets_the_text_alone() -> None:
+    parts = (Reasoning("Hm.", {"google": {"signature": "c2ln"}}), Text("Half of"))
+    request = ModelRequest(model=NOBODY, messages=(AssistantMessage(parts=parts, partial=True),))
+    [turn] = _google_request.request_body("m", request)["contents"]
+    assert turn["parts"] == [{"text": "Half of"}]
 
 
 def test_how_google_ends() -> None:

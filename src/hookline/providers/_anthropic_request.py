@@ -1,7 +1,8 @@
 """Convert a request to the JSON of Anthropic's Messages API. Pure.
 
 Thinking is sent back unchanged, with its signature, which is kept in the meta of the parts under
-"anthropic". Thinking without a signature, or from another provider, is left out.
+"anthropic". Thinking without a signature, or from another provider, is left out. So is thinking
+that was cut off, or that nothing follows.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ MAX_TOKENS: Final = 16_384  # the API requires a limit; all current models accep
 BREAKPOINTS: Final = 4  # the most cache breakpoints in a prompt
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _OTHERS: Final = "GoogleModel accepts audio and video; OpenAIChatModel accepts audio"
+_THINKING: Final = ("thinking", "redacted_thinking")
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 # Keywords that the schema mode does not accept. The answer is validated in any case.
 _NOT_TAKEN: Final = (
@@ -186,6 +188,8 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     for message in showing(messages, PROVIDER):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = list(_blocks(message, ids))
+        while blocks and blocks[-1]["type"] in _THINKING:
+            blocks.pop()  # an answer must not end with thinking
         if not blocks:
             continue
         if out and out[-1]["role"] == role:
@@ -220,11 +224,10 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
         elif isinstance(part, Text):
             block = {"type": "text", "text": part.text}
             yield {**block, "citations": meta["citations"]} if meta.get("citations") else block
-        elif not isinstance(part, Reasoning):
+        elif message.partial or not isinstance(part, Reasoning):
             pass  # only for people to see
         elif is_object(meta.get("block")):
-            if not message.partial:  # a record of a provider's tool is sent whole, or not at all
-                yield dict(meta["block"])
+            yield dict(meta["block"])
         elif meta.get("data"):
             yield {"type": "redacted_thinking", "data": meta["data"]}
         elif meta.get("signature"):

@@ -82,7 +82,7 @@ async def relay(
         wrong = failure(exchange, exc)
         if isinstance(wrong, MalformedStreamError):  # its text does not name the cause
             _logger.debug("%s: the stream raised", exchange.where, exc_info=exc)
-    if isinstance(wrong, (ModelConnectionError, IdleTimeoutError)):
+    if isinstance(wrong, (ModelConnectionError, IdleTimeoutError, MalformedStreamError)):
         # A reader of ours may know that the answer is complete, and only its end did not arrive.
         with suppress(HooklineError):
             rest = _read(exchange, reader.end) if getattr(reader, "finished", False) else None

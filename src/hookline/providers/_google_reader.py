@@ -40,7 +40,7 @@ class GeminiReader:
 
     def __init__(self, exchange: Exchange | None = None) -> None:
         self._exchange = exchange or Exchange(PROVIDER)
-        self.done = False  # usage may follow the finish reason; otherwise the body's end is the end
+        self.done = False  # any chunk may have a finish reason, so the body's end is the end
         self._reason: str | None = None
         self._grounding: Any = None  # the sources of the answer
         self._read: Any = None  # the addresses that were read
@@ -58,8 +58,6 @@ class GeminiReader:
         return self._reason is not None
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
-        if self.done:
-            return
         feedback = event.get("promptFeedback")
         if is_object(feedback) and feedback.get("blockReason"):
             why = text_in(feedback, "blockReason")
@@ -73,7 +71,6 @@ class GeminiReader:
         self._usage = usage_of(event.get("usageMetadata")) or self._usage
         for candidate in (event.get("candidates") or ())[:1]:
             yield from self._candidate(candidate)
-        self.done = self._reason is not None and self._usage is not None
 
     def _candidate(self, candidate: dict[str, Any]) -> Iterable[Chunk]:
         content = candidate.get("content")

@@ -200,11 +200,10 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
         elif isinstance(part, Image) and PROVIDER in (part.meta or {}):
             if not message.partial:
                 yield {**_part(part), **_signature(part)}
-        elif not isinstance(part, Reasoning):
+        elif message.partial or not isinstance(part, Reasoning):
             pass  # only for people to see
         elif is_object(own(part.meta, PROVIDER).get("part")):
-            if not message.partial:
-                yield dict(own(part.meta, PROVIDER)["part"])  # a record of the provider's code run
+            yield dict(own(part.meta, PROVIDER)["part"])  # a record of the provider's code run
         elif signature := _signature(part):  # the thoughts themselves are not sent back
             yield {"text": "", **signature}
 

@@ -62,6 +62,7 @@ class ChatReader:
         self._id: str | None = None
         self._calls: dict[int, int] = {}  # the server's index → ours
         self._ids: list[str] = []  # the id of each of our calls
+        self._kept: list[dict[str, Any]] = []  # the data to send back with each of our calls
         self._field: str | None = None  # the field that carries reasoning
         self._details: list[Any] = []
         self._logprobs: list[Any] = []
@@ -106,6 +107,8 @@ class ChatReader:
             delta = choice.get("message")  # a whole completion, from a server that cannot stream
         if is_object(delta):
             yield from self._delta(delta)
+        if choice.get("usage") is not None:  # Kimi
+            self._usage = usage_of(choice["usage"])
         logprobs = choice.get("logprobs")
         if is_object(logprobs) and is_list(logprobs.get("content")):
             self._logprobs += logprobs["content"]
@@ -244,41 +247,47 @@ class ChatReader:
         arguments = json_text(given) if is_object(given) else text_in(function, "arguments")
         theirs = call.get("index")
         if theirs is None:
-            theirs = self._place(id)
+            theirs = self._place(id, name)
         if type(theirs) is not int:
             raise TypeError("index is not a number")
-        meta = self._beside(call)
         ours = self._calls.get(theirs)
         if ours is None or (id and name and self._ids[ours] and id != self._ids[ours]):
             ours = self._calls[theirs] = len(self._ids)
             self._ids.append(id)
-            first = ToolCallChunk(index=ours, id=id or None, name=name, meta=meta)
-            return first.replace(arguments=arguments)
-        return ToolCallChunk(index=ours, arguments=arguments, meta=meta)
+            self._kept.append({})
+            first = ToolCallChunk(index=ours, id=id or None, name=name)
+            return first.replace(arguments=arguments, meta=self._beside(call, ours))
+        return ToolCallChunk(index=ours, arguments=arguments, meta=self._beside(call, ours))
 
-    def _beside(self, call: dict[str, Any]) -> dict[str, Any] | None:
+    def _beside(self, call: dict[str, Any], ours: int) -> dict[str, Any] | None:
         """Return the data to send back with the call: a foreign id, a signature of Gemini."""
-        kept = own_id(text_in(call, "id"))
+        kept = self._kept[ours]
+        kept |= own_id(text_in(call, "id"))
         if is_object(call.get("extra_content")):
             kept["extra_content"] = call["extra_content"]
-        return {self.server: kept} if kept else None
+        return {self.server: dict(kept)} if kept else None
 
-    def _place(self, id: str) -> int:
-        """Return the position of a call without an index: a new id begins a new call."""
+    def _place(self, id: str, name: str) -> int:
+        """Return the position of a call without an index: a new id or a name begins a new call."""
         if id:
             known = [theirs for theirs, ours in self._calls.items() if self._ids[ours] == id]
             return known[0] if known else len(self._ids)
-        return max(self._calls, default=0)
+        last = max(self._calls, default=-1)
+        return last + 1 if name else max(last, 0)
 
 
 def usage_of(usage: object) -> Usage | None:
-    """Read the usage, if present."""
+    """Read the usage, if present. xAI does not count reasoning as tokens of the completion."""
     if not is_object(usage):
         return None
+    asked, answered = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
+    reasoning = count(usage, "completion_tokens_details", "reasoning_tokens")
+    if reasoning > answered or asked + answered + reasoning == count(usage, "total_tokens"):
+        answered += reasoning
     return Usage(
-        input_tokens=count(usage, "prompt_tokens"),
-        output_tokens=count(usage, "completion_tokens"),
+        input_tokens=asked,
+        output_tokens=answered,
         cache_read_tokens=count(usage, "prompt_tokens_details", "cached_tokens"),
         cache_write_tokens=count(usage, "prompt_tokens_details", "cache_write_tokens"),
-        reasoning_tokens=count(usage, "completion_tokens_details", "reasoning_tokens"),
+        reasoning_tokens=reasoning,
     )

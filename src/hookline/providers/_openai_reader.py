@@ -125,14 +125,20 @@ class ResponsesReader:
         item, index = event["item"], index_in(event, "output_index")
         kind = item["type"]
         if kind == "message":
-            return self._message_done(item)
+            return self._message_done(item, index)
         if kind == "function_call":
             return self._call_done(event, item, index)
         if kind == "reasoning":
-            sealed = text_in(item, "encrypted_content")
-            kept = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
-            return (PartEndChunk("reasoning", {PROVIDER: kept} if kept else None),)
+            return self._reasoning_done(item, index)
         return self._record(kind, item)
+
+    def _reasoning_done(self, item: dict[str, Any], index: int) -> Iterable[Chunk]:
+        shown = [text_in(each, "text") for each in _list(item, "summary")]
+        if any(shown) and index not in self._thoughts:
+            yield ReasoningChunk("\n\n".join(shown))
+        sealed = text_in(item, "encrypted_content")
+        kept = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
+        yield PartEndChunk("reasoning", {PROVIDER: kept} if kept else None)
 
     def _record(self, kind: str, item: dict[str, Any]) -> Iterable[Chunk]:
         """Keep the record of a provider's tool, to send it back whole and in its place."""
@@ -155,7 +161,12 @@ class ResponsesReader:
             for each in _list(item, "outputs"):
                 yield from pictured(each.get("url") if is_object(each) else None)
 
-    def _message_done(self, item: dict[str, Any]) -> Iterable[Chunk]:
+    def _message_done(self, item: dict[str, Any], index: int) -> Iterable[Chunk]:
+        if not any(place in (index, None) for place, _ in self._texts):  # the item came whole
+            for part in _list(item, "content"):
+                if is_object(part) and part.get("type") in ("output_text", "refusal"):
+                    whole = {**part, "type": f"response.{part['type']}", "output_index": index}
+                    yield from self._text(whole, "text" if "text" in part else "refusal")
         kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
         if kept.get("id"):
             self._messages.append(kept)
