@@ -193,5 +193,20 @@ def test_keys_are_left_out_of_texts(text: str) -> None:
         assert part not in clean
 
 
+@pytest.mark.parametrize("tag", ["<", "<script", "<script>", "<style>x"], ids=str)
+def test_a_page_of_unclosed_tags_is_read_in_one_pass(tag: str) -> None:
+    """A pass for each of the tags would block the event loop for hours."""
+    error = Exchange("acme").page(f"Sign in{tag * 300_000}", "text/html")
+    assert "'Sign in" in str(error)
+    assert len(str(error)) < 1_000
+
+
+def test_a_page_is_quoted_without_its_scripts() -> None:
+    page = (
+        "<style>a{}</style><p class='x'>Sign <b>in</b></p><script>1 < 2</script><i>now</i><script>"
+    )
+    assert "'Sign in now'" in str(Exchange("acme").page(page, "text/html"))
+
+
 def test_texts_are_bounded() -> None:
     assert len(scrubbed("word " * 10_000)) < 1_100

@@ -43,7 +43,6 @@ from hookline.providers import (
     _openai_reader,
     _openai_request,
 )
-from hookline.providers._parts import closed, is_strict, without
 from hookline.testing import ScriptedModel
 
 NOBODY = ScriptedModel()
@@ -891,19 +890,6 @@ def test_the_form_of_the_answer_goes_to_the_providers_own_schema_mode() -> None:
     config = _google_request.request_body("m", request)["config"]
     assert config["response_mime_type"] == "application/json"
     assert config["response_json_schema"] == OUTPUT.schema
-
-
-def test_a_schema_with_fields_that_may_be_left_out_is_not_strict() -> None:
-    optional = {"type": "object", "properties": {"a": {"type": "string"}}}
-    assert not is_strict(optional)
-    assert is_strict({**optional, "required": ["a"]})
-    assert not is_strict({"type": "array", "items": optional})
-    assert not is_strict({"type": "object", "additionalProperties": {"type": "string"}})
-    assert closed({"type": "object", "additionalProperties": {"type": "string"}}) == {
-        "type": "object",
-        "additionalProperties": {"type": "string"},
-    }
-    assert without({"anyOf": [{"minimum": 1}]}, ["minimum"]) == {"anyOf": [{}]}
 
 
 MODULES = {

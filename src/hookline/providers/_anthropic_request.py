@@ -27,7 +27,6 @@ from hookline.providers._ids import call_ids, call_name
 from hookline.providers._parts import (
     base64_text,
     choice,
-    closed,
     functions,
     is_object,
     location,
@@ -36,8 +35,8 @@ from hookline.providers._parts import (
     run_there,
     said,
     showing,
-    without,
 )
+from hookline.providers._schemas import plain
 from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "anthropic"
@@ -47,11 +46,6 @@ _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _OTHERS: Final = "GoogleModel accepts audio and video; OpenAIChatModel accepts audio"
 _THINKING: Final = ("thinking", "redacted_thinking")
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
-# Keywords that the schema mode does not accept. The answer is validated in any case.
-_NOT_TAKEN: Final = (
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
-    "maxLength", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern",
-)  # fmt: skip
 
 
 class AnthropicSettings(Settings, frozen=True, kw_only=True):
@@ -93,6 +87,9 @@ def request_body(
 ) -> dict[str, Any]:
     """Build the body for /v1/messages; raises BadRequestError for unsupported content."""
     settings = effective(own_settings, request.settings)
+    form = plain(request.output.schema) if request.output is not None else None
+    if form is None:
+        request = request.prompted()
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
@@ -115,7 +112,7 @@ def request_body(
         body["tool_choice"] = which
         if settings.parallel_tool_calls is False and chosen != "none":
             which["disable_parallel_tool_use"] = True
-    _put_settings(body, settings, request)
+    _put_settings(body, settings, form)
     if settings.cache:
         _mark(body, settings.cache)
     put(body, settings.body or {})
@@ -133,7 +130,7 @@ def _room(settings: AnthropicSettings) -> int:
     return MAX_TOKENS + (settings.thinking if isinstance(settings.thinking, int) else 0)
 
 
-def _put_settings(body: dict[str, Any], settings: AnthropicSettings, request: ModelRequest) -> None:
+def _put_settings(body: dict[str, Any], settings: AnthropicSettings, form: Any) -> None:
     thinking: dict[str, Any] = {}
     if isinstance(settings.thinking, int):
         thinking = {"type": "enabled", "budget_tokens": settings.thinking}
@@ -144,9 +141,8 @@ def _put_settings(body: dict[str, Any], settings: AnthropicSettings, request: Mo
         thinking["display"] = settings.thinking_display
     output: dict[str, Any] = {}
     put(output, {"effort": settings.effort})
-    if request.output is not None:
-        schema = closed(without(request.output.schema, _NOT_TAKEN))
-        output["format"] = {"type": "json_schema", "schema": schema}
+    if form is not None:
+        output["format"] = {"type": "json_schema", "schema": form}
     put(
         body,
         {

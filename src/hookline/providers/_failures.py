@@ -53,7 +53,8 @@ _BUSY: Final = re.compile(
 )
 _OURS: Final = re.compile(r"bad[_ ]?request|invalid|not[_ ]found|unsupported", re.IGNORECASE)
 _NO_MESSAGE: Final = re.compile(r"Error code: \d+( - None)?")
-_TAGS: Final = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+# One pass is enough, whatever the page: a script without an end takes the rest of it.
+_TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-goog-request-id")
 
 

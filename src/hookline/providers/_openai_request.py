@@ -27,10 +27,8 @@ from hookline.providers._ids import call_ids, call_name
 from hookline.providers._parts import (
     base64_text,
     choice,
-    closed,
     functions,
     is_object,
-    is_strict,
     json_text,
     location,
     own,
@@ -39,6 +37,7 @@ from hookline.providers._parts import (
     said,
     showing,
 )
+from hookline.providers._schemas import closed, is_strict
 from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "openai"

@@ -1,10 +1,10 @@
-"""Helpers that several providers share: media, schemas, settings, counts. Pure."""
+"""Helpers that several providers share: media, settings, counts. Pure."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -21,9 +21,6 @@ from hookline import (
 )
 from hookline.errors import BadRequestError
 from hookline.models import ModelRequest, ProviderTool
-
-LITERALS: Final = ("enum", "default", "const", "examples")
-NAMED: Final = ("properties", "$defs", "patternProperties")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -166,61 +163,6 @@ def own(meta: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
     """Return this provider's own data in the meta of a part or message."""
     found = meta.get(provider) if meta else None
     return found if is_object(found) else {}
-
-
-def is_strict(schema: Any) -> bool:
-    """Return whether each object in a schema requires all its fields and allows no others.
-
-    Providers that guarantee the form of an answer accept no other schemas.
-    """
-    strict = True
-
-    def look(each: dict[str, Any]) -> dict[str, Any]:
-        nonlocal strict
-        if each.get("type") == "object":
-            fields: dict[str, Any] = each.get("properties") or {}
-            closed = each.get("additionalProperties", False) is False
-            strict = strict and closed and bool(fields)
-            strict = strict and set(each.get("required") or ()) == set(fields)
-        return each
-
-    _mapped(schema, look)
-    return strict
-
-
-def closed(schema: Any) -> Any:
-    """Return the schema with additionalProperties set to false wherever it is not set."""
-
-    def close(each: dict[str, Any]) -> dict[str, Any]:
-        if each.get("type") == "object" and "properties" in each:
-            each.setdefault("additionalProperties", False)
-        return each
-
-    return _mapped(schema, close)
-
-
-def without(schema: Any, words: Sequence[str]) -> Any:
-    """Return the schema without these keywords, which a provider does not accept."""
-
-    def drop(each: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in each.items() if name not in words}
-
-    return _mapped(schema, drop)
-
-
-def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a copy with every subschema changed; names of fields are not taken for keywords."""
-    if is_list(schema):
-        return [_mapped(each, change) for each in schema]
-    if not is_object(schema):
-        return schema
-    out: dict[str, Any] = {}
-    for name, each in schema.items():
-        if name in NAMED and is_object(each):
-            out[name] = {field: _mapped(inner, change) for field, inner in each.items()}
-        else:
-            out[name] = each if name in LITERALS else _mapped(each, change)
-    return change(out)
 
 
 def json_text(data: Any) -> str:

@@ -149,8 +149,8 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
     given: dict[str, Any]
     if prefix == "bedrock":
         if options.get("client") is None:
-            known = {name: options.pop(name, None) for name in ("api_key", "base_url")}
-            options["client"] = lambda: _bedrock(**known)
+            key, url = options.pop("api_key", None), options.pop("base_url", None)
+            options["client"] = lambda: _bedrock(key, url)
         return AnthropicModel(name, **options)
     make = _DIALECTS.get(prefix)
     dialect = Dialect(prefix) if make is None else make()
