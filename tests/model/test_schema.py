@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NewType, NotRequired, TypedDict, TypeVar
 
 import annotated_types
 import msgspec
@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from typing_extensions import TypeAliasType
 
 from hookline._base.errors import ToolDefinitionError
 from hookline._base.frozen import freeze
@@ -758,3 +759,40 @@ def test_law_exactly_the_wrong_arguments_are_named(arguments: dict[str, Any]) ->
     except BadArguments as error:
         named = {issue.partition(":")[0] for issue in error.issues}
     assert named == wrong
+
+
+T = TypeVar("T")
+Percent = NewType("Percent", Annotated[int, Field(ge=0, le=100)])  # type: ignore[valid-newtype]
+Share = TypeAliasType("Share", Annotated[int, Field(ge=0, le=100)])
+Nested = TypeAliasType("Nested", "list[Nested] | int")
+Many = TypeAliasType("Many", Annotated[list[T], Field(min_length=1)], type_params=(T,))
+
+
+@dataclasses.dataclass
+class Discount:
+    percent: Percent
+
+
+@pytest.mark.parametrize("name", [Percent, Share], ids=["NewType", "alias"])
+def test_pydantics_constraints_behind_a_name_are_kept(name: Any) -> None:
+    made = signature(function_of({"percent": name, "others": list[name]}))
+    bounds = {"type": "integer", "minimum": 0, "maximum": 100}
+    assert made.schema["properties"]["percent"] == bounds
+    assert made.schema["properties"]["others"]["items"] == bounds
+    with pytest.raises(BadArguments, match="percent: expected int <= 100"):
+        made.bind({"percent": 101, "others": []})
+
+
+def test_pydantics_constraints_behind_a_name_are_refused_where_they_would_be_ignored() -> None:
+    with pytest.raises(ToolDefinitionError, match="pydantic's Field works only in"):
+        signature(function_of({"discount": Discount}))
+
+
+Bounded = SimpleNamespace()  # as Python 3.12 makes of `type Bounded = Annotated[list[Bounded], …]`
+Bounded.__value__ = Annotated[list[Bounded], Field(min_length=1)]
+
+
+@pytest.mark.parametrize("hint", [Nested, Many[int], Bounded], ids=["text", "generic", "itself"])
+def test_an_alias_that_cannot_be_described_is_refused(hint: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="parameter 'x'"):
+        signature(function_of({"x": hint}))

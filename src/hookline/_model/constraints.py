@@ -34,20 +34,37 @@ def is_foreign(value: object) -> bool:
     )
 
 
-def translated(hint: Any) -> Any:
+def translated(hint: Any, *outer: Any) -> Any:
     """Replace pydantic's metadata in a hint with msgspec's; raises Unknown."""
-    origin, args = get_origin(hint), get_args(hint)
-    if not any(map(_holds_foreign, args)):
+    if not _holds_foreign(hint):
         return hint
+    if (inner := named(hint)) is not None:
+        if hint in outer:
+            raise Unknown("Field in an alias that contains itself")
+        return translated(inner, *outer, hint)
+    origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         meta = [_meta(each) if is_foreign(each) else each for each in args[1:]]
-        return Annotated[(translated(args[0]), *meta)]
+        return Annotated[(translated(args[0], *outer), *meta)]
     generic: Any = Union if origin is UnionType else origin  # `X | Y` has no type to subscript
-    return generic[tuple(map(translated, args))]
+    return generic[tuple(translated(each, *outer) for each in args)]
 
 
-def _holds_foreign(hint: Any) -> bool:
-    return is_foreign(hint) or any(map(_holds_foreign, get_args(hint)))
+def named(hint: Any) -> Any:
+    """Return the type that a NewType or an alias stands for; None for any other type."""
+    if isinstance(hint, type) or get_origin(hint) is not None:
+        return None
+    return getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)
+
+
+def _holds_foreign(hint: Any, *outer: Any) -> bool:
+    if is_foreign(hint):
+        return True
+    inner = named(hint)
+    parts = get_args(hint) if inner is None else (inner,)
+    if inner is not None and hint in outer:  # an alias that contains itself
+        return False
+    return any(_holds_foreign(part, *outer, hint) for part in parts)
 
 
 def _meta(value: Any) -> msgspec.Meta:

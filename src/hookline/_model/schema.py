@@ -30,7 +30,7 @@ from hookline._base.json import (
     to_json_data,
 )
 from hookline._model.callables import parse_docstring, read_callable
-from hookline._model.constraints import Unknown, is_foreign, translated
+from hookline._model.constraints import Unknown, is_foreign, named, translated
 from hookline._model.issues import decode_foreign, is_model, is_record, missing_and_unknown
 
 REF: Final = "#/$defs/"
@@ -169,7 +169,7 @@ def _show_default(schema: dict[str, Any], hint: Any, default: object) -> None:
 def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
     """Raise for constraints that msgspec would silently ignore."""
     parts: list[Any] = [hint]
-    seen: set[type] = set()  # classes may contain themselves
+    seen: set[Any] = set()  # classes and aliases may contain themselves
     while parts:
         part = parts.pop()
         if is_foreign(part) or is_foreign(default):
@@ -187,6 +187,9 @@ def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
             )
         if (origin := get_origin(part)) is not None:
             parts += [origin, *get_args(part)]
+        elif (inner := named(part)) is not None and part not in seen:
+            seen.add(part)
+            parts.append(inner)
         elif isinstance(part, type) and part not in seen and is_record(part):
             seen.add(part)
             with contextlib.suppress(Exception):  # unknown names raise later, in the description
