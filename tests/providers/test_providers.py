@@ -505,7 +505,7 @@ def test_an_option_that_a_client_would_silence_is_refused_at_once(
     client = clients(kind, "https://example.com/v1")
     options = {name: OPTIONS[name] for name in names}
     listed = " and ".join(f"{name}=" for name in names)
-    with pytest.raises(UsageError, match=f"drop {listed}, or drop client=") as caught:
+    with pytest.raises(UsageError, match=f"leave out {listed}, or leave out client=") as caught:
         ADAPTERS[kind]("m", client=(lambda: client) if made else client, **options)
     assert KEY not in str(caught.value)
 

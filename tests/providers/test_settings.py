@@ -375,7 +375,7 @@ async def test_a_named_provider_without_key_is_named() -> None:
 @pytest.mark.parametrize("prefix", PRESETS)
 @pytest.mark.parametrize("option", ["api_key", "base_url"])
 def test_a_preset_refuses_an_option_that_its_client_would_silence(prefix: str, option: str) -> None:
-    with pytest.raises(UsageError, match=f"drop {option}=, or drop client="):
+    with pytest.raises(UsageError, match=f"leave out {option}=, or leave out client="):
         preset(prefix, "m", client=lambda: None, **{option: "https://example.org"})
 
 

@@ -160,7 +160,7 @@ def check_alone(client: object, **options: object) -> None:
     if client is not None and given:
         raise UsageError(
             f"client= has its own key and address, so {given} would have no effect; "
-            f"drop {given}, or drop client="
+            f"leave out {given}, or leave out client="
         )
 
 
