@@ -514,6 +514,21 @@ async def test_a_message_id_that_the_history_has_is_refused_before_the_start() -
     assert conversation.messages == (said,)
 
 
+@pytest.mark.parametrize("origin", ["input", "preChat"])
+async def test_a_message_id_that_this_chat_would_give_is_refused(origin: str) -> None:
+    """Otherwise the answer gets the id of the message that it answers."""
+    said = UserMessage(id="mine.1", parts=(Text("hi"),))
+    conversation = Conversation()
+    agent = Agent(ScriptedModel("hello"))
+    message: Any = said
+    if origin == "preChat":
+        agent.add_hook("preChat", lambda ctx: ctx.request.replace(message=said))
+        message = "hi"
+    with pytest.raises(UsageError, match=r"mine\.1"):
+        await agent.chat(message, conversation=conversation, chat_id="mine")
+    assert conversation.messages == ()
+
+
 async def test_what_was_wrong_before_the_start_leaves_the_conversation_free() -> None:
     conversation = Conversation()
     agent = Agent(ScriptedModel("fine"))

@@ -10,9 +10,10 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -32,6 +33,7 @@ from hookline import (
     check_history,
     tool,
 )
+from hookline._chat.channel import SIZE
 from hookline.errors import (
     ChatAbortedError,
     HookError,
@@ -44,6 +46,7 @@ from hookline.events import (
     ChatAborted,
     ChatFailed,
     MessageAdded,
+    PartEnd,
     ResponseReset,
     Status,
     TextDelta,
@@ -717,6 +720,114 @@ async def test_an_abort_before_around_chat_proceeds_runs_nothing() -> None:
     assert (trace, events) == ([], [])
 
 
+async def test_a_chat_cancelled_before_its_first_event_tells_no_hook() -> None:
+    """The observers of a new scope run first; the chat has not begun until they are done."""
+    inside = asyncio.Event()
+    agent = Agent(ScriptedModel("hello"))
+    trace = outcomes(agent)
+
+    async def slow(ctx: Any) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    agent.add_hook("onScopeRegister", slow)
+    agent.scopes.register(Scope("new"))
+    conversation = Conversation()
+    task = asyncio.ensure_future(agent.chat("hi", conversation=conversation))
+    await inside.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert trace == []
+    assert not conversation.busy
+
+
+async def test_a_sub_agent_whose_first_event_finds_no_room_has_not_begun() -> None:
+    ready = asyncio.Event()
+    sub = Agent(ScriptedModel("hello"), name="sub")
+    trace = outcomes(sub)
+    agent = Agent(ScriptedModel([call("sub", input="go")]), tools=[sub.as_tool()])
+
+    @agent.hook("aroundToolCall")
+    async def fill(ctx: Any, proceed: Any) -> Any:
+        await ready.wait()
+        for _ in range(SIZE):
+            await ctx.run.status("full")
+        return await proceed()
+
+    events: list[Any] = []
+    async with agent.chat_stream("hi") as stream:
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, ToolCallStarted):
+                ready.set()
+                await turns()
+                stream.abort()
+    check_events(events)
+    assert trace == []
+    assert {event.path for event in events} == {()}
+
+
+@pytest.mark.parametrize("room", [0, 1, 2], ids=["reset", "text", "end"])
+@pytest.mark.parametrize("point", ["onResponse", "preMessage"])
+async def test_an_abort_while_a_changed_answer_is_shown_leaves_what_is_shown(
+    point: Any, room: int
+) -> None:
+    """The reader is slow: the reset, the new text or its end waits for room."""
+    ready = asyncio.Event()
+    agent = Agent(ScriptedModel("secret"))
+
+    @agent.hook(point)
+    async def change(ctx: Any) -> Any:
+        value = ctx.response if point == "onResponse" else ctx.message
+        if "secret" not in value.text:
+            return None
+        if not ready.is_set():
+            await ready.wait()
+            for _ in range(SIZE - room):
+                await ctx.run.status("full")
+        return value.replace(text="***")
+
+    events: list[Any] = []
+    conversation = Conversation()
+    async with agent.chat_stream("hi", conversation=conversation) as stream:
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, PartEnd) and not ready.is_set():
+                ready.set()
+                await turns()
+                stream.abort()
+    check_events(events)
+    assert len(lines(conversation)) == (2 if room == 0 else 1)
+
+
+async def test_an_abort_while_a_failed_attempt_is_taken_back_leaves_what_is_shown() -> None:
+    ready = asyncio.Event()
+    turn = Turn("he", "llo", fail=ModelError("broken off"), fail_after=1)
+    agent = Agent(ScriptedModel(turn, "again"))
+
+    @agent.hook("aroundRequest")
+    async def retry(ctx: Any, proceed: Any) -> Any:
+        with suppress(ModelError):
+            return await proceed()
+        await ready.wait()
+        for _ in range(SIZE):
+            await ctx.run.status("full")
+        return await proceed()
+
+    events: list[Any] = []
+    conversation = Conversation()
+    async with agent.chat_stream("hi", conversation=conversation) as stream:
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, TextDelta):
+                ready.set()
+                await turns()
+                stream.abort()
+    check_events(events)
+    assert lines(conversation) == ["user hi", "assistant* he"]
+
+
 async def test_an_abort_takes_the_sub_agent_along() -> None:
     """The child's chat has its own single outcome, with the parent's reason."""
     stall = Stall()
@@ -1219,6 +1330,48 @@ async def test_a_hook_at_the_end_that_hangs_does_not_hold_a_caller_who_leaves(
         assert task.cancelled()
         outcome = "error" if point == "onChatError" else "done"
         assert [line.split()[0] for line in trace] == ["start", outcome, "end"]
+    finally:
+        let_go.set()
+        await asyncio.wait([task])
+        await turns()
+
+
+@pytest.mark.parametrize("form", ["chat", "stream"])
+@pytest.mark.parametrize("how", ["obeys", "ignores"])
+async def test_a_wrapper_that_hangs_after_an_abort_does_not_hold_the_caller(
+    form: str, how: str, loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The chat has ended inside it; what the wrapper does then has a grace period, too."""
+    inside, let_go = asyncio.Event(), asyncio.Event()
+    stall = Stall()
+    agent = Agent(ScriptedModel(Turn("hello", delay=stall)), limits=Limits(grace=0.05))
+    trace = outcomes(agent)
+
+    @agent.hook("aroundChat")
+    async def slow_wrapper(ctx: Any, proceed: Any) -> Any:
+        try:
+            return await proceed()
+        finally:
+            inside.set()
+            await (let_go.wait() if how == "obeys" else stubbornly(let_go))
+
+    conversation = Conversation()
+    work: Any
+    if form == "chat":
+        work = agent.chat("hi", conversation=conversation)
+    else:
+        work = collect(agent.chat_stream("hi", conversation=conversation))
+    task = asyncio.ensure_future(work)
+    await stall.reached.wait()
+    task.cancel()
+    await inside.wait()
+    try:
+        done, _ = await asyncio.wait([task], timeout=2)
+        assert done == {task}
+        assert task.cancelled()
+        assert "slow_wrapper" in caplog.text
+        assert trace == ["start", "abort cancelled", "end aborted"]
+        assert not conversation.busy
     finally:
         let_go.set()
         await asyncio.wait([task])
@@ -1817,6 +1970,59 @@ async def test_a_tool_that_ignores_its_cancellation_is_reported_by_name(
     assert trace == ["start", "abort cancelled", "end aborted"]
 
 
+@pytest.mark.parametrize("where", ["tool", "onToolCallResult", "approver"])
+async def test_what_comes_late_of_parallel_calls_is_not_reported(
+    where: str, loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names what was left behind, not the call that ended; its late end says nothing."""
+    let_go, inside = asyncio.Event(), asyncio.Event()
+    heard: list[str] = []
+
+    async def late() -> None:
+        inside.set()
+        with suppress(asyncio.CancelledError):
+            await let_go.wait()
+        await let_go.wait()
+
+    @tool
+    async def stubborn() -> str:
+        if where == "tool":
+            await late()
+        return "late"
+
+    async def approver(request: Any, run: Any) -> Approve:
+        await late()
+        return Approve()
+
+    model = ScriptedModel([call("stubborn"), call("hang")])
+    agent = Agent(model, tools=[stubborn, hang], limits=Limits(grace=0.05), approver=approver)
+    if where == "onToolCallResult":
+
+        @agent.hook("onToolCallResult")
+        async def stubborn_hook(ctx: Any) -> None:
+            await late()
+
+    elif where == "approver":
+        agent.add_hook("preToolCall", lambda ctx: Ask("?"), tools=["stubborn"])
+    agent.add_hook("onApproval", lambda ctx: heard.append("answer" if ctx.decision else "question"))
+    conversation = Conversation()
+    trace = outcomes(agent)
+    task = asyncio.create_task(agent.chat("hi", conversation=conversation))
+    await inside.wait()
+    await turns()
+    task.cancel()
+    await asyncio.wait([task])
+    assert ("tool 'stubborn' ignored" in caplog.text) == (where == "tool")
+    assert "'hang'" not in caplog.text
+    caplog.clear()
+    let_go.set()
+    await turns()
+    assert [record.getMessage() for record in caplog.records] == []
+    assert trace == ["start", "abort cancelled", "end aborted"]
+    assert "answer" not in heard
+    check_history(conversation.messages)
+
+
 async def test_a_model_that_ignores_its_cancellation_is_reported(
     loud: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -2000,6 +2206,45 @@ async def test_a_model_s_own_cancelled_error_is_an_error() -> None:
     with pytest.raises(ModelError):
         await agent.chat("hi")
     assert trace == ["start", "error ModelError", "end error"]
+
+
+async def test_a_model_s_own_cancelled_error_before_its_stream_is_an_error() -> None:
+    class Refusing:
+        async def stream(self, request: Any) -> Any:
+            raise asyncio.CancelledError
+
+    agent = Agent(cast("Any", Refusing()))
+    trace = outcomes(agent)
+    with pytest.raises(ModelError):
+        await agent.chat("hi")
+    assert trace == ["start", "error ModelError", "end error"]
+
+
+async def test_a_model_s_own_cancelled_error_while_it_is_closed_changes_nothing(
+    loud: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Closing:
+        def __init__(self, request: Any) -> None:
+            self._chunks = ScriptedModel("hello").stream(request)
+
+        def __aiter__(self) -> Any:
+            return self
+
+        async def __anext__(self) -> Any:
+            return await anext(self._chunks)
+
+        async def aclose(self) -> None:
+            raise asyncio.CancelledError
+
+    class Model:
+        def stream(self, request: Any) -> Any:
+            return Closing(request)
+
+    agent = Agent(Model())
+    trace = outcomes(agent)
+    assert (await agent.chat("hi")).text == "hello"
+    assert trace == ["start", "done", "end done"]
+    assert "while it was being closed" in caplog.text
 
 
 async def test_a_tool_s_own_timeout_is_a_tool_error() -> None:

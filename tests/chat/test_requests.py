@@ -3,9 +3,11 @@
 import asyncio
 import tracemalloc
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests._event_grammar import check_events
 from tests._tool_chats import Clock
 
 from hookline import (
@@ -25,7 +27,7 @@ from hookline import (
     UserMessage,
     tool,
 )
-from hookline.errors import HistoryError, HookError, HookReturnError, UsageError
+from hookline.errors import HistoryError, HookError, HookReturnError, ModelError, UsageError
 from hookline.events import (
     MessageAdded,
     PartEnd,
@@ -411,6 +413,24 @@ async def test_a_wrapper_that_changes_the_answer_takes_back_what_was_shown() -> 
     events = await collect(agent.chat_stream("hi"))
     assert shown(events) == ["hel", "lo", "R", "HELLO", "="]
     assert events[-1].response.text == "HELLO"
+
+
+async def test_a_wrapper_that_falls_back_to_its_first_answer_shows_it_again() -> None:
+    """The second attempt has taken the first answer back, and was cut off."""
+    turns = Turn("one"), Turn("t", "wo", fail=ModelError("broken off"), fail_after=1)
+    agent = Agent(ScriptedModel(*turns))
+
+    async def twice(ctx: Any, proceed: Any) -> Any:
+        first = await proceed()
+        with suppress(ModelError):
+            return await proceed()
+        return first
+
+    agent.add_hook("aroundRequest", twice)
+    events = await collect(agent.chat_stream("hi"))
+    check_events(events)
+    assert shown(events) == ["one", "R", "t", "R", "one", "="]
+    assert events[-1].response.text == "one"
 
 
 async def test_a_wrapper_that_changes_only_usage_or_meta_takes_nothing_back() -> None:

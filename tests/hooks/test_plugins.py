@@ -388,6 +388,19 @@ async def test_what_the_cleanup_of_an_inner_plugin_raises_reaches_aclose_too(cap
     assert caplog.text == ""
 
 
+async def test_a_cleanup_that_raises_CancelledError_has_failed_and_the_others_still_run():
+    """Nobody has cancelled anything, so nobody who waits is cancelled."""
+    out = []
+    agent = agent_of()
+    first, second = Garden(out), Garden([], asyncio.CancelledError())
+    for garden in (first, second):
+        garden.may_close.set()
+        await agent.use(garden)
+    with pytest.raises(UsageError, match="CancelledError"):
+        await agent.aclose()
+    assert out[-1] == "closed"
+
+
 async def test_what_a_cleanup_raises_is_logged_where_nobody_waits(caplog):
     garden = Garden([], ValueError("stuck"))
     garden.may_close.set()

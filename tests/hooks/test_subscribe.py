@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections import deque
 from contextlib import aclosing
 from typing import Any
 
@@ -235,6 +236,36 @@ async def test_what_another_thread_does_while_the_reader_begins_to_wait_is_not_m
         await asyncio.sleep(0)
     assert reader.done()
     assert await reader == ("from a thread" if what == "an event" else "the end")
+    if what == "an event":  # the reader may wait again
+        reader = asyncio.ensure_future(read())
+        await asyncio.sleep(0)
+        bus.publish("later")
+        assert await reader == "later"
+
+
+async def test_a_reader_in_another_thread_takes_the_event_that_would_be_dropped() -> None:
+    """The writer has seen that the buffer is full, and the reader is faster."""
+    bus: HookBus[Any] = HookBus()
+    subscription = bus.subscribe(str, size=1, overflow="drop_oldest")
+    bus.publish("first")
+    read: list[str] = []
+
+    async def one() -> None:
+        read.append(await anext(subscription))
+
+    class Items(deque[str]):
+        def popleft(self) -> str:
+            if not read:
+                read.append("begun")
+                thread = threading.Thread(target=lambda: asyncio.run(one()))
+                thread.start()
+                thread.join()
+            return super().popleft()
+
+    subscription._items = Items(subscription._items)
+    bus.publish("second")
+    assert read == ["begun", "first"]
+    assert (await anext(subscription), subscription.dropped) == ("second", 0)
 
 
 async def test_closing_in_another_thread_ends_the_reader() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests._tool_chats import results, settle
 
 from hookline import Agent, Conversation, Run, Scope, tool
+from hookline._model.scopes import Scopes
 from hookline.errors import ScopeError, ToolDefinitionError
 from hookline.points import OnScopeRegister, OnScopeUnregister
 from hookline.testing import ScriptedModel, call
@@ -831,6 +832,32 @@ async def test_a_call_whose_scope_a_preToolCall_hook_removes_does_not_run(calls:
         (f"c{n}", "error") for n in range(calls)
     ]
     assert "there is no tool 'look'" in results(response)[0][2]
+
+
+async def test_a_registration_by_another_thread_in_the_middle_of_one_is_told_too():
+    told = []
+
+    class Late(list):
+        """The observers of one registration. Another thread registers just before they are kept."""
+
+        def __iter__(self):
+            if not others:
+                others.append(threading.Thread(target=lambda: scopes.register(Scope("second"))))
+                others[0].start()
+                others[0].join()
+            return super().__iter__()
+
+    def observer(point, scope):
+        async def tell():
+            told.append(scope.label)
+
+        return Late([tell])
+
+    others = []
+    scopes = Scopes(observer)
+    scopes.register(Scope("first"))
+    await scopes.tell()
+    assert sorted(told) == ["first", "second"]
 
 
 async def test_a_running_chat_and_a_changing_registry_do_not_disturb_each_other():

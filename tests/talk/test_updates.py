@@ -13,13 +13,21 @@ from hookline import (
     AssistantMessage,
     Conversation,
     Image,
+    MemoryStore,
     MessageChanges,
     Reasoning,
     Text,
     ToolCall,
     ToolMessage,
 )
-from hookline.errors import ConversationBusyError, HookReturnError, UsageError
+from hookline.errors import (
+    ChatAbortedError,
+    ConversationBusyError,
+    ConversationConflictError,
+    HookReturnError,
+    UsageError,
+)
+from hookline.storage import Change
 from hookline.testing import ScriptedModel, call
 
 
@@ -214,3 +222,93 @@ async def test_nothing_is_written_where_nothing_changes(store: Any) -> None:
     version = (await store.load(talk.id)).version
     await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="hello"))
     assert (await store.load(talk.id)).version == version
+
+
+@pytest.mark.parametrize("place", ["append", "release"])
+async def test_a_cancelled_update_frees_its_conversation(place: str) -> None:
+    """Also if it is cancelled while its last changes are written, or its lease is released."""
+    inside = asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def append(self, conversation_id: str, change: Change) -> int:
+            await slowly("append")
+            return await super().append(conversation_id, change)
+
+        async def release(self, conversation_id: str, owner: str) -> None:
+            await slowly("release")
+            await super().release(conversation_id, owner)
+
+    store = Slow()
+
+    async def slowly(name: str) -> None:
+        if name == place:
+            inside.set()
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    inside.clear()
+
+    def note(ctx: Any) -> None:
+        ctx.run.meta["seen"] = True  # is written when the update leaves
+
+    agent.add_hook("onMessageUpdate", note)
+    changes = MessageChanges(text="good day")
+    task = asyncio.ensure_future(agent.update_message(talk, talk.messages[0].id, changes))
+    await inside.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not talk.busy
+    stored = await store.load(talk.id)
+    assert stored is not None
+    assert (stored.owner, stored.meta) == (None, {"seen": True})
+    assert (await agent.chat("on", conversation=talk)).text == "Again."
+
+
+async def test_an_update_that_a_hook_aborts_raises_no_cancellation(store: Any) -> None:
+    agent = agent_of(*TURNS, store=store)
+    talk = await chatted(store, agent)
+    before = talk.messages
+    agent.add_hook("preMessageUpdate", lambda ctx: ctx.run.abort("not now") and None)
+    with pytest.raises(ChatAbortedError, match="not now"):
+        await agent.update_message(talk, before[0].id, MessageChanges(text="good day"))
+    assert talk.messages == before
+    assert not talk.busy
+
+
+async def test_an_update_whose_lease_is_lost_raises_why() -> None:
+    class Losing(MemoryStore):
+        lease = 0.001
+
+        async def renew(self, conversation_id: str, owner: str) -> bool:
+            asked.set()
+            return False
+
+    asked, store = asyncio.Event(), Losing()
+    agent = agent_of(*TURNS)
+    talk = await chatted(MemoryStore(), agent)
+    talk = Conversation(talk.messages)
+    await talk.save(store)
+
+    async def wait(ctx: Any) -> None:
+        await asked.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    agent.add_hook("preMessageUpdate", wait)
+    with pytest.raises(ConversationConflictError):
+        await agent.update_message(talk, talk.messages[0].id, MessageChanges(text="good day"))
+    assert not talk.busy
+
+
+@pytest.mark.parametrize(
+    "changes", [MessageChanges(text=" "), MessageChanges(parts=())], ids=["text", "parts"]
+)
+async def test_a_user_s_message_is_not_emptied(changes: MessageChanges) -> None:
+    agent = agent_of(*TURNS)
+    talk = await chatted(MemoryStore(), agent)
+    with pytest.raises(UsageError, match="empty"):
+        await agent.update_message(talk, talk.messages[0].id, changes)
+    assert talk.messages[0].text == "hello"

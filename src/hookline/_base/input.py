@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from hookline._base.errors import UsageError
@@ -22,12 +22,17 @@ def as_message(input: Any) -> UserMessage:
         message = cleaned(input)
     else:
         message = cleaned(UserMessage(parts=_parts(input)))
-    if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
+    if says_nothing(message.parts):
         raise UsageError(
             f"input={input!r} has neither text nor media; pass the user's text, or pass "
             "input=None to continue from the history"
         )
     return message
+
+
+def says_nothing(parts: Iterable[object]) -> bool:
+    """Whether there is no part but blank text."""
+    return all(isinstance(part, Text) and not part.text.strip() for part in parts)
 
 
 def _parts(input: Any) -> tuple[UserPart, ...]:

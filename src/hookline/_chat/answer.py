@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from hookline._base.cancel import being_cancelled
 from hookline._base.errors import ModelError, StopChat
 from hookline._base.events import PartEnd, TextDelta, ToolCallDelta
 from hookline._base.input import cleaned
@@ -110,9 +111,9 @@ async def _begin_answer(chat: Chat) -> Assembly:
     """Begin an answer. Text that an earlier attempt has shown is taken back."""
     if chat.attempt > 1:
         chat.making.shown = True  # the life that was interrupted may have shown some text
-    asm = _new_assembly(chat)
-    await take_back(chat)
-    return asm
+    await take_back(chat)  # first: if this is cut off, the earlier text is still shown, and kept
+    chat.making.streamed = None
+    return _new_assembly(chat)
 
 
 def _new_assembly(chat: Chat) -> Assembly:
@@ -162,10 +163,11 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     finish: Finish | None = None
     whole = False
     chat.making.asking = True
-    chunks: Any = request.model.stream(request)
-    if not hasattr(chunks, "__aiter__"):
-        chunks = await _iterator(chunks)
+    chunks: Any = None
     try:
+        chunks = request.model.stream(request)
+        if not hasattr(chunks, "__aiter__"):
+            chunks = await _iterator(chunks)
         async for chunk in chunks:
             if life.broken:  # no cancellation reaches a model that never suspends
                 chat.check()
@@ -263,7 +265,9 @@ async def _close(chunks: Any) -> None:
     if hasattr(chunks, "aclose"):
         try:
             await chunks.aclose()
-        except Exception as exc:
+        except (Exception, CancelledError) as exc:
+            if isinstance(exc, CancelledError) and being_cancelled():
+                raise
             log_throw("the model's stream raised an exception while it was being closed", exc)
 
 

@@ -101,6 +101,7 @@ async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
             decision = await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
         finally:  # the conversation no longer holds this question, whatever became of it
             _note_questions(chat, iteration, but=run)
+    chat.check()  # an approver may have ignored its cancellation
     await act_on(chat, iteration, run, decision)
 
 

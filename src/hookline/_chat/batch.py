@@ -278,6 +278,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 await self._run(run)
             except CancelledError as exc:
                 if chat.broken or chat.cancelled or run.state is not RUNNING:
+                    self._break_off(run)  # the log names only what still runs
                     raise
                 run.set(ToolFailure.of(exc))  # the tool cancelled its own task
                 run.move(SETTLING)
@@ -298,6 +299,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             run.move(RUNNING)
             key = (RUN, self.iteration, run.id)
             ran = await chat.runtime.step(key, run_handler, RAN, chat, run)
+            if run.state is not RUNNING:  # it was left behind, and the ending has settled it
+                raise CancelledError
             run.stop, run.ran = ran.stop, ran.began  # a replay did not set them
             run.set(ran.result, ran.outcome)
             run.move(SETTLING)

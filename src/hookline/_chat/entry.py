@@ -34,6 +34,11 @@ async def check_message(chat: Chat, message: UserMessage, origin: str) -> None:
     """
     if not message.id:
         return
+    if made_by(chat.chat_id, message):
+        raise UsageError(
+            f"the id {message.id!r} of the message begins like the ids that chat {chat.chat_id!r} "
+            "gives to its own messages; leave the id out"
+        )
     found = await chat.runtime.step((ID, origin), _find, _FOUND, chat, message.id)
     if not found:
         chat.conversation.take_back(message.id)

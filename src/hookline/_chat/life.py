@@ -1,12 +1,12 @@
 """The life of a chat as a table: five phases, the signs that move it on, one verdict.
 
-Theory of operation. A chat is NEW until aroundChat has called `proceed`, and RUNNING until its end
-is decided. It has one verdict, the first: done, aborted or error. A verdict is given when nothing
-is left to do, by an abort, by a failure, or by a cancellation from other code. Observers are told
-the outcome of the verdict, from the start of the ending on. A verdict other than done breaks the
-chat. In BREAKING nothing new begins; running work is cancelled and gets the grace period to end.
-Then the chat is ENDING: the broken step is closed, and the observers of the outcome run. Once the
-caller has the result, the chat is OVER.
+Theory of operation. A chat is NEW until aroundChat has called `proceed` and ChatStarted has room,
+and RUNNING until its end is decided. It has one verdict, the first: done, aborted or error. A
+verdict is given when nothing is left to do, by an abort, by a failure, or by a cancellation from
+other code. Observers are told the outcome of the verdict, from the start of the ending on. A
+verdict other than done breaks the chat. In BREAKING nothing new begins; running work is cancelled
+and gets the grace period to end. Then the chat is ENDING: the broken step is closed, and the
+observers of the outcome run. Once the caller has the result, the chat is OVER.
 
     NEW ── proceed ──▶ RUNNING ── answered ──────────────────────────▶ ENDING ── ended ──▶ OVER
                           └── abort, fail, cut ──▶ BREAKING ── caught, grace over ──▲

@@ -96,8 +96,8 @@ async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook,
 async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage | None) -> Response:
     """Run the inside of aroundChat: the chat, its one outcome, its observers."""
     chat.check()
-    chat.life.move(Sign.PROCEED)
     chat.progress.started = chat.runtime.now()
+    await _start(chat, message)
     limit = chat.config.limits.steps
     try:
         response, overrides, step, answer, ended = await _begin(chat, message)
@@ -141,6 +141,32 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
     return chat.response
 
 
+async def _start(chat: Chat, message: UserMessage | None) -> None:
+    """Move on to RUNNING and publish ChatStarted, with nothing awaited in between.
+
+    A chat that is broken off before that has not begun: no hook and no reader is told of it.
+    """
+    pending = chat.conversation.pending_step
+    if chat.input.answers is not None and pending is not None:
+        chat.progress.resumes = pending.chat_id
+    if chat.config.scopes.told_by.told:  # async observers of scopes registered since
+        await chat.config.scopes.told_by.tell()
+    if chat.outlet.full:
+        await chat.outlet.room()
+    if not chat.life.move(Sign.PROCEED):
+        chat.check()
+    chat.outlet.put(
+        ChatStarted(
+            chat_id=chat.chat_id,
+            agent=chat.agent_name,
+            message=message,
+            conversation_id=chat.conversation_id,
+            parent_chat_id=chat.parent_chat_id,
+            resumes=chat.progress.resumes,
+        )
+    )
+
+
 class _Begun(NamedTuple):
     """The start of the steps. `ended`: the end of a step that an earlier chat had begun."""
 
@@ -157,21 +183,8 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
     pending = chat.conversation.pending_step
     resumed = pending if chat.input.answers is not None else None
     if resumed is not None:
-        chat.progress.resumes = resumed.chat_id
         for key, value in (resumed.state or {}).items():
             chat.state.setdefault(key, value)  # the `state=` of this chat comes first
-    if chat.config.scopes.told_by.told:  # async observers of scopes registered since
-        await chat.config.scopes.told_by.tell()
-    await chat.publish(
-        ChatStarted(
-            chat_id=chat.chat_id,
-            agent=chat.agent_name,
-            message=message,
-            conversation_id=chat.conversation_id,
-            parent_chat_id=chat.parent_chat_id,
-            resumes=chat.progress.resumes,
-        )
-    )
     if view.onChatStart:
         start: OnChatStart[Any] = OnChatStart(run=chat.run, message=message)
         await chat.runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)

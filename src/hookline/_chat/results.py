@@ -110,8 +110,9 @@ async def settle(chat: Chat, iteration: int, run: CallRun) -> None:
         try:
             settled = await chat.runtime.step(key, _chains, _SETTLED, chat, run)
         except BaseException:
-            run.withhold()
-            run.move(SETTLED)
+            if run.state < SETTLED:  # else the ending has settled it: a hook was left behind
+                run.withhold()
+                run.move(SETTLED)
             raise
         run.stop = run.stop or settled.stop
         run.set(bounded(settled.result, limit), settled.outcome)

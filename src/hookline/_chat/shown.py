@@ -34,6 +34,7 @@ async def agree(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelP
         chat.making.shown = True  # by an interrupted attempt
     if _visible(streamed) or not chat.live:
         await take_back(chat)
+    chat.making.assembly = None  # nothing of it is shown any more, so nothing of it is kept
     chat.making.shown = True
     for index, part in enumerate(final):
         if isinstance(part, (Text, Reasoning)):
@@ -73,8 +74,8 @@ async def show_part(chat: Chat, part: Source | MediaPart) -> None:
 async def take_back(chat: Chat) -> None:
     """Publish ResponseReset if text was shown that will not be stored."""
     if chat.making.shown:
-        chat.making.shown = False
         await chat.publish(ResponseReset(chat_id=chat.chat_id, iteration=chat.iteration))
+        chat.making.shown = False
 
 
 def _visible(parts: tuple[ModelPart, ...]) -> list[tuple[type, object]]:

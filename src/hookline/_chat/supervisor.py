@@ -233,6 +233,8 @@ class Supervisor:
         """Carry out the ending in a task that our cancellations do not reach."""
         self._finishing = True
         await shielded(self._end(ending))  # a cancellation is found in task.cancelling() at the end
+        self._finishing = False
+        self._limit_rest()  # of the wrappers at aroundChat
 
     async def _end(self, ending: Ending) -> None:
         """Carry out the acts one by one. The hooks share one grace period; a longer one is cut off.
@@ -297,6 +299,10 @@ class Supervisor:
         # If the outcome is decided, its ending has no limit unless a timer runs or it is `_end`.
         if self.chat.abort(reason) or self.ended or self._finishing or self._timer is not None:
             return
+        self._limit_rest()
+
+    def _limit_rest(self) -> None:
+        """Give the work that is left a grace period."""
         self._timer = self.loop.call_later(self.chat.config.limits.grace, self._cut_off)
 
     def _cut_off(self) -> None:
@@ -372,6 +378,8 @@ class Supervisor:
             return
         grace = chat.config.limits.grace
         patient = chat.outcome == "done" and not self._left_behind
+        if not patient:
+            self._stop_timer()  # the wait below has a limit of its own
         leaving = spawn(_leave(chat))
         cut: Cut = None
         if patient:
@@ -379,7 +387,7 @@ class Supervisor:
                 await asyncio.wait([leaving])
             except asyncio.CancelledError as exc:
                 cut = exc
-                self._stop_timer()  # the wait below has a limit of its own
+                self._stop_timer()
         _, later = await shielded(leaving, self.loop.time() + grace)
         if not leaving.done():
             logger.warning(

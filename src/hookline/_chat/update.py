@@ -6,10 +6,12 @@ history never changes during a step. A change is not part of a chat and is never
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import Any
 
+from hookline._base.cancel import being_cancelled, finished
 from hookline._base.errors import UsageError
-from hookline._base.input import cleaned
+from hookline._base.input import cleaned, says_nothing
 from hookline._base.messages import (
     AssistantMessage,
     File,
@@ -42,20 +44,32 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
     conversation = chat.conversation
     conversation.acquire(chat.chat_id)
     try:
-        await conversation.take(chat.chat_id, chat.lost)
-        message = next((m for m in chat.history if m.id and m.id == message_id), None)
-        if message is None:
-            raise UsageError(
-                f"conversation {conversation.id!r} has no message with the id {message_id!r}; "
-                "use the id of a message in conversation.messages"
-            )
-        changed(message, changes)
-        return await _update(chat, message, changes)
+        return await _on_conversation(chat, message_id, changes)
+    except CancelledError:
+        # No task is cancelled for an abort or a lost lease: hooks and writes are only refused.
+        if chat.error is None or being_cancelled():
+            raise
+        raise chat.error from None
     finally:
-        await conversation.leave(chat.chat_id)
-        conversation.release(chat.chat_id)
-        chat.deadlines.close()
-        chat.dispose()
+        try:
+            await finished(conversation.leave(chat.chat_id))
+        finally:
+            conversation.release(chat.chat_id)
+            chat.deadlines.close()
+            chat.dispose()
+
+
+async def _on_conversation(chat: Chat, message_id: str, changes: MessageChanges) -> Message:
+    conversation = chat.conversation
+    await conversation.take(chat.chat_id, chat.lost)
+    message = next((m for m in chat.history if m.id and m.id == message_id), None)
+    if message is None:
+        raise UsageError(
+            f"conversation {conversation.id!r} has no message with the id {message_id!r}; "
+            "use the id of a message in conversation.messages"
+        )
+    changed(message, changes)
+    return await _update(chat, message, changes)
 
 
 async def _update(chat: Chat, message: Message, changes: MessageChanges) -> Message:
@@ -83,10 +97,10 @@ def changed(message: Message, changes: MessageChanges) -> Message:
         message = message.replace(text=changes.text)
     if isinstance(message, AssistantMessage):
         message = message.replace(parts=kept(message.parts))
-        if not message.parts:
-            raise UsageError(
-                f"these changes leave message {message.id!r} empty; keep some text or a part"
-            )
+    if not isinstance(message, ToolMessage) and says_nothing(message.parts):
+        raise UsageError(
+            f"these changes leave message {message.id!r} empty; keep some text or a part"
+        )
     return cleaned(message)
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
+from hookline._base.cancel import no_cancellation_of_its_own
 from hookline._base.errors import UsageError
 from hookline._base.log import log_throw
 from hookline._hooks.declared import HasHooks, HookDef, hooks_of
@@ -111,11 +112,13 @@ class Uninstall:
         self._closing = loop.create_task(self._close(), name=f"hookline: {self.origin} closes")
 
     async def _close(self) -> None:
+        name = f"the cleanup of {self.origin}"
         while self._cleanups:
             try:
-                done: Any = self._cleanups.pop()()
-                if isawaitable(done):
-                    await done
+                with no_cancellation_of_its_own(UsageError, name, "raise another exception"):
+                    done: Any = self._cleanups.pop()()
+                    if isawaitable(done):
+                        await done
             except Exception as exc:
                 if self._awaited:
                     self._raised.append(exc)

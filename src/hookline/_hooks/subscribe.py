@@ -64,8 +64,11 @@ class Subscription(Generic[E]):
                 self._overflowed = True
                 self.close()
                 return
-            self._items.popleft()
-            self.dropped += 1
+            try:
+                self._items.popleft()
+                self.dropped += 1
+            except IndexError:
+                pass  # the reader, in another thread, has taken it
         self._items.append(event)
         self._wake()
 
@@ -95,7 +98,11 @@ class Subscription(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        while not self._items:
+        while True:
+            try:
+                return self._items.popleft()
+            except IndexError:
+                pass  # nothing is there, or a writer in another thread has dropped it
             if self.closed:
                 if self._overflowed:
                     self._overflowed = False  # raised once; then the iterator is at its end
@@ -108,9 +115,9 @@ class Subscription(Generic[E]):
             waiter = self._waiter = asyncio.get_running_loop().create_future()
             # Look again: another thread may have published before it could see the waiter.
             if self._items or self.closed:
+                self._waiter = None
                 continue
             await waiter
-        return self._items.popleft()
 
     async def aclose(self) -> None:
         """Close the subscription, for use with `aclosing`."""

@@ -250,9 +250,10 @@ class Scopes:
     def _tell(self, point: str, scope: Scope) -> None:
         # Called without LOCK, which is held only briefly: observers run user code.
         if self._observer is not None:
-            late = self._observer(point, scope)
+            late = tuple(self._observer(point, scope))
             if late:
-                self.told = (*self.told, *late)
+                with LOCK:
+                    self.told = (*self.told, *late)
 
     async def tell(self) -> None:
         """Run the async observers of registrations, before the next chat or step.
@@ -262,21 +263,28 @@ class Scopes:
         if _telling.get() is self:
             return
         loop = asyncio.get_running_loop()
-        while self.told:
-            if self._running is not None:
-                if self._running.get_loop() is not loop:
+        while True:
+            with LOCK:
+                if not self.told:
+                    return
+                observer, running = self.told[0], self._running
+                ended = loop.create_future()
+                if running is None:
+                    self._running = ended
+            if running is not None:
+                if running.get_loop() is not loop:
                     return  # the other chat is in another thread, so this one cannot wait for it
-                await asyncio.wait([self._running])
+                await asyncio.wait([running])
                 continue
-            ended = self._running = loop.create_future()
             token = _telling.set(self)
             try:
-                await self.told[0]()
+                await observer()
             finally:
                 _telling.reset(token)
                 # Whatever it raised, it is not run again, and chats that wait for it go on.
-                self.told = self.told[1:]
-                self._running = None
+                with LOCK:
+                    self.told = self.told[1:]
+                    self._running = None
                 ended.set_result(None)
 
     # ── used by the loop ────────────────────────────────────────────────────────────────────────
