@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -826,6 +827,18 @@ async def test_an_abort_while_a_failed_attempt_is_taken_back_leaves_what_is_show
                 stream.abort()
     check_events(events)
     assert lines(conversation) == ["user hi", "assistant* he"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="new in Python 3.12")
+async def test_a_chat_that_was_begun_eagerly_can_be_aborted_at_once() -> None:
+    factory: Any = vars(asyncio)["eager_task_factory"]
+    asyncio.get_running_loop().set_task_factory(factory)
+    agent = Agent(ScriptedModel("hello"))
+    trace = outcomes(agent)
+    agent.add_hook("preChat", lambda ctx: ctx.run.abort("at once") and None)
+    with pytest.raises(ChatAbortedError, match="at once"):
+        await agent.chat("hi")
+    assert trace == ["start", "abort at once", "end aborted"]
 
 
 async def test_an_abort_takes_the_sub_agent_along() -> None:

@@ -112,10 +112,9 @@ class Supervisor:
 
     def start(self, context: Context | None = None) -> None:
         """Begin the chat, in this event loop and in a copy of the caller's context."""
-        chat = self.chat
-        chat.supervisor = self
         self.around = _inside.get()  # the chat inside which this one was begun
         self.loop = asyncio.get_running_loop()
+        self.chat.supervisor = self
         self.task = spawn(self._main(), context)
         self.task.add_done_callback(self._done)
 
@@ -155,6 +154,9 @@ class Supervisor:
 
     async def _main(self) -> None:
         chat = self.chat
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task  # before `start` sets it, if the loop begins its tasks eagerly
         self._entered = True
         _inside.set(ref(self))
         try:
@@ -373,13 +375,13 @@ class Supervisor:
         """
         chat, conversation = self.chat, self.chat.conversation
         chat.deadlines.close()
+        patient = chat.outcome == "done" and not self._left_behind
+        if not patient:
+            self._stop_timer()  # the waits that follow have limits of their own
         if self._halted is not None or conversation.ledger is None:
             conversation.release(chat.chat_id)
             return
         grace = chat.config.limits.grace
-        patient = chat.outcome == "done" and not self._left_behind
-        if not patient:
-            self._stop_timer()  # the wait below has a limit of its own
         leaving = spawn(_leave(chat))
         cut: Cut = None
         if patient:
