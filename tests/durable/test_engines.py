@@ -116,6 +116,16 @@ async def test_a_chat_that_waits_holds_no_worker_and_goes_on_when_it_is_answered
         await client.answer(id, {request: Approve()})
 
 
+@pytest.mark.parametrize("id", ["", "a/b", "../x", "a?b", "\N{SNOWMAN}", "\ud800", "a\0b", None])
+async def test_what_cannot_be_the_id_of_a_chat_is_refused(client: Client, id: Any) -> None:
+    """It may come from a browser, and is a part of the path at Restate."""
+    calls: list[Any] = [client.start("Hi.", chat_id=id)] if id is not None else []
+    calls += [client.pending(id), client.answer(id, {"q": Approve()}), client.abort(id)]
+    for call in (*calls, client.result(id)):
+        with pytest.raises(UsageError, match="must be 1 to 64 characters"):
+            await call
+
+
 async def test_an_answer_counts_once_and_to_nothing_else(engine: Engine, client: Client) -> None:
     ran: list[str] = []
     async with engine.worker(asking(ran, call("delete", path="a"), "Done.")):

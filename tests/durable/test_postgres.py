@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from tests.durable._engines import Engine
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
-from hookline import Agent, Approve
+from hookline import Agent, Approve, tool
 from hookline.durable._absurd import Jobs
 from hookline.durable.postgres import chats
 from hookline.errors import StoreError
@@ -240,6 +241,111 @@ async def test_a_worker_that_stops_while_the_database_is_away_is_cancelled_and_c
     with pytest.raises(asyncio.CancelledError):
         await working
     assert jobs._pool is None
+
+
+# ── a silent server ─────────────────────────────────────────────────────────────────────────
+
+
+class Wire:
+    """A proxy before the server: connections that it freezes stay open, and carry nothing."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.there = urlsplit(engine.address)
+        self.monkeypatch = monkeypatch
+        self.frozen: list[asyncio.StreamWriter] = []
+        self.open: list[asyncio.StreamWriter] = []
+        self.all: list[asyncio.StreamWriter] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def freeze(self) -> None:
+        """Freeze all open connections; new ones are carried."""
+        self.monkeypatch.setattr("hookline.durable._absurd._SILENCE", 1.0)
+        self.frozen += self.open
+        self.open = []
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far = await asyncio.open_connection(self.there.hostname, self.there.port)
+        self.open.append(writer)
+        self.all += writer, far[1]
+        for source, target in ((reader, far[1]), (far[0], writer)):
+            self.tasks.append(asyncio.create_task(self._carry(source, target, writer)))
+
+    async def _carry(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, near: Any
+    ) -> None:
+        while (data := await source.read(65_536)) and near not in self.frozen:
+            target.write(data)
+        if near not in self.frozen:
+            target.close()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """The URL of the database through this proxy."""
+        listener = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        name = self.there.netloc.replace(f":{self.there.port}", f":{port}")
+        try:
+            yield urlunsplit(self.there._replace(netloc=name))
+        finally:
+            listener.close()
+            for task in self.tasks:
+                task.cancel()
+            for writer in self.all:
+                writer.close()
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def wire(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Wire:
+    return Wire(postgres, monkeypatch)
+
+
+async def test_a_server_that_falls_silent_in_a_chat_is_noticed_and_connected_anew(
+    wire: Wire,
+    postgres: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its machine is lost: nothing closes the connections of the worker."""
+    monkeypatch.setattr("hookline.durable._worker._AGAIN", 0.05)
+    ran: list[str] = []
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        if not ran:
+            wire.freeze()
+        ran.append("ran")
+        return ""
+
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("wait"), *["Hello."] * 20), tools=[wait], runtime=Durable()
+    )
+    async with (
+        wire.listening() as url,
+        chats(agent, url, **postgres.options()),
+        postgres.client() as client,
+    ):
+        assert (await client.result(await client.start("Hi."))).text == "Hello."
+    assert any("cannot be" in each.getMessage() for each in caplog.records)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_call_of_a_server_that_falls_silent_is_a_store_error(
+    wire: Wire, postgres: Engine, cancelled: bool
+) -> None:
+    async with wire.listening() as url:
+        jobs = Jobs(url, postgres.options()["queue"], 0.01)
+        await jobs.add("one", "{}")
+        wire.freeze()
+        asking = asyncio.create_task(jobs.questions("one"))
+        if cancelled:
+            await turn(20)
+            asking.cancel()
+        with pytest.raises(asyncio.CancelledError if cancelled else StoreError):
+            await asking
+        assert await jobs.questions("one") == []
+        wire.freeze()
+        await jobs.aclose()
 
 
 # ── a chat ──────────────────────────────────────────────────────────────────────────────────

@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 from tests.durable._engines import free_port
 
-from hookline import Agent
+from hookline import Agent, Approve
 from hookline.durable._job import encode_outcome
 from hookline.durable.restate import Chats, chats
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel
+
+
+RUNNING = '{"code":470,"message":"has not completed yet","source":"ingress"}'
+LOST = '{"code":500,"message":"the partition is moving","source":"ingress"}'
+CLOSE = (0, "")
 
 
 @asynccontextmanager
@@ -29,7 +34,7 @@ async def server(answer: Callable[[], tuple[int, str] | None]) -> AsyncIterator[
             given = answer()
             if given is None:
                 await reader.read()
-            else:
+            elif given is not CLOSE:
                 head = f"HTTP/1.1 {given[0]} -\r\ncontent-length: {len(given[1])}\r\n"
                 writer.write(f"{head}connection: close\r\n\r\n{given[1]}".encode())
         writer.close()
@@ -43,11 +48,70 @@ async def test_a_proxy_that_gives_up_waiting_does_not_end_the_chat(
 ) -> None:
     monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
     outcome = encode_outcome("one", LookupError("no"))
-    answers = iter([(504, "timeout"), (502, "bad gateway"), (503, "not yet"), (200, outcome)])
+    away = [(504, "timeout"), (502, "bad gateway"), (503, "not yet"), (500, LOST)]
+    answers = iter([(470, RUNNING), *away, (200, outcome)])
     async with server(lambda: next(answers)) as url, Chats(url) as client:
         with pytest.raises(RemoteChatError, match="LookupError"):
             await client.result("one")
     assert next(answers, None) is None
+
+
+async def test_a_wait_survives_a_restart_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
+    outcome = encode_outcome("one", LookupError("no"))
+    answers = iter([(470, RUNNING), CLOSE, CLOSE, (200, outcome)])
+    async with server(lambda: next(answers)) as url, Chats(url) as client:
+        with pytest.raises(RemoteChatError, match="LookupError"):
+            await client.result("one")
+    assert next(answers, None) is None
+
+
+async def test_a_wait_notices_a_server_that_is_gone_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its machine is lost: nothing closes the connection on which the client waits."""
+    monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
+    monkeypatch.setattr("hookline.durable._restate_client._SILENCE", 0.05)
+    outcome = encode_outcome("one", LookupError("no"))
+    answers = iter([(470, RUNNING), None, (200, outcome)])
+    async with server(lambda: next(answers)) as url, Chats(url) as client:
+        with pytest.raises(RemoteChatError, match="LookupError"):
+            await client.result("one")
+    assert next(answers, None) is None
+
+
+async def test_a_wait_at_an_address_where_nobody_listens_says_so() -> None:
+    async with Chats(f"http://127.0.0.1:{free_port()}") as client:
+        with pytest.raises(StoreError, match="is not reachable"):
+            await client.result("one")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((200, "<html></html>"), id="a-page"),
+        pytest.param((200, '{"message": 1}'), id="json"),
+        pytest.param((404, ""), id="nothing-there"),
+        pytest.param((404, '{"detail": "Not Found"}'), id="an-api"),
+        pytest.param((405, ""), id="no-such-method"),
+        pytest.param((302, ""), id="elsewhere"),
+    ],
+)
+async def test_a_server_that_is_not_restate_does_not_say_that_a_chat_is_over(
+    answer: tuple[int, str],
+) -> None:
+    async with server(lambda: answer) as url, Chats(url) as client:
+        calls: list[Any] = [client.abort("one"), client.pending("one"), client.result("one")]
+        for call in (*calls, client.answer("one", {"q": Approve()})):
+            with pytest.raises(UsageError, match="is not Restate"):
+                await call
+
+
+@pytest.mark.parametrize("text", ["", "<html></html>", '{"id": 1}'])
+async def test_a_server_that_is_not_restate_has_started_no_chat(text: str) -> None:
+    async with server(lambda: (200, text)) as url, Chats(url) as client:
+        with pytest.raises(UsageError, match="is not Restate"):
+            await client.start("Hi.")
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Iterable, Set
 from contextlib import asynccontextmanager, suppress
+from contextvars import Context
 from typing import Any, Final
 
 from hookline.durable._extra import needed
@@ -25,6 +26,7 @@ from hookline.storage import shown_url
 
 _TASK: Final = "hookline.chat"
 _LOCK: Final = 0x686F6F6B  # the lock for the preparation
+_SILENCE: Final = 30.0  # seconds after which a server that does not answer counts as lost
 _LOOK_AHEAD: Final = 4  # events to query at once
 _OVER: Final = ("completed", "failed", "cancelled")
 
@@ -51,6 +53,23 @@ class _Run:
             self.answers.setdefault(request, decision)
         if self.abort is None:
             self.abort = mail.get("abort")
+
+
+@asynccontextmanager
+async def _within(pool: Any) -> AsyncGenerator[Any]:
+    """Open a connection in a transaction, and drop the connection if the server falls silent."""
+    connection = await pool.acquire(timeout=_SILENCE)
+    # A time limit of asyncpg itself would wait for the server, to cancel the statement there.
+    timer = asyncio.get_running_loop().call_later(
+        _SILENCE, connection.terminate, context=Context()
+    )
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        timer.cancel()
+        with suppress(TimeoutError):  # the pool has then dropped the connection
+            await pool.release(connection, timeout=_SILENCE)
 
 
 class Jobs:
@@ -86,7 +105,7 @@ class Jobs:
         """Open a connection in a transaction. Raises StoreError."""
         try:
             pool = self._pool or await self._open()
-            async with pool.acquire() as connection, connection.transaction():
+            async with _within(pool) as connection:
                 yield connection
         except (OSError, *self._errors) as exc:
             raise StoreError(
@@ -102,7 +121,7 @@ class Jobs:
                     self._url, min_size=0, max_size=8, max_inactive_connection_lifetime=0
                 )
                 try:
-                    async with pool.acquire() as connection, connection.transaction():
+                    async with _within(pool) as connection:
                         await self._make_ready(connection)
                 except BaseException:
                     pool.terminate()
@@ -130,7 +149,9 @@ class Jobs:
                     await self.leave(run.id, owner)
         pool, self._pool = self._pool, None
         if pool is not None:
-            await pool.close()
+            with suppress(TimeoutError):  # the pool has then dropped its connections
+                async with asyncio.timeout(_SILENCE):
+                    await pool.close()
 
     async def _mails(self, it: Any, id: str, run: _Run) -> None:
         """Process all messages from clients to a chat."""

@@ -96,23 +96,23 @@ class Client:
             hooks=as_tuple("hooks", hooks),
             release=release,
         )
-        id = os.urandom(10).hex() if chat_id is None else chat_id
-        if not isinstance(id, str) or not _ID.fullmatch(id):  # pyright: ignore
-            raise UsageError(
-                f"chat_id={chat_id!r} must be 1 to 64 characters from A-Z, a-z, 0-9, '_' and '-'"
-            )
+        id = os.urandom(10).hex() if chat_id is None else _checked(chat_id)
         await self._board.add(id, encode_job(job))
         return id
 
     async def pending(self, chat_id: str) -> tuple[ApprovalRequest, ...]:
-        """Return the approvals that a chat is waiting for."""
-        return tuple([_request.decode(text) for text in await self._board.questions(chat_id)])
+        """Return the approvals that a chat is waiting for.
+
+        Raises UsageError for an id that no chat can have.
+        """
+        questions = await self._board.questions(_checked(chat_id))
+        return tuple([_request.decode(text) for text in questions])
 
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
         """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`.
 
         Raises ApprovalError if an approval is not pending, or was answered before. After this
-        error, none of the answers counts.
+        error, none of the answers counts. Raises UsageError for an id that no chat can have.
         """
         for id, decision in answers.items():
             if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
@@ -129,7 +129,7 @@ class Client:
                     f"the answer to {id!r} cannot be stored: {exc}; pass JSON as the arguments of "
                     "Approve, and text as the reason of Deny"
                 ) from exc
-        wrong = await self._board.answer(chat_id, encoded)
+        wrong = await self._board.answer(_checked(chat_id), encoded)
         if wrong is not None:
             raise ApprovalError(
                 f"chat {chat_id!r} has no pending approval {wrong!r}: the approval was "
@@ -139,20 +139,28 @@ class Client:
     async def abort(self, chat_id: str, reason: str | None = None) -> bool:
         """Request the abort of a chat; returns False if the chat is over.
 
-        Raises UsageError if the reason is not text.
+        Raises UsageError if the reason is not text, or for an id that no chat can have.
         """
         if reason is not None and not isinstance(reason, str):  # pyright: ignore
             raise UsageError(f"reason={reason!r} of an abort must be text")
-        return await self._board.abort(chat_id, msgspec.json.encode(reason).decode())
+        return await self._board.abort(_checked(chat_id), msgspec.json.encode(reason).decode())
 
     async def result(self, chat_id: str) -> Response:
         """Wait for the response.
 
-        Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed, and
-        UsageError if there is no chat with this id.
+        Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed, UsageError if
+        there is no chat with this id, and StoreError if the engine is not reachable.
         """
-        return read_outcome(await self._board.result(chat_id))
+        return read_outcome(await self._board.result(_checked(chat_id)))
 
     async def aclose(self) -> None:
         """Close the connections; the next call of a method opens new connections."""
         await self._board.aclose()
+
+
+def _checked(chat_id: str) -> str:
+    if not isinstance(chat_id, str) or not _ID.fullmatch(chat_id):  # pyright: ignore
+        raise UsageError(
+            f"chat_id={chat_id!r} must be 1 to 64 characters from A-Z, a-z, 0-9, '_' and '-'"
+        )
+    return chat_id

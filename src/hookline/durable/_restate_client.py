@@ -15,9 +15,22 @@ from hookline.errors import RemoteChatError, StoreError, UsageError
 
 _NOT_READY: Final = 470  # Restate's own status: the workflow is running
 _AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
+_SILENCE: Final = 30.0  # seconds without an answer before a request is given up, or asked again
 _AWAY: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
 _DENIED: Final = (401, 403)  # of a proxy
 _NOT_FOUND: Final = HTTPStatus.NOT_FOUND.value
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """The fields by which an answer of Restate is recognized."""
+
+    event: str = ""  # in an outcome
+    invocation: str = msgspec.field(default="", name="invocationId")  # in a receipt
+    message: str = ""  # in an error
+    source: str = ""  # of an error: the ingress, or a chat
+
+
+_told: Final = msgspec.json.Decoder(_Told)
 
 
 class Ingress:
@@ -34,13 +47,13 @@ class Ingress:
         self._headers = headers
         self._client: Any = None
 
-    async def _ask(self, method: str, path: str, body: bytes | None = None, **options: Any) -> Any:
+    async def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         """Send a request. Raises StoreError if the server is not reachable, or cannot answer now.
 
         Raises UsageError if a proxy denies the request.
         """
         if self._client is None:
-            self._client = self._httpx.AsyncClient(timeout=30.0, headers=self._headers)
+            self._client = self._httpx.AsyncClient(timeout=_SILENCE, headers=self._headers)
         headers = {} if body is None else {"content-type": "application/json"}
         try:
             answer = await self._client.request(
@@ -48,7 +61,6 @@ class Ingress:
                 path if "://" in path else self._url + path,
                 content=body,
                 headers=headers,
-                **options,
             )
         except self._httpx.HTTPError as exc:
             raise StoreError(
@@ -66,8 +78,21 @@ class Ingress:
             )
         return answer
 
+    def _read(self, answer: Any) -> _Told:
+        """Read an answer; raises UsageError if it cannot come from Restate."""
+        try:
+            told = _told.decode(answer.content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            told = _Told()
+        if told.event or told.invocation or told.message:
+            return told
+        raise UsageError(
+            f"the server at {self._url} is not Restate: it answered with status "
+            f"{answer.status_code}; use the address of Restate's ingress"
+        )
+
     async def _call(self, path: str, value: object = None) -> Any:
-        """Call a handler, and return its result."""
+        """Call a handler, and return its answer."""
         body = None if value is None else msgspec.json.encode(value)
         answer = await self._ask("POST", path, body)
         if answer.status_code == _NOT_FOUND:
@@ -80,35 +105,39 @@ class Ingress:
                 f"Restate at {self._url} refused {path}: status {answer.status_code}; "
                 "see Restate's log"
             )
-        return msgspec.json.decode(answer.content) if answer.content else None
+        return answer
 
     async def _state(self, id: str) -> int:
         """Return the status of a chat: 404 if unknown, 470 while it runs, otherwise it is over."""
         answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
+        self._read(answer)
         return int(answer.status_code)
 
     async def add(self, id: str, job: str) -> None:
-        await self._call(f"/{self._name}/{id}/run/send", msgspec.Raw(job.encode()))
+        self._read(await self._call(f"/{self._name}/{id}/run/send", msgspec.Raw(job.encode())))
 
     async def result(self, id: str) -> str:
         path = f"/restate/workflow/{self._name}/{id}/attach"
-        while True:
+        status = await self._state(id)  # a wrong address raises here: the wait ignores an outage
+        while status != _NOT_FOUND:
             try:
-                answer = await self._ask("GET", path, timeout=None)
+                answer = await self._ask("GET", path)
             except StoreError:  # the server is briefly unreachable; the chat still exists
                 await asyncio.sleep(_AGAIN)
                 continue
-            if answer.status_code == _NOT_FOUND:
-                raise UsageError(f"there is no durable chat {id!r} at {self._url}: start it first")
+            status = answer.status_code
             if answer.is_success:
                 return str(answer.text)
-            said = str(answer.text)
-            return encode_outcome(id, RemoteChatError(id, "TerminalError", said))
+            if status >= 500 and self._read(answer).source == "ingress":  # not of the chat
+                await asyncio.sleep(_AGAIN)
+            elif status != _NOT_FOUND:
+                return encode_outcome(id, RemoteChatError(id, "TerminalError", str(answer.text)))
+        raise UsageError(f"there is no durable chat {id!r} at {self._url}: start it first")
 
     async def questions(self, id: str) -> list[str]:
         if await self._state(id) != _NOT_READY:
             return []
-        found: list[str] = await self._call(f"/{self._name}/{id}/pending")
+        found: list[str] = (await self._call(f"/{self._name}/{id}/pending")).json()
         return found
 
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
@@ -116,7 +145,7 @@ class Ingress:
             return None
         if await self._state(id) != _NOT_READY:
             return next(iter(answers))
-        wrong: str | None = await self._call(f"/{self._name}-answers/{id}/answer", answers)
+        wrong: str | None = (await self._call(f"/{self._name}-answers/{id}/answer", answers)).json()
         return wrong
 
     async def abort(self, id: str, reason: str) -> bool:
