@@ -15,7 +15,7 @@ from tests._oauth_server import Authorization
 
 from hookline import Agent, ToolFailure, ToolResult, tool
 from hookline.errors import UsageError
-from hookline.events import ToolCallFinished
+from hookline.events import Status, ToolCallFinished
 from hookline.mcp import MCPServer, MCPServerError, connect, oauth, serve
 from hookline.testing import ScriptedModel, call, collect
 
@@ -241,3 +241,58 @@ async def test_a_login_without_a_store_lasts_as_long_as_its_auth() -> None:
 def test_what_is_no_address_is_refused() -> None:
     with pytest.raises(UsageError, match="begin with https"):
         oauth("bank")
+
+
+class Broken(Exception):
+    """What a login of the user's own raises."""
+
+
+async def test_a_login_that_raises_reaches_the_one_who_connects_once() -> None:
+    async with world() as w:
+        logins: list[str] = []
+        broken = Broken("no browser")
+
+        async def login(address: str) -> str:
+            logins.append(address)
+            raise broken
+
+        with pytest.raises(Broken) as caught:
+            async with connect(asking(), w.server(login=login)):
+                raise AssertionError("connected")
+        assert caught.value is broken
+        assert len(logins) == 1
+
+
+async def test_a_login_that_raises_in_mid_chat_fails_its_call_and_keeps_the_connection() -> None:
+    async with world() as w:
+        logins: list[str] = []
+
+        async def login(address: str) -> str:
+            if not logins:
+                logins.append("fine")
+                return await w.login(address)
+            logins.append("broken")
+            raise Broken("no browser")
+
+        agent = asking(2)
+        async with connect(agent, server := w.server(login=login)):
+            w.authorization.revoke()
+            events = await collect(agent.chat_stream("go"))
+            assert server.connected
+        assert ends(events) == [ToolFailure("no browser", type="Broken")] * 2
+        assert logins == ["fine", "broken", "broken"]  # once for each call
+        assert not [event for event in events if isinstance(event, Status)]
+
+
+async def test_an_auth_of_the_users_own_that_raises_sends_nothing() -> None:
+    async with world() as w:
+
+        class Vault(httpx2.Auth):  # type: ignore[misc]
+            async def async_auth_flow(self, request: Any) -> Any:
+                raise Broken("the vault is sealed")
+                yield request
+
+        with pytest.raises(Broken, match="sealed"):
+            async with connect(asking(), MCPServer.http(w.url, auth=Vault())):
+                raise AssertionError("connected")
+        assert w.authorization.seen == []

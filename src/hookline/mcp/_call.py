@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from hookline import Run, ToolFailure, ToolResult
 from hookline.errors import ToolDenied
-from hookline.mcp._errors import MCPServerError, reason, sdk, short
+from hookline.mcp._errors import RAISED, MCPServerError, reason, sdk, short
 from hookline.mcp._link import Link
 from hookline.mcp._names import clean
 from hookline.mcp._results import result_of
@@ -43,6 +43,7 @@ class Call:
         self._next = 0.0  # when the next status may be published
         self._questions: list[tuple[Any, asyncio.Future[Any]]] = []
         self._own: BaseException | None = None  # raised by a hook or approver
+        self._raised: list[Exception] = []  # by a login
         self._over = ""  # why no answer will come
 
     async def make(self, arguments: dict[str, Any]) -> ToolResult | ToolFailure:
@@ -60,6 +61,8 @@ class Call:
         except Exception as exc:
             if exc is self._own:
                 raise
+            if self._raised:
+                raise self._raised[0] from None
             if isinstance(exc, TimeoutError):
                 words = f"the server did not answer within {self.timeout:g} s"
                 return ToolFailure(words, type="ToolTimeoutError")
@@ -91,7 +94,7 @@ class Call:
         return ToolFailure(words, type="MCPServerError")
 
     async def _answer(self, client: Any, arguments: dict[str, Any]) -> Any:
-        token = _current.set(self)
+        token, raised = _current.set(self), RAISED.set(self._raised)
         try:
             task = asyncio.create_task(
                 client.call_tool(
@@ -100,6 +103,7 @@ class Call:
             )
         finally:
             _current.reset(token)
+            RAISED.reset(raised)
         task.add_done_callback(lambda _: self._wake.set())
         until = self._loop.time() + self.timeout
         try:

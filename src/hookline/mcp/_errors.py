@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from hookline.errors import HooklineError, UsageError
 
 MAX_TEXT = 2_000
 """The most characters of a server's error to pass on."""
+
+RAISED: Final[ContextVar[list[Exception] | None]] = ContextVar("hookline_mcp_raised", default=None)
+"""Collects what the user's own login has raised in the requests of a call or a connection."""
 
 
 class MCPServerError(HooklineError):

@@ -19,7 +19,7 @@ from contextvars import Context
 from logging import getLogger
 from typing import Any, Final, TypeAlias
 
-from hookline.mcp._errors import MCPServerError, reason, sdk
+from hookline.mcp._errors import RAISED, MCPServerError, reason, sdk
 from hookline.mcp._telemetry import in_session
 
 logger = getLogger("hookline.mcp")
@@ -67,6 +67,7 @@ class Link:
         self._wake = asyncio.Event()
         self._lost = self._over = self._stale = False
         self._ended = ""  # how the program has ended
+        self._raised: list[Exception] = []  # by a login, while connecting
         self._up = asyncio.Event()
         self._fresh = asyncio.Event()  # the tools are up to date
         self._fresh.set()
@@ -166,6 +167,8 @@ class Link:
             started.set_exception(MCPServerError(f"MCP server {self.label!r} was closed"))
 
     def _failed(self, exc: Exception) -> Exception:
+        if self._raised:
+            return self._raised[0]
         if isinstance(exc, MCPServerError):
             return MCPServerError(f"MCP server {self.label!r}: {exc}")
         if isinstance(exc, TimeoutError):
@@ -199,12 +202,17 @@ class Link:
             elicitation_callback=self._elicit,
             read_timeout_seconds=None,
         )
-        async with asyncio.timeout(self._connect_timeout):
-            await stack.enter_async_context(client)
-            client.session.validate_tool_result = _unchecked  # the SDK's check has no size limit
-            self._fresh.set()
-            self._stale = False
-            tools = await self._list(client) if self._on_tools is not None else []
+        self._raised = []
+        token = RAISED.set(self._raised)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await stack.enter_async_context(client)
+                client.session.validate_tool_result = _unchecked  # the SDK's has no size limit
+                self._fresh.set()
+                self._stale = False
+                tools = await self._list(client) if self._on_tools is not None else []
+        finally:
+            RAISED.reset(token)
         if self._ended:  # right after its answer
             raise MCPServerError(self._ended)
         made.append(client)

@@ -204,7 +204,10 @@ class MCPServer:
     # ── its life ────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Connect and list the tools; raises MCPServerError. Each start needs one `stop`."""
+        """Connect and list the tools. Each start needs one `stop`.
+
+        Raises MCPServerError, or the exception of a login.
+        """
         async with self._starting:
             if self._users == 0:
                 link = self._linked(self._connect_headers, self._take)
@@ -444,8 +447,8 @@ def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
 async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None]:
     """Connect servers, and add their tools to an agent for the duration of the block.
 
-    Raises MCPServerError for the first server that cannot be connected, and ScopeError if two tools
-    have the same name. After either exception, all servers are released.
+    Raises MCPServerError for the first server that cannot be connected, the exception of a login,
+    and ScopeError if two tools have the same name. After an exception, all servers are released.
     """
     sdk("mcp")
     started: list[MCPServer] = []

@@ -1,19 +1,24 @@
 """A server at a URL: an HTTP client with size limits.
 
-The size of a response is limited. A refusal is reported with its status, which the SDK omits.
+The size of a response is limited. A refusal is reported with its status, which the SDK omits. An
+exception of a login would end the SDK's connection: it goes to the call or connection that needs
+the login, and the request counts as refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from logging import getLogger
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
-from hookline.mcp._errors import sdk
+from hookline.mcp._errors import RAISED, sdk
 from hookline.mcp._process import MAX_LINE
+
+logger = getLogger("hookline.mcp")
 
 SESSION_OVER: Final = "Session terminated"
 """The message of a protocol error whose session is over; the SDK uses the same words."""
@@ -54,9 +59,26 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = Bounded(response.stream)
 
-    client = httpx2.AsyncClient(
+    class Client(httpx2.AsyncClient):  # type: ignore[misc]
+        """A client whose request is refused, and not sent, if its login raises an exception."""
+
+        async def send(self, request: Any, **options: Any) -> Any:
+            raised = RAISED.get()
+            if not raised:  # one call does not ask for a login twice
+                try:
+                    return await super().send(request, **options)
+                except _LoginRaised as exc:
+                    logger.warning("a login has raised %s", type(exc.__cause__).__name__)
+                    if raised is not None and isinstance(exc.__cause__, Exception):
+                        raised.append(exc.__cause__)
+            words = "the login has raised an exception"
+            return httpx2.Response(
+                401, json=_error(-32000 - 401, words), request=request
+            )
+
+    client = Client(
         headers=dict(headers),
-        auth=auth,
+        auth=_guarded(auth),
         timeout=httpx2.Timeout(30.0, read=300.0),
         event_hooks={"response": [bound]},
     )
@@ -64,6 +86,31 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
         streams = streamable.streamable_http_client(url, http_client=client)
         async with streams as opened:
             yield opened
+
+
+class _LoginRaised(Exception):
+    """The `auth=` of a request has raised its cause."""
+
+
+def _guarded(auth: Any) -> Any:
+    """Tell the exceptions of an `httpx2.Auth` from those of the connection."""
+    httpx2: Any = sdk("httpx2")
+    if not isinstance(auth, httpx2.Auth):
+        return auth
+
+    class Guarded(httpx2.Auth):  # type: ignore[misc]
+        async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+            async with aclosing(auth.async_auth_flow(request)) as flow:
+                try:
+                    sent = await anext(flow)
+                    while True:
+                        sent = await flow.asend((yield sent))
+                except StopAsyncIteration:
+                    return
+                except Exception as exc:
+                    raise _LoginRaised from exc
+
+    return Guarded()
 
 
 def _error_of(response: Any, url: str) -> bytes | None:
@@ -85,8 +132,11 @@ def _error_of(response: Any, url: str) -> bytes | None:
 
 def _encoded(code: int, words: str) -> bytes:
     """Encode a protocol error, which the SDK reports for the single request."""
-    error = {"code": code, "message": words}
-    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    return json.dumps(_error(code, words)).encode()
+
+
+def _error(code: int, words: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": words}}
 
 
 def about(url: str) -> dict[str, str | int]:
