@@ -121,9 +121,9 @@ async def test_what_cannot_be_the_id_of_a_chat_is_refused(client: Client, id: An
     """It may come from a browser, and is a part of the path at Restate."""
     calls: list[Any] = [client.start("Hi.", chat_id=id)] if id is not None else []
     calls += [client.pending(id), client.answer(id, {"q": Approve()}), client.abort(id)]
-    for call in (*calls, client.result(id)):
+    for each in (*calls, client.result(id)):
         with pytest.raises(UsageError, match="must be 1 to 64 characters"):
-            await call
+            await each
 
 
 async def test_an_answer_counts_once_and_to_nothing_else(engine: Engine, client: Client) -> None:

@@ -249,9 +249,8 @@ async def test_a_worker_that_stops_while_the_database_is_away_is_cancelled_and_c
 class Wire:
     """A proxy before the server: connections that it freezes stay open, and carry nothing."""
 
-    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.there = urlsplit(engine.address)
-        self.monkeypatch = monkeypatch
         self.frozen: list[asyncio.StreamWriter] = []
         self.open: list[asyncio.StreamWriter] = []
         self.all: list[asyncio.StreamWriter] = []
@@ -259,7 +258,6 @@ class Wire:
 
     def freeze(self) -> None:
         """Freeze all open connections; new ones are carried."""
-        self.monkeypatch.setattr("hookline.durable._absurd._SILENCE", 1.0)
         self.frozen += self.open
         self.open = []
 
@@ -296,8 +294,11 @@ class Wire:
 
 
 @pytest.fixture
-def wire(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Wire:
-    return Wire(postgres, monkeypatch)
+async def wire(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Wire:
+    async with Server(postgres).jobs() as jobs:
+        await jobs.questions("one")  # makes the database ready, which takes a while
+    monkeypatch.setattr("hookline.durable._absurd._SILENCE", 1.0)
+    return Wire(postgres)
 
 
 async def test_a_server_that_falls_silent_in_a_chat_is_noticed_and_connected_anew(

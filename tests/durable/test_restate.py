@@ -18,7 +18,6 @@ from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel
 
-
 RUNNING = '{"code":470,"message":"has not completed yet","source":"ingress"}'
 LOST = '{"code":500,"message":"the partition is moving","source":"ingress"}'
 CLOSE = (0, "")

@@ -60,9 +60,7 @@ async def _within(pool: Any) -> AsyncGenerator[Any]:
     """Open a connection in a transaction, and drop the connection if the server falls silent."""
     connection = await pool.acquire(timeout=_SILENCE)
     # A time limit of asyncpg itself would wait for the server, to cancel the statement there.
-    timer = asyncio.get_running_loop().call_later(
-        _SILENCE, connection.terminate, context=Context()
-    )
+    timer = asyncio.get_running_loop().call_later(_SILENCE, connection.terminate, context=Context())
     try:
         async with connection.transaction():
             yield connection

@@ -72,9 +72,7 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
                     if raised is not None and isinstance(exc.__cause__, Exception):
                         raised.append(exc.__cause__)
             words = "the login has raised an exception"
-            return httpx2.Response(
-                401, json=_error(-32000 - 401, words), request=request
-            )
+            return httpx2.Response(401, json=_error(-32000 - 401, words), request=request)
 
     client = Client(
         headers=dict(headers),
