@@ -78,6 +78,70 @@ async def test_a_chat_is_started_and_awaited_by_its_id(engine: Engine, client: C
     assert [message.role for message in response.messages] == ["user", "assistant"]
 
 
+async def test_an_abort_whose_reason_is_not_unicode_is_recorded(
+    engine: Engine, client: Client
+) -> None:
+    aborts: list[bool] = []
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    agent.add_hook("onChatStart", lambda ctx: aborts.append(ctx.run.abort("\udc80")))
+    async with engine.worker(agent):
+        with pytest.raises(ChatAbortedError):
+            await client.result(await client.start("Hi."))
+    assert aborts == [True]
+
+
+async def test_a_reason_that_is_not_unicode_is_refused(client: Client) -> None:
+    with pytest.raises(UsageError, match="must be text"):
+        await client.abort("one", "\udc80")
+
+
+async def test_a_question_that_is_not_unicode_can_be_answered(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    agent = asking(ran, call("delete", path="a"), "Done.")
+    agent.add_hook("preToolCall", lambda ctx: Ask("Really \udc80?"))
+    async with engine.worker(agent):
+        id = await client.start("Delete a.")
+        await client.answer(id, {await waits(client, id): Approve()})
+        assert (await client.result(id)).text == "Done."
+    assert ran == ["a"]
+
+
+async def test_deps_that_raise_cancelled_error_uncancelled_fail_the_chat(
+    engine: Engine, client: Client
+) -> None:
+    """They awaited something that was cancelled: nobody cancelled the chat."""
+
+    async def make(data: Any) -> Any:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable()), deps=make):
+        with pytest.raises(RemoteChatError, match="raised CancelledError, but"):
+            await client.result(await client.start("Hi."))
+
+
+async def test_a_worker_stops_while_deps_are_made(engine: Engine, client: Client) -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def make(data: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    async with engine.worker(agent, deps=make):
+        id = await client.start("Hi.")
+        await begun.wait()
+    assert cancelled.is_set()
+    async with engine.worker(agent):
+        assert (await client.result(id)).text == "Hello."
+
+
 async def test_one_id_is_one_chat(engine: Engine, client: Client) -> None:
     model = ScriptedModel("Hello.")
     async with engine.worker(Agent(model, runtime=Durable())):

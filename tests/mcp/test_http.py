@@ -200,6 +200,31 @@ async def test_a_bad_answer_is_a_tool_error_and_the_next_call_works(
     assert found["ok"] == "fine"
 
 
+async def test_an_event_that_is_too_large_fails_its_call_alone(bad: Bad) -> None:
+    async with bad() as url:
+        found, statuses = await results(url, "huge-event", "ok")
+    assert "16777216 byte" in found["huge-event"]
+    assert statuses == []  # the connection was not lost
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["an-event", "json"])
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_answer_of_several_mib_arrives(
+    json: bool, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "Client", partial(mcp.Client, mode=mode))
+    server = lowlevel.MCPServer("big")
+
+    @server.tool(structured_output=False)
+    def dump() -> str:
+        return "x" * (3 * MIB)
+
+    app = server.streamable_http_app(json_response=json)
+    async with app.router.lifespan_context(app), listening(app, lifespan="off") as url:
+        found, _ = await results(url, "dump")
+    assert found["dump"].startswith("xxx")  # the agent has limits of its own
+
+
 @pytest.mark.parametrize("kind", ["never", "mute", "drips"])
 async def test_a_call_without_an_end_runs_out_of_time_and_the_session_stays(
     bad: Bad, kind: str

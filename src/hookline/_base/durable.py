@@ -18,6 +18,7 @@ from hookline._base.runtime import LOCAL, Journaled, Json, Key, LocalRuntime, Re
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 _DECISION: Final[Json[Approve | Deny]] = Json(Approve | Deny)
+_REQUEST: Final[Json[ApprovalRequest]] = Json(ApprovalRequest)
 
 
 class _OfChat(LocalRuntime):
@@ -51,7 +52,10 @@ class _OfChat(LocalRuntime):
 
         async def answer() -> Decision:
             decision = await ask()
-            return await journal.ask(request) if decision is None else decision
+            if decision is not None:
+                return decision
+            # The engine gets the question as it is recorded, without lone surrogates.
+            return await journal.ask(_REQUEST.decode(_REQUEST.encode(request)))
 
         return journal.step(key, answer, _DECISION.encode, _DECISION.decode)
 

@@ -19,6 +19,7 @@ import msgspec
 
 from hookline._base.cancel import finished
 from hookline._base.errors import JournalError
+from hookline._base.messages import encoded
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._base.runtime import Effects, Halted
 
@@ -109,7 +110,17 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def encode_lines(lines: list[Line]) -> bytes:
     """Encode these lines as a batch."""
-    return _encode(Batch(FORMAT, lines))
+    try:
+        return _encode(Batch(FORMAT, lines))
+    except UnicodeEncodeError:
+        return _encode(Batch(FORMAT, [_cleaned(line) for line in lines]))
+
+
+def _cleaned(line: Line) -> Line:
+    """Replace lone surrogates, which the reason of an abort may contain."""
+    effects = msgspec.json.decode(encoded(line.effects), type=Effects | None)
+    reason = msgspec.json.decode(encoded(line.reason), type=str | None)
+    return msgspec.structs.replace(line, effects=effects, reason=reason)
 
 
 def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:

@@ -141,9 +141,13 @@ class Client:
 
         Raises UsageError if the reason is not text, or for an id that no chat can have.
         """
-        if reason is not None and not isinstance(reason, str):  # pyright: ignore
+        try:
+            text = msgspec.json.encode(reason).decode()
+        except (TypeError, ValueError):
+            text = ""
+        if not text or (reason is not None and not isinstance(reason, str)):  # pyright: ignore
             raise UsageError(f"reason={reason!r} of an abort must be text")
-        return await self._board.abort(_checked(chat_id), msgspec.json.encode(reason).decode())
+        return await self._board.abort(_checked(chat_id), text)
 
     async def result(self, chat_id: str) -> Response:
         """Wait for the response.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -148,10 +149,9 @@ async def run_job(
 
 
 async def _options(job: Job, journal: Journal, make_deps: MakeDeps | None) -> dict[str, Any]:
-    deps = job.deps if make_deps is None else make_deps(job.deps)
     return {
         "conversation": job.conversation,
-        "deps": await deps if inspect.isawaitable(deps) else deps,
+        "deps": job.deps if make_deps is None else await _made(make_deps, job.deps),
         "settings": job.settings,
         "limits": job.limits,
         "system": job.system,
@@ -160,6 +160,21 @@ async def _options(job: Job, journal: Journal, make_deps: MakeDeps | None) -> di
         "release": job.release,
         "chat_id": journal.chat_id,
     }
+
+
+async def _made(make_deps: MakeDeps, data: Any) -> Any:
+    """Make the deps. Raises UsageError if they raise CancelledError, but are not cancelled."""
+    try:
+        deps = make_deps(data)
+        return await deps if inspect.isawaitable(deps) else deps
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise UsageError(
+            f"deps={make_deps!r} of the worker raised CancelledError, but was not cancelled; "
+            "let it end with a result or another exception"
+        ) from exc
 
 
 def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:

@@ -158,8 +158,7 @@ class WorkflowLog:
                     rests = not data and not self._open()
                     self._wrote(data)
         except BaseException:
-            journal.halt()
-            self._halt()
+            self._halt(journal, chat)
             chat.add_done_callback(_retrieve)
             await asyncio.wait([chat], timeout=GRACE)
             raise
@@ -202,7 +201,10 @@ class WorkflowLog:
             asyncio.ensure_future(journal.abort(reason)).add_done_callback(_retrieve)
         return came
 
-    def _halt(self) -> None:
+    def _halt(self, journal: Journal, chat: asyncio.Task[Any]) -> None:
+        journal.halt()
+        if journal.chat is None:  # it makes its deps
+            chat.cancel()
         out = None if self._out is None else self._out[1]
         for waiter in (out, self._sent, *self._asked.values()):
             if waiter is not None and not waiter.done():

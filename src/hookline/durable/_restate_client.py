@@ -145,8 +145,8 @@ class Ingress:
             return None
         if await self._state(id) != _NOT_READY:
             return next(iter(answers))
-        wrong: str | None = (await self._call(f"/{self._name}-answers/{id}/answer", answers)).json()
-        return wrong
+        wrong = await self._call(f"/{self._name}-answers/{id}/answer", answers)
+        return str(wrong.json()) if wrong.content else None
 
     async def abort(self, id: str, reason: str) -> bool:
         if await self._state(id) != _NOT_READY:

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Coroutine, Set
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -142,8 +143,15 @@ class _Life:
     def __init__(self, log: _Log, journal: Journal) -> None:
         self.log = log
         self.journal = journal
+        self.task: asyncio.Task[None] | None = None
         self.rests_since: float | None = None
         self.aborting: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        """End this life, also while it makes the deps of its chat."""
+        self.journal.halt()
+        if self.task is not None and self.journal.chat is None:
+            self.task.cancel()
 
 
 class Worker:
@@ -225,7 +233,7 @@ class Worker:
         ours = await self._jobs.beat(list(self._lives))
         for owner, life in list(self._lives.items()):
             if owner not in ours:
-                life.journal.halt()
+                life.end()
             elif ours[owner] is not None and life.aborting is None:
                 life.aborting = self._start(self._abort(life, str(ours[owner])))
             else:
@@ -247,8 +255,7 @@ class Worker:
         if life.rests_since is None:
             life.rests_since = now
         if now - life.rests_since >= self._idle:
-            wakes = [each for each in log.waiting.values() if each is not None]
-            wake = min(wakes) if wakes else None
+            wake = min((each for each in log.waiting.values() if each is not None), default=None)
             if await self._jobs.rest(log.id, log.owner, list(log.waiting), wake):
                 life.journal.halt()
 
@@ -266,7 +273,7 @@ class Worker:
             await self._refuse(log, exc)
             return
         life = self._lives[owner] = _Life(log, journal)
-        self._start(self._live_on(life, text))
+        life.task = self._start(self._live_on(life, text))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that is over before the engine is closed."""
@@ -284,12 +291,12 @@ class Worker:
 
     async def _live(self, life: _Life, text: str) -> None:
         log, journal = life.log, life.journal
-        came_to: Response | Exception
+        chat = partial(run_job, self._agent, journal, text, self._deps, self._relay)
         try:
-            came_to = await journal.carry(
-                lambda: run_job(self._agent, journal, text, self._deps, self._relay),
-            )
-        except Halted:
+            came_to: Response | Exception = await journal.carry(chat)
+        except (Halted, asyncio.CancelledError):
+            if not journal.halted:
+                raise
             await self._jobs.leave(log.id, log.owner)
             return
         except Exception as exc:
@@ -313,7 +320,7 @@ class Worker:
 
     async def _stop(self) -> None:
         for life in list(self._lives.values()):
-            life.journal.halt()
+            life.end()
         if self._tasks:  # some may be writing the outcome of their chat
             await asyncio.wait(self._tasks)
         try:

@@ -20,7 +20,7 @@ from hookline.mcp._link import Link
 from hookline.mcp._names import clean
 from hookline.mcp._results import result_of
 from hookline.mcp._telemetry import Asked, trace_of_now
-from hookline.mcp._web import SESSION_OVER
+from hookline.mcp._web import SESSION_OVER, UNREADABLE
 
 EVERY: Final = 0.1  # seconds between two statuses of progress
 CANCELLING: Final = 2.0  # seconds that the SDK may take to cancel a call
@@ -223,7 +223,8 @@ def is_lost(exc: BaseException) -> bool:
     types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
     if isinstance(exc, errors.MCPError):
         told: Any = exc
-        return bool(told.code == types.CONNECTION_CLOSED or SESSION_OVER in told.message)
+        closed = told.code == types.CONNECTION_CLOSED and UNREADABLE not in told.message
+        return bool(closed or SESSION_OVER in told.message)
     anyio = sdk("anyio")
     gone = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
     return isinstance(exc, gone)

@@ -20,6 +20,8 @@ from hookline.mcp._process import MAX_LINE
 
 logger = getLogger("hookline.mcp")
 
+UNREADABLE: Final = "SSE stream failed"
+"""The SDK's words for an event that cannot be read; only the request of that event has failed."""
 SESSION_OVER: Final = "Session terminated"
 """The message of a protocol error whose session is over; the SDK uses the same words."""
 
@@ -81,7 +83,9 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
         event_hooks={"response": [bound]},
     )
     async with client:
-        streams = streamable.streamable_http_client(url, http_client=client)
+        streams = streamable.streamable_http_client(
+            url, http_client=client, max_sse_event_size=MAX_LINE
+        )
         async with streams as opened:
             yield opened
 
