@@ -302,6 +302,22 @@ async def test_calls_that_match_approve_are_asked_about(notes: Any) -> None:
     assert made.calls == [("notes.list", {})]
 
 
+@pytest.mark.parametrize("pattern", ["notes.list", "notes.*", "n_notes_list", "notes_list"])
+async def test_a_tool_is_asked_about_by_the_name_that_its_server_gives_it(
+    notes: Any, pattern: str
+) -> None:
+    """The model knows the tool by another name, without the dot."""
+    made, _ = notes
+    events = await events_of(
+        server_of(*notes, approve=[pattern], prefix="n_"),
+        call("n_notes_list"),
+        conversation=Conversation(),
+    )
+    asked = [e.request.call.name for e in events if isinstance(e, ApprovalRequested)]
+    assert asked == ["n_notes_list"]
+    assert made.calls == []
+
+
 @pytest.mark.parametrize(
     ("decision", "words"),
     [
@@ -434,6 +450,11 @@ def test_names_become_valid_and_stay_different() -> None:
     assert all(len(each) <= 64 for each in found.values())
     assert found["a.b"] == "p_a_b"
     assert mapped(names, "p_") == found
+
+
+def test_a_tool_that_is_listed_twice_keeps_its_name() -> None:
+    """As at the seam of two pages, while the list changes."""
+    assert mapped(["one", "two", "one"], "p_") == {"one": "p_one", "two": "p_two"}
 
 
 def test_what_nobody_sees_is_taken_out_and_the_rest_is_bounded() -> None:

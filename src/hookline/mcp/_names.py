@@ -23,7 +23,7 @@ def mapped(names: list[str], prefix: str) -> dict[str, str]:
     """Map the server's names to valid, distinct names for the model."""
     out: dict[str, str] = {}
     taken: set[str] = set()
-    for name in names:
+    for name in dict.fromkeys(names):  # a server may list a tool twice
         plain = _OTHER.sub("_", prefix + name)
         if len(plain) > MAX_NAME or plain in taken or not name:
             mark = sha256(name.encode("utf-8", "replace")).hexdigest()[:8]

@@ -90,6 +90,7 @@ class MCPServer:
         self.left_out: dict[str, str] = {}
         """The tools that could not be used, with the reasons."""
         self._open = open
+        self._asked_about: set[str] = set()  # tools whose own names match `approve`
         self._about = about
         self._connect_timeout = connect_timeout
         self._headers = headers
@@ -327,14 +328,16 @@ class MCPServer:
 
     def _take(self, listed: list[Any]) -> None:
         """Replace the tools of the server."""
-        tools, self.left_out = tools_of(
+        tools, self.left_out, asked = tools_of(
             listed,
             self.label,
             prefix=self.prefix,
             allow=self.allow,
             deny=self.deny,
+            approve=self.approve,
             invoke=self._call,
         )
+        self._asked_about |= asked  # no new list takes an approval back
         self._scope = scope = Scope(self.label, tools=tools)
         for attached in self._agents:
             try:
@@ -369,7 +372,8 @@ class MCPServer:
             return None
         name = ctx.call.name
         own = name.removeprefix(self.prefix)
-        if matches(name, self.approve) or matches(own, self.approve):
+        patterns = self.approve
+        if name in self._asked_about or matches(name, patterns) or matches(own, patterns):
             return Ask(f"May {name} of MCP server {self.label!r} run?")
         return None
 

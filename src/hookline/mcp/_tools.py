@@ -26,9 +26,13 @@ def tools_of(
     prefix: str,
     allow: tuple[str, ...],
     deny: tuple[str, ...],
+    approve: tuple[str, ...],
     invoke: Invoke,
-) -> tuple[list[Tool[..., Any]], dict[str, str]]:
-    """Return the tools that the patterns allow, and those with unusable schemas and the reasons."""
+) -> tuple[list[Tool[..., Any]], dict[str, str], set[str]]:
+    """Return the tools that the patterns allow, and those with unusable schemas and the reasons.
+
+    The set has the model's names of the tools whose own names match `approve`.
+    """
     wanted = [each for each in listed if matches(each.name, allow) and not matches(each.name, deny)]
     names = mapped([each.name for each in wanted], prefix)
     tools: dict[str, Tool[..., Any]] = {}
@@ -43,7 +47,8 @@ def tools_of(
                 "tool %r of MCP server %r is left out: its schema cannot be used",
                 *(clean(each.name, 100), label),
             )
-    return list(tools.values()), left_out
+    asked = {names[each.name] for each in wanted if matches(each.name, approve)}
+    return list(tools.values()), left_out, asked
 
 
 def _tool(each: Any, plain: str, invoke: Invoke) -> Tool[..., Any]:
