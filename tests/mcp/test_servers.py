@@ -753,3 +753,26 @@ async def test_a_program_that_ends_right_after_its_list_is_not_connected() -> No
     with pytest.raises(MCPServerError, match="'brief': the server has ended with status 3"):
         await server.start()
     assert not server.connected
+
+
+async def test_a_server_whose_tools_change_with_each_listing_is_not_listed_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp, "Client", partial(mcp.Client, mode="legacy"))
+    monkeypatch.setattr("hookline.mcp._link.FIRST_WAIT", 3600.0)
+    lists: list[int] = []
+    again = asyncio.Event()
+
+    async def listed(ctx: Any, params: Any) -> Any:
+        lists.append(len(lists))
+        if len(lists) == 2:
+            again.set()
+        await ctx.session.send_tool_list_changed()
+        return types.ListToolsResult(tools=[])
+
+    restless = lowlevel.Server("restless", on_list_tools=listed)
+    async with connect(Agent(ScriptedModel("x")), MCPServer.local(restless)):
+        await again.wait()
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert len(lists) == 2

@@ -247,6 +247,7 @@ class Link:
                         logger.debug("%s", reason(exc))
                     if not self._stale:
                         self._fresh.set()
+                    await self._pause(FIRST_WAIT)  # its tools may change with each listing
                     continue
                 self._wake.clear()
                 await self._wake.wait()
