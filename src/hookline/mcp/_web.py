@@ -68,7 +68,7 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
             raised = RAISED.get()
             if not raised:  # one call does not ask for a login twice
                 try:
-                    return await super().send(request, **options)
+                    return await httpx2.AsyncClient.send(self, request, **options)
                 except _LoginRaised as exc:
                     logger.warning("a login has raised %s", type(exc.__cause__).__name__)
                     if raised is not None and isinstance(exc.__cause__, Exception):
