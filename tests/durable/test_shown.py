@@ -26,6 +26,7 @@ from hookline.durable._absurd import Jobs
 from hookline.durable._job import Job, encode_job, run_job
 from hookline.errors import UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted
+from hookline.hooks import redact
 from hookline.runtimes import Durable, Halted, Journal
 from hookline.testing import ScriptedModel, call
 from hookline.web import app
@@ -149,6 +150,21 @@ async def test_an_answer_of_a_browser_reaches_the_durable_chat_that_waits(
     assert not re.search(
         rb'"(event|type)":\s*"text[-_]delta"[^\n]*I pay', answer.content, re.IGNORECASE
     )
+
+
+async def test_the_worker_gives_a_conversation_its_title_once_the_hooks_have_run(
+    engine: Engine, prefix: str
+) -> None:
+    agent, _ = agent_of("Hello.", "Hello again.")
+    await agent.use(redact(r"\S+@\S+"))
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+    ):
+        for said in ("I am joe@example.com", "Again."):
+            await http.post("/native", json=request_of("native", said))
+            (listed,) = (await http.get("/conversations")).json()["conversations"]
+            assert listed["title"] == "I am [redacted]"
 
 
 async def test_an_answer_that_comes_before_the_chat_is_put_aside_counts(

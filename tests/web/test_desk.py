@@ -236,7 +236,9 @@ def ids_in(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("protocol", ["native", "ai-sdk", "ag-ui"])
-async def test_an_error_before_the_first_event_has_one_id_too(protocol: Any) -> None:
+async def test_an_error_before_the_first_event_has_one_id_too(
+    protocol: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(MemoryStore):
         async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
             if not conversation_id.startswith("%~"):
@@ -246,11 +248,13 @@ async def test_an_error_before_the_first_event_has_one_id_too(protocol: Any) -> 
     agent: Agent[Any] = Agent(ScriptedModel("One."))
     async with direct(agent, store=Broken(), page=Page()) as (site, http):
         body = request_of(protocol, "Hi.", "a")
-        told = ids_in((await http.post(f"/{protocol}", json=body)).text)
+        answer = await http.post(f"/{protocol}", json=body)
+        assert answer.status_code == 503
+        told = ids_in(answer.text)
         assert len(told) == 1
+        assert ids_in(caplog.text) == told
         await site._desk.timelines.settle()
-        (run,) = (await site._desk.timelines.read(conversation_key("owner", "a"))).runs
-        assert ids_in(run.text) == told
+        assert (await site._desk.timelines.read(conversation_key("owner", "a"))).runs == []
 
 
 # ── who reads ───────────────────────────────────────────────────────────────────────────────

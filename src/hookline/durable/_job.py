@@ -10,7 +10,17 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from hookline import Agent, Approve, Deny, Limits, Message, Response, Settings, UserMessage
+from hookline import (
+    Agent,
+    Approve,
+    Deny,
+    HookDef,
+    Limits,
+    Message,
+    Response,
+    Settings,
+    UserMessage,
+)
 from hookline.errors import ChatAbortedError, RemoteChatError, UsageError
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, ErrorInfo, read_event
 from hookline.runtimes import Durable, Journal
@@ -24,6 +34,11 @@ _decision: Final[msgspec.json.Decoder[Decision]] = msgspec.json.Decoder(Approve 
 
 class Screen(Protocol):
     """Receives the events of one life of a chat."""
+
+    @property
+    def hooks(self) -> Sequence[HookDef]:
+        """Hooks that the chat runs besides its own."""
+        ...
 
     async def put(self, event: ChatEvent, /) -> None:
         """Show an event."""
@@ -142,6 +157,7 @@ async def run_job(
 
     async with relay.show(journal, id, messages) as screen:
         options = await _options(job, journal, make_deps)
+        options["hooks"] = [*job.hooks, *screen.hooks]
         async with agent.chat_stream(job.input, **options) as stream:
             async for event in stream:
                 await screen.put(event)

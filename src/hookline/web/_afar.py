@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Literal
 
 from hookline import Conversation
 from hookline.web._chats import scope_of_agent
@@ -13,6 +13,7 @@ from hookline.web._incoming import Refused
 from hookline.web._index import Index, conversation_key
 from hookline.web._protocols import release_for
 from hookline.web._queued import Asked
+from hookline.web._statuses import refused_for
 from hookline.web.relay._followed import Followed
 
 
@@ -33,10 +34,24 @@ async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> F
 
 async def deps_of(config: SiteConfig, asked: Asked) -> Any:
     """Call `deps=` for a request."""
-    if config.deps is None:
+    return await _called("deps", config, asked)
+
+
+async def hooks_of(config: SiteConfig, asked: Asked) -> Any:
+    """Call `hooks=` for a request."""
+    return await _called("hooks", config, asked)
+
+
+async def _called(name: Literal["deps", "hooks"], config: SiteConfig, asked: Asked) -> Any:
+    """Call a function of the application; the log names the function if it raises."""
+    function = getattr(config, name)
+    if function is None:
         return None
-    deps = config.deps(asked.request.scope, asked.principal)
-    return await deps if isawaitable(deps) else deps
+    try:
+        value = function(asked.request.scope, asked.principal)
+        return await value if isawaitable(value) else value
+    except Exception as exc:
+        raise refused_for(exc, config.errors, what=f"{name}= raised") from exc
 
 
 async def _prepare(config: SiteConfig, index: Index, asked: Asked) -> tuple[Conversation, Any]:
@@ -51,7 +66,7 @@ async def answer_afar(config: SiteConfig, index: Index, asked: Asked) -> Followe
     incoming, principal = asked.incoming, asked.principal
     preparing = _prepare(config, index, asked)
     conversation, deps = await config.runs.starts.prepare(asked.key, asked.run, preparing)
-    index.touch(principal, asked.id, conversation, incoming.message)
+    index.touch(principal, asked.id, conversation)
     options: dict[str, Any] = {
         "deps": deps,
         "release": release_for(config.agent, asked.protocol, config.target),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from inspect import isawaitable
 from secrets import token_hex
+from types import SimpleNamespace
 from typing import TypeAlias
 
 from hookline import Conversation
-from hookline.web._afar import answer_afar, deps_of
+from hookline.web._afar import answer_afar, deps_of, hooks_of
 from hookline.web._backlog import Run
 from hookline.web._chats import Opening, Options, begin, check_answers
 from hookline.web._config import SiteConfig
@@ -19,6 +19,7 @@ from hookline.web._live import Live
 from hookline.web._presence import Presence
 from hookline.web._protocols import Protocol, parse
 from hookline.web._queued import Asked, Queued
+from hookline.web._statuses import not_begun
 from hookline.web._streaming import Streaming
 
 Answer: TypeAlias = Streaming | Queued
@@ -52,14 +53,14 @@ class Answers:
         if config.abroad is not None:
             return self.streaming(await answer_afar(config, self._index, asked), protocol, asked.id)
         if config.relay is None:
-            return self.streaming(await self._begin(asked), protocol, asked.id)
+            return await self._begun(await self._begin(asked), asked)
         try:
             live = await self._begin(asked)
         except BaseException:
             config.relay.release(asked.key, asked.run)
             raise
         await config.relay.tell(asked.key, live)
-        return self.streaming(live, protocol, asked.id)
+        return await self._begun(live, asked)
 
     async def _in_turn(self, asked: Asked) -> Answer:
         """Answer a message, or queue it behind the answers before it."""
@@ -76,11 +77,23 @@ class Answers:
             live = await self._begin(asked)
         finally:
             self._runs.leave(place)
-        return self.streaming(live, asked.protocol, asked.id)
+        return await self._begun(live, asked)
 
     async def _late(self, asked: Asked) -> Streaming:
         """Answer a queued message. It must not deny approvals that its user has not seen."""
-        live = await self._begin(asked, waited=True)
+        return await self._begun(await self._begin(asked, waited=True), asked)
+
+    async def _begun(self, live: Live, asked: Asked) -> Streaming:
+        """Return the answer once its chat has begun; raises Refused for what prevents the chat.
+
+        A chat may be slow to begin, so the response then begins first, and comments keep its
+        connection open.
+        """
+        try:
+            await self._runs.begun(asked.key, live, self._runs.caps.keep_alive)
+        except Exception as exc:
+            chat_id = live.header.chat_id
+            raise not_begun(exc, self._config.errors, chat_id) from exc
         return self.streaming(live, asked.protocol, asked.id)
 
     def streaming(
@@ -122,8 +135,7 @@ class Answers:
             options=options,
             run=asked.run,
         )
-        # Set before the run's first step, which runs in another task: the title is saved with it.
-        self._index.touch(principal, asked.id, conversation, incoming.message)
+        self._index.touch(principal, asked.id, conversation)
         return live
 
     async def _prepare(self, asked: Asked, *, waited: bool) -> tuple[Conversation, Options]:
@@ -139,7 +151,10 @@ class Answers:
         options = dict(config.options)
         if config.deps is not None:
             options["deps"] = await deps_of(config, asked)
-        if config.hooks is not None:
-            hooks = config.hooks(asked.request.scope, principal)
-            options["hooks"] = await hooks if isawaitable(hooks) else hooks
+        hooks = await hooks_of(config, asked)
+        given = [] if hooks is None else [SimpleNamespace(hooks=hooks)]
+        untitled = not conversation.meta.get("title")
+        more = [self._index.titling(principal, asked.id)] if untitled else []
+        if given or more:
+            options["hooks"] = [*given, *more]
         return conversation, options

@@ -39,6 +39,7 @@ from hookline.web._runs import Runs
 from hookline.web._send import Encoder
 from hookline.web._shared import AgUiState
 from hookline.web._site import Site
+from hookline.web._statuses import not_begun
 from hookline.web._streaming import start_of
 from hookline.web.relay import RedisRelay
 
@@ -229,7 +230,7 @@ async def chat_response(
     except Refused as refused:
         return make(Whole(refused))
 
-    def start() -> tuple[Live, Encoder, bytes]:
+    async def start() -> tuple[Live, Encoder, bytes]:
         live = begin(
             opening,
             incoming,
@@ -239,6 +240,10 @@ async def chat_response(
             options=options,
             conversation_id=name,
         )
+        try:
+            await runs.begun(key, live, runs.caps.keep_alive)
+        except Exception as exc:
+            raise not_begun(exc, errors, live.header.chat_id) from exc
         encoder, prelude = encoder_for(
             protocol, live, conversation_id=name, target=target, errors=errors
         )
@@ -282,7 +287,11 @@ def resume_response(
         target=target,
         errors=errors,
     )
-    return make(Running(lambda: (live, encoder, prelude), runs.caps, start))
+
+    async def found() -> tuple[Live, Encoder, bytes]:
+        return live, encoder, prelude
+
+    return make(Running(found, runs.caps, start))
 
 
 async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIterator[bytes]:

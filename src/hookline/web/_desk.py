@@ -27,11 +27,12 @@ from hookline.models import model_name
 from hookline.web._config import SiteConfig
 from hookline.web._http import Reply, Request, json_reply
 from hookline.web._incoming import Refused, id_of, read_object, text_of
-from hookline.web._index import TITLE, Index, conversation_key
+from hookline.web._index import Index, conversation_key
 from hookline.web._markdown import blocks
 from hookline.web._page import Page
 from hookline.web._points import OnFeedback
 from hookline.web._timelines import Timeline, Timelines
+from hookline.web._titles import TITLE
 
 TEXTS: Final = 50  # most texts to read as Markdown at a time
 COMMENT: Final = 2000  # most characters of a comment

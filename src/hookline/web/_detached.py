@@ -53,12 +53,4 @@ async def resume_detached(
         before=before,
         scope_of=partial(scope_of_agent, agent),
     )
-    reader = live.log.read()
-    try:
-        while not live.log.ended and not live.log.number:
-            await reader.wait()
-    finally:
-        reader.close()
-    if live.log.error is not None and not live.log.number:
-        runs.forget(conversation.id)
-        raise live.log.error
+    await runs.begun(conversation.id, live)

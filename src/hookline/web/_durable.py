@@ -117,8 +117,6 @@ class Abroad:
             if waits is not None:
                 await self._answer(waits, decisions)
                 return
-            if "title" in conversation.meta:
-                await conversation.save()
             said = None if message is None else message.replace(id="")  # the chat sets the id
             self._starting[chat_id] = False
             await self._engine.start(

@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from hookline import Conversation, Store, UserMessage
+from hookline import Conversation, HookDef, Store
 from hookline.errors import ConversationBusyError
 from hookline.web._incoming import Refused
+from hookline.web._titles import titling
 
-TITLE: Final = 60
 KNOWN: Final = 1000  # most titles to remember for one principal
 PRINCIPALS: Final = 1000  # most principals whose titles are remembered
 PAGES: Final = 50  # most pages to read of a store's list
@@ -70,27 +70,28 @@ class Index:
             found = await makes.open(self._store, key)
         return found
 
-    def touch(
-        self, principal: str, id: str, conversation: Conversation, message: UserMessage | None
-    ) -> None:
-        """Note that a conversation has changed; without a title, its first words become the title.
-
-        The title is in `conversation.meta`, and is saved with the message.
-        """
+    def touch(self, principal: str, id: str, conversation: Conversation) -> None:
+        """Note that a conversation has changed."""
         mine = self._entries.pop(principal, {})
         self._entries[principal] = mine  # the last one
         while len(self._entries) > PRINCIPALS:
             del self._entries[next(iter(self._entries))]
         entry = mine.pop(id, None) or Entry(id=id)
-        if message is not None and "title" not in conversation.meta:
-            words = " ".join(message.text.split())
-            short = words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
-            conversation.meta["title"] = short
         entry.title = str(conversation.meta.get("title", ""))
         entry.updated = time.time()
         mine[id] = entry
         while len(mine) > KNOWN:
             del mine[next(iter(mine))]
+
+    def titling(self, principal: str, id: str) -> HookDef:
+        """Return the hook that gives the conversation its title, in the store and in the list."""
+
+        def told(title: str) -> None:
+            entry = self._entries.get(principal, {}).get(id)
+            if entry is not None:
+                entry.title = title
+
+        return titling(told)
 
     async def has(self, principal: str, id: str) -> bool:
         """Return whether a conversation with that id exists."""

@@ -103,8 +103,9 @@ class Live:
         self.log = Backlog(kept=kept, limit=caps.replay_bytes, left=self._nobody_reads, grew=grew)
         self.over = False  # the last event has arrived
         self.sink: Remote | None = None
+        self.recorder: Callable[[Live], Sink] | None = None
+        """Begins the record of the run for the page's timeline, once the chat has begun."""
         self.record: Sink | None = None
-        """Records the run for the page's timeline."""
         self._stream = stream
         self._caps = caps
         self._left = False  # there is no reader any more: further events are dropped
@@ -112,6 +113,8 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
+        # None once the chat has begun; the exception if it could not begin.
+        self._begun: asyncio.Future[BaseException | None] = self._loop.create_future()
         self._start = self._last = 0.0
 
     @property
@@ -136,6 +139,8 @@ class Live:
         try:
             async with self._stream as stream:
                 async for event in stream:
+                    if not self._begun.done():
+                        self._begin()
                     self.put(event)
                     if isinstance(event, LAST) and event.chat_id == self.header.chat_id:
                         self.over = True
@@ -164,6 +169,28 @@ class Live:
                     await self.sink.freed()
             finally:
                 log.end(error)
+                if not self._begun.done():
+                    self._begun.set_result(error)
+
+    def _begin(self) -> None:
+        """Note that the chat has begun."""
+        self._begun.set_result(None)
+        if self.recorder is not None:
+            self.record = self.recorder(self)
+
+    async def begun(self, patience: float | None = None) -> None:
+        """Wait until the chat has begun, or for `patience` seconds; raises what prevents the chat.
+
+        If the wait is cancelled, the run has lost its reader.
+        """
+        try:
+            await asyncio.wait([self._begun], timeout=patience)
+        except asyncio.CancelledError:
+            self.log.unread()
+            raise
+        error = self._begun.result() if self._begun.done() else None
+        if error is not None:
+            raise error
 
     def put(self, item: Item) -> None:
         """Add an item to the backlog and its receivers."""

@@ -57,12 +57,19 @@ class Mask:
 
     The id of an error derives from the id of its chat or call. So a stream, a stored timeline and a
     history that is loaded later show the same id. `chat_id`: the chat, for an error before the
-    first event.
+    first event. `what`: what the log says before the type of an error.
     """
 
-    def __init__(self, errors: ErrorText | None = None, *, chat_id: str = "") -> None:
+    def __init__(
+        self,
+        errors: ErrorText | None = None,
+        *,
+        chat_id: str = "",
+        what: str = "a chat ended with",
+    ) -> None:
         self._errors = errors
         self._chat_id = chat_id
+        self._what = what
         self.told: dict[str, str] = {}
         """The error texts of failed calls, by call id."""
 
@@ -109,12 +116,12 @@ class Mask:
         return error.text if isinstance(error, Refused) else self.text(ErrorInfo.of(error))
 
     def text(self, error: ErrorInfo, chat_id: str = "") -> str:
-        """Return the sentence for an error that ended the chat, and log the error with its id."""
+        """Return the sentence for an error, and log the error with its id."""
         said = self._said(error)
         if said is not None:
             return said
         id = id_of_chat(chat_id or self._chat_id)
-        logger.error("error %s: a chat ended with %s", id, error.type)
+        logger.error("error %s: %s %s", id, self._what, error.type)
         return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id})."
 
     def _said(self, error: ErrorInfo) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,10 @@ class Running:
     status = 200
 
     def __init__(
-        self, start: Callable[[], tuple[Live, Encoder, bytes]], caps: Caps, first: int = 0
+        self,
+        start: Callable[[], Awaitable[tuple[Live, Encoder, bytes]]],
+        caps: Caps,
+        first: int = 0,
     ) -> None:
         self._start = start
         self._caps = caps
@@ -41,7 +44,7 @@ class Running:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            live, encoder, prelude = self._start()
+            live, encoder, prelude = await self._start()
         except Refused as refused:
             await refusal(refused).send(send)
             return

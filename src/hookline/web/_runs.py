@@ -20,6 +20,8 @@ from hookline.web._record import Record
 from hookline.web._starts import Starts
 
 OURS: Final = "hookline.web timeline"
+UNSEEN: Final = "hookline.web "
+"""How the names of hooks begin that are not in a timeline."""
 CLOSING: Final = "the server is shutting down"
 LAST: Final = -1_000_000  # inside every other wrapper, to see the final request
 
@@ -128,7 +130,7 @@ class Runs:
             self._lines.look(key)
 
         if self.record is not None:
-            live.record = self.record(key, live)
+            live.recorder = partial(self.record, key)
         live.start(ended)
         return live
 
@@ -138,6 +140,19 @@ class Runs:
             return
         loop = asyncio.get_running_loop()
         self._forget[key] = loop.call_later(self.caps.replay_ttl, self._drop, key)
+
+    async def begun(self, key: str, live: Live, patience: float | None = None) -> None:
+        """Wait until the chat of a run has begun, or for `patience` seconds.
+
+        Raises what prevents the chat; there is no trace of the run then.
+        """
+        try:
+            await live.begun(patience)
+        except Exception:
+            await live.join()
+            if self._live.get(key) is live:
+                self._drop(key)
+            raise
 
     def forget(self, key: str) -> None:
         """Drop the data of a run that has ended."""
@@ -237,7 +252,7 @@ class Runs:
 
     def _fired(self, ctx: OnHook[Any]) -> None:
         run = ctx.run
-        if run is None or ctx.hook.startswith(OURS):
+        if run is None or ctx.hook.startswith(UNSEEN):
             return
         live = self._find_chat(run)
         if live is not None and not live.log.ended:
@@ -274,4 +289,8 @@ def closing() -> Refused:
 
 def busy() -> Refused:
     """Build the refusal of an action that is not possible while an answer runs."""
-    return Refused(409, "This conversation is busy with another answer; wait for it, or stop it.")
+    return Refused(
+        409,
+        "This conversation is busy with another answer; wait for it, or stop it.",
+        retry_after="5",
+    )

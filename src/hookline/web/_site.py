@@ -118,7 +118,7 @@ class Site:
             await self._open()
             answer = await self._route(request, principal)
         except Exception as exc:
-            if not isinstance(exc, Refused):
+            if not isinstance(exc, Refused) or exc.__cause__ is not None:
                 logger.debug("a request failed", exc_info=exc)
             answer = refusal(refused_for(exc, self._config.errors))
         if isinstance(answer, Reply):

@@ -42,6 +42,8 @@ STATUSES: Final[dict[type[BaseException], int]] = {
     StreamInterruptedError: 503,
 }
 """The first class that an exception is an instance of decides; any other exception is 500."""
+BUSY: Final = 5.0
+"""The seconds after which a client may ask again whether a conversation is free."""
 
 
 def status_of(exc: BaseException) -> int:
@@ -54,13 +56,36 @@ def status_of(exc: BaseException) -> int:
     return next((status for kind, status in STATUSES.items() if isinstance(exc, kind)), 500)
 
 
-def refused_for(exc: BaseException, errors: ErrorText | None = None) -> Refused:
-    """Convert an exception to a refusal, with its status and a text without secrets."""
+def refused_for(
+    exc: BaseException,
+    errors: ErrorText | None = None,
+    *,
+    chat_id: str = "",
+    what: str = "a request failed with",
+) -> Refused:
+    """Convert an exception to a refusal, with its status and a text without secrets.
+
+    `chat_id`: the chat that the exception has prevented. `what`: what the log says before the type
+    of the exception.
+    """
     if isinstance(exc, Refused):
         return exc
-    later = exc.retry_after if isinstance(exc, RateLimitError) else None
+    text = Mask(errors, chat_id=chat_id, what=what).text(ErrorInfo.of(exc))
+    later = _later(exc)
     headers = {} if later is None else {"retry_after": str(ceil(later))}
-    return Refused(status_of(exc), Mask(errors).text(ErrorInfo.of(exc)), **headers)
+    return Refused(status_of(exc), text, **headers)
+
+
+def not_begun(exc: BaseException, errors: ErrorText | None, chat_id: str) -> Refused:
+    """Convert an exception that has prevented a chat to a refusal."""
+    return refused_for(exc, errors, chat_id=chat_id, what="a chat did not begin:")
+
+
+def _later(exc: BaseException) -> float | None:
+    """Return in how many seconds a client may try again; None if nobody knows."""
+    if isinstance(exc, ConversationBusyError):
+        return BUSY
+    return exc.retry_after if isinstance(exc, RateLimitError) else None
 
 
 async def error_response(request: Any, exc: Exception) -> Response:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline import ApprovalRequest, Message, Response
+from hookline import ApprovalRequest, HookDef, Message, Response
 from hookline.errors import StoreError
 from hookline.events import (
     ApprovalRequested,
@@ -35,6 +35,7 @@ from hookline.events import (
 )
 from hookline.runtimes import Journal
 from hookline.web._header import Header
+from hookline.web._titles import titling
 from hookline.web.relay._before import OVER, name_of, principal_of, read_before
 from hookline.web.relay._lines import END, LOST, WAITS, end_of
 from hookline.web.relay._link import Link
@@ -84,6 +85,11 @@ class Shown:
         self._started: ChatStarted | None = None
         self._step: StepStarted | None = None
         self._asked: dict[str, ApprovalRequest] = {}  # by the id of the call
+
+    @property
+    def hooks(self) -> list[HookDef]:
+        """The hook that gives the conversation its title."""
+        return [titling()]
 
     # ── where the lives before this one have stopped ────────────────────────────────────────
 

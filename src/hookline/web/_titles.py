@@ -1,0 +1,32 @@
+"""The title of a conversation: the first words of its first message, as the message is stored.
+
+A hook that runs after all other hooks at preMessage sets the title, so the title contains only what
+they have left of the message. The store writes both together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hookline import HookDef, UserMessage, define_hook
+from hookline.points import PreMessage
+
+TITLE: Final = 60
+"""The most characters of a title."""
+HOOK: Final = "hookline.web title"
+LAST: Final = -1_000_000  # after every redaction
+
+
+def titling(told: Callable[[str], None] = lambda title: None) -> HookDef:
+    """Return the hook that gives a conversation its title; `told` is called with the title."""
+
+    def title(ctx: PreMessage[Any]) -> None:
+        if isinstance(ctx.message, UserMessage) and not ctx.run.meta.get("title"):
+            words = " ".join(ctx.message.text.split())
+            if words:
+                short = words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
+                ctx.run.meta["title"] = short
+                told(short)
+
+    return define_hook("preMessage", title, name=HOOK, priority=LAST)
