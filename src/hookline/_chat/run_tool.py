@@ -39,6 +39,7 @@ from hookline._chat.state import Chat
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
 from hookline._model.tool import AnyTool
+from hookline._talk.history import MAY_HAVE_RUN
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
-INTERRUPTED: Final = ToolFailure("interrupted: the call may have run", type="Interrupted")
+INTERRUPTED: Final = ToolFailure(MAY_HAVE_RUN, type="Interrupted")
 # An exception of a tool would keep the chat alive through its frames; see `forget_our_locals`.
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 

@@ -22,7 +22,7 @@ from hookline._base.messages import (
 )
 
 PIECE: Final = 256  # messages to read before other tasks of the event loop can run
-INTERRUPTED: Final = "interrupted: this call may have run, and its result is lost"
+MAY_HAVE_RUN: Final = "interrupted: this call may have run, and its result is lost"
 
 
 class Survey:
@@ -182,7 +182,7 @@ def _single_calls(index: int, message: AssistantMessage, actions: list[str]) -> 
 
 def interrupted(call: ToolCall, id: str = "") -> ToolMessage:
     """Make the result of a call whose real result is lost."""
-    text = '{"error":{"type":"Interrupted","message":"' + INTERRUPTED + '"}}'
+    text = '{"error":{"type":"Interrupted","message":"' + MAY_HAVE_RUN + '"}}'
     return ToolMessage(id=id, call_id=call.id, name=call.name, text=text, outcome="aborted")
 
 
