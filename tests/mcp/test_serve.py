@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests._listening import listening
 
+import hookline
 from hookline import Agent, Ask, MemoryStore, Run, tool
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, connect, serve
@@ -272,3 +273,116 @@ async def test_an_agent_is_served_on_stdio_by_the_command_line(tmp_path: Path) -
     async with connect(agent, server):
         response = await agent.chat("go")
     assert [m.text for m in response.messages if m.role == "tool"] == ["We have 3 euros."]
+
+
+# ── as a part of another application, with and without a lifespan ───────────────────────────
+
+
+@pytest.mark.parametrize("stateless", [False, True], ids=["sessions", "stateless"])
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+async def test_a_mounted_server_answers_though_its_lifespan_does_not_run(
+    lifespan: str, stateless: bool
+) -> None:
+    applications: Any = pytest.importorskip("starlette.applications")
+    routing: Any = pytest.importorskip("starlette.routing")
+    served = serve(Bank("We have 3 euros.").agent, stateless=stateless)
+    site = applications.Starlette(routes=[routing.Mount("/agent", app=served)])
+    agent = Agent(ScriptedModel(call("chat", message="How much?"), "Three."))
+    async with listening(site, lifespan=lifespan) as url:
+        server = MCPServer.http(url.replace("/mcp", "/agent/mcp"), label="bank")
+        async with connect(agent, server):
+            response = await agent.chat("go")
+    assert [m.text for m in response.messages if m.role == "tool"] == ["We have 3 euros."]
+
+
+def test_one_application_serves_in_one_event_loop_after_another() -> None:
+    served = serve(Bank("one", "two").agent)
+
+    async def ask() -> list[str]:
+        agent = Agent(ScriptedModel(call("chat", message="?"), "done"))
+        async with (
+            listening(served, lifespan="off") as url,
+            connect(agent, MCPServer.http(url, label="bank")),
+        ):
+            response = await agent.chat("go")
+        return [m.text for m in response.messages if m.role == "tool"]
+
+    assert [asyncio.run(ask()), asyncio.run(ask())] == [["one"], ["two"]]
+
+
+async def test_a_lifespan_ends_the_sessions() -> None:
+    served = serve(Bank("one").agent)
+    before = asyncio.all_tasks()
+    agent = Agent(ScriptedModel(call("chat", message="?"), "done"))
+    async with listening(served) as url, connect(agent, MCPServer.http(url, label="bank")):
+        await agent.chat("go")
+    assert [task for task in asyncio.all_tasks() - before if not task.done()] == []
+
+
+@MODES
+async def test_the_server_tells_its_version(mode: str) -> None:
+    async with client_of(Bank("Hi."), mode) as (client, _):
+        assert client.server_info.version == hookline.__version__
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["no-store", "store"])
+async def test_an_answer_that_comes_twice_is_told_what_to_do(kept: bool) -> None:
+    bank = Bank(call("pay", amount=7), "Said.", store=MemoryStore() if kept else None)
+    arguments = {"message": "pay", **({"conversation": "a"} if kept else {})}
+    async with client_of(bank, "auto", answer=YES) as (client, _):
+        first = await client.session.call_tool("chat", arguments, allow_input_required=True)
+        both = [
+            await client.session.call_tool(
+                "chat",
+                arguments,
+                input_responses=dict.fromkeys(first.input_requests, YES),
+                request_state=first.request_state,
+                allow_input_required=True,
+            )
+            for _ in range(2)
+        ]
+    assert [text(each) for each in both] == [
+        "Said.",
+        "these answers are no longer expected; send the message again",
+    ]
+    assert bank.paid == [7]
+
+
+async def test_an_answer_may_come_to_another_process_if_the_conversation_is_in_a_store() -> None:
+    store = MemoryStore()
+    asking = Bank(call("pay", amount=7), "never", store=store)
+    answering = Bank("Said.", store=store)
+    arguments = {"message": "pay", "conversation": "a"}
+    async with client_of(asking, "auto", answer=YES) as (client, _):
+        first = await client.session.call_tool("chat", arguments, allow_input_required=True)
+    async with client_of(answering, "auto", answer=YES) as (client, _):
+        again = await client.session.call_tool(
+            "chat",
+            arguments,
+            input_responses=dict.fromkeys(first.input_requests, YES),
+            request_state=first.request_state,
+            allow_input_required=True,
+        )
+    assert (text(again), asking.paid, answering.paid) == ("Said.", [], [7])
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "refused"),
+    [
+        pytest.param({}, "localhost:8000", False, id="loopback"),
+        pytest.param({}, "agents.example", True, id="another-name"),
+        pytest.param({"host": "0.0.0.0"}, "agents.example", False, id="open"),
+        pytest.param({"allowed_hosts": ("agents.example",)}, "agents.example", False, id="named"),
+        pytest.param({"allowed_hosts": ("agents.example",)}, "localhost:8000", True, id="unnamed"),
+    ],
+)
+async def test_a_request_for_a_host_that_is_not_served_is_refused(
+    options: Any, host: str, refused: bool
+) -> None:
+    httpx = pytest.importorskip("httpx")
+    transport = httpx.ASGITransport(serve(Bank("Hi.").agent, **options))
+    headers = {"accept": "application/json, text/event-stream"}
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
+        answer = await client.post("/mcp", json={}, headers=headers)
+    assert answer.status_code == (421 if refused else 400)
+    assert (answer.text == "Invalid Host header") is refused

@@ -10,6 +10,7 @@ connection. All texts from a server (names, descriptions, schemas, hints) are un
 shortened and cleaned, and never relax a policy.
 """
 
+from hookline.mcp._app import AgentApp
 from hookline.mcp._config import load
 from hookline.mcp._errors import MCPServerError
 from hookline.mcp._oauth import TokenStore, oauth
@@ -17,6 +18,7 @@ from hookline.mcp._serve import serve, serve_stdio
 from hookline.mcp._server import MCPServer, connect
 
 __all__ = [
+    "AgentApp",
     "MCPServer",
     "MCPServerError",
     "TokenStore",

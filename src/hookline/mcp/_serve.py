@@ -19,9 +19,10 @@ from logging import getLogger
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run
-from hookline.errors import ChatAbortedError, ConversationBusyError, UsageError
+from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run, __version__
+from hookline.errors import ApprovalError, ChatAbortedError, ConversationBusyError, UsageError
 from hookline.events import TextDelta
+from hookline.mcp._app import AgentApp
 from hookline.mcp._errors import sdk
 from hookline.mcp._telemetry import measuring, measuring_sessions
 from hookline.points import as_tuple
@@ -31,6 +32,7 @@ logger = getLogger("hookline.mcp")
 MAX_MESSAGE: Final = 1024 * 1024  # characters
 MAX_WAITING: Final = 1_000  # most conversations with pending questions
 _ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_LATE: Final = "these answers are no longer expected; send the message again"
 _APPROVAL: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"approve": {"type": "boolean", "title": "Approve", "default": False}},
@@ -53,16 +55,18 @@ def serve(
     allowed_hosts: tuple[str, ...] = (),
     auth: Any = None,
     token_verifier: Any = None,
-) -> Any:
+) -> AgentApp:
     """Return an ASGI app to run or mount; the app serves an agent over streamable HTTP.
 
-    `stateless`: no session is kept between requests, so any process may answer the next request.
-    `principal` receives the SDK's request context, and returns the name of the logged-in user.
-    Without `principal`, the name consists of the client id and the subject of the access token.
-    `host` and `allowed_hosts` are the host names of the server. `auth` and `token_verifier` are
-    passed to the SDK. Raises UsageError if the extra is missing.
+    `path` is the path of the server within the app. `stateless`: no session is kept between
+    requests, so any process may answer the next request. `principal` receives the SDK's request
+    context, and returns the name of the logged-in user. Without `principal`, the name consists of
+    the client id and the subject of the access token. `host` is the address that the app listens
+    at; on a loopback address, requests for other host names are refused. `allowed_hosts` are the
+    only host names to accept, such as `"agents.example"` or `"localhost:*"`. `auth` and
+    `token_verifier` are passed to the SDK. Raises UsageError if the extra is missing.
     """
-    server = _Served(agent, name, description, principal).server(sessions=not stateless)
+    served = _Served(agent, name, description, principal)
     security = None
     if hosts := as_tuple("allowed_hosts", allowed_hosts):
         settings = sdk("mcp.server.transport_security").TransportSecuritySettings
@@ -71,14 +75,19 @@ def serve(
             allowed_hosts=list(hosts),
             allowed_origins=[f"https://{each}" for each in hosts],
         )
-    return server.streamable_http_app(
-        streamable_http_path=path,
-        stateless_http=stateless,
-        host=host,
-        transport_security=security,
-        auth=auth,
-        token_verifier=token_verifier,
-    )
+
+    def make() -> Any:
+        return served.server(sessions=not stateless).streamable_http_app(
+            streamable_http_path=path,
+            stateless_http=stateless,
+            host=host,
+            transport_security=security,
+            auth=auth,
+            token_verifier=token_verifier,
+        )
+
+    make()  # a wrong option is an error here, and not of the first request
+    return AgentApp(make)
 
 
 async def serve_stdio(
@@ -113,7 +122,7 @@ class _Served:
     def server(self, *, sessions: bool = True) -> Any:
         """Create the SDK's server; without `sessions` each request is a separate connection."""
         server = sdk("mcp.server").Server(
-            self._name, on_list_tools=self._tools, on_call_tool=self._call
+            self._name, version=__version__, on_list_tools=self._tools, on_call_tool=self._call
         )
         server.middleware.append(measuring("chat"))
         if sessions:
@@ -148,6 +157,8 @@ class _Served:
         except ChatAbortedError as exc:
             return self._error(f"the chat was aborted: {exc.reason}")
         except Exception as exc:
+            if isinstance(exc, ApprovalError) and params.input_responses:
+                return self._error(_LATE)
             # The text of an error may contain private data.
             logger.debug("a chat over MCP has failed", exc_info=exc)
             logger.warning("a chat over MCP has failed (%s)", type(exc).__name__)
@@ -238,7 +249,7 @@ class _Served:
             return _id(who, conversation)
         found = self._waiting.pop((who, str(state)), None)
         if found is None:
-            raise _Refused("these answers are no longer expected; send the message again")
+            raise _Refused(_LATE)
         return found
 
     def _error(self, text: str) -> Any:
