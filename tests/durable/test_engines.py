@@ -367,8 +367,6 @@ async def test_a_worker_that_would_run_no_chat_is_refused(engine: Engine) -> Non
 async def test_there_is_no_result_of_what_was_not_started(client: Client) -> None:
     with pytest.raises(UsageError, match="start it first"):
         await client.result("nothing")
-    assert await client.pending("nothing") == ()
-    assert await client.abort("nothing") is False
 
 
 async def test_a_worker_that_stops_hands_its_chats_to_the_next_at_once(

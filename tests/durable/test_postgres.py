@@ -207,7 +207,7 @@ async def test_a_message_that_two_read_at_once_counts_once_and_hides_no_later_on
     assert found == ['"yes"', '"no"']
 
 
-async def test_a_database_that_cannot_be_made_ready_keeps_no_connections(server: Server) -> None:
+async def test_a_database_that_cannot_be_made_ready_costs_one_connection(server: Server) -> None:
     """A worker tries it again and again."""
     jobs = Jobs(f"{server.url}&default_transaction_read_only=on", f"r{server.engine.own}", 0.01)
     pools: list[Any] = []
@@ -221,7 +221,9 @@ async def test_a_database_that_cannot_be_made_ready_keeps_no_connections(server:
     for _ in range(3):
         with pytest.raises(StoreError):
             await jobs.add("one", "{}")
-    assert [pool.get_size() for pool in pools] == [0, 0, 0]
+    assert [pool.get_size() for pool in pools] == [1]
+    await jobs.aclose()
+    assert [pool.get_size() for pool in pools] == [0]
 
 
 async def test_a_worker_that_stops_while_the_database_is_away_is_cancelled_and_closed(

@@ -16,7 +16,7 @@ from typing import Any
 from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
-from hookline.durable._urls import AnyWorker, engine_of
+from hookline.durable._urls import AnyWorker, engine_of, in_queue
 
 __all__ = ["Client", "chats", "client"]
 
@@ -27,24 +27,27 @@ def chats(
     *,
     deps: MakeDeps | None = None,
     relay: Relay | None = None,
+    queue: str | None = None,
 ) -> AnyWorker:
     """Return a worker for durable chats: `async with chats(…): …`, or `await chats(…).run()`.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; pass a RedisRelay that nothing else uses. Raises UsageError if
-    the URL names no known engine, if the agent has no `runtime=Durable()`, or if a package is
-    missing.
+    the chats in web applications; pass a RedisRelay that nothing else uses. `queue` separates the
+    agents that share a database or a Restate server (its module calls it `name`). Raises UsageError
+    if the URL names no known engine, if the engine has no queues, if the agent has no
+    `runtime=Durable()`, or if a package is missing.
     """
-    engine, address = engine_of(url)
-    worker: AnyWorker = engine.chats(agent, address, deps=deps, relay=relay)
+    name, engine = engine_of(url)
+    worker: AnyWorker = engine.chats(agent, url, deps=deps, relay=relay, **in_queue(name, queue))
     return worker
 
 
-def client(url: str) -> Client:
+def client(url: str, *, queue: str | None = None) -> Client:
     """Return the client that starts, answers, aborts and awaits chats, from any process.
 
-    Raises UsageError if the URL names no known engine, or if a package is missing.
+    `queue` is the queue of the workers. Raises UsageError if the URL names no known engine, if the
+    engine has no queues, or if a package is missing.
     """
-    engine, address = engine_of(url)
-    made: Client = engine.Chats(address)
+    name, engine = engine_of(url)
+    made: Client = engine.Chats(url, **in_queue(name, queue))
     return made

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Iterable, Set
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from hookline.durable._extra import needed
 from hookline.durable._job import encode_outcome
@@ -28,6 +29,7 @@ _TASK: Final = "hookline.chat"
 _LOCK: Final = 0x686F6F6B  # the lock for the preparation
 _SILENCE: Final = 30.0  # seconds after which a server that does not answer counts as lost
 _LOOK_AHEAD: Final = 4  # events to query at once
+_LONGEST: Final = 300  # characters of the server's words in an error
 _OVER: Final = ("completed", "failed", "cancelled")
 
 
@@ -74,19 +76,22 @@ class Jobs:
     """The chats in one queue of a database."""
 
     def __init__(self, url: str, queue: str, poll: float, lease: int = 3) -> None:
-        if url.partition(":")[0] not in ("postgres", "postgresql"):
+        scheme, _, rest = url.partition(":")
+        if scheme.partition("+")[0] not in ("postgres", "postgresql"):
             raise UsageError(
                 f"{shown_url(url)!r} is not the URL of a database; use postgresql://user@host/name"
             )
         if not queue.isidentifier():
             raise UsageError(f"queue={queue!r} must consist of letters, digits and '_'")
         self._asyncpg = needed("asyncpg")
+        self._absurdctl = needed("absurdctl")
         self._errors = (
             self._asyncpg.PostgresError,
             self._asyncpg.InterfaceError,
             self._asyncpg.InternalClientError,  # a connection broke during a statement
         )
-        self._url = url
+        self._url = f"postgresql:{rest}"
+        self._exists = False  # the queue, as far as we know
         self._queue = queue
         self._poll = poll
         self._lease = lease
@@ -106,10 +111,28 @@ class Jobs:
             async with _within(pool) as connection:
                 yield connection
         except (OSError, *self._errors) as exc:
-            raise StoreError(
-                f"{shown_url(self._url)}: the chats cannot be read or written "
-                f"({type(exc).__name__}); check that the database exists and that you may write"
-            ) from exc
+            raise self._explained(exc) from exc
+
+    def _explained(self, exc: Exception) -> StoreError:
+        """Return the error with the server's words, and without the password."""
+        name, words = shown_url(self._url), " ".join(str(exc).split()) or type(exc).__name__
+        if password := unquote(urlsplit(self._url).password or ""):
+            words = words.replace(password, "…")
+        words = words[:_LONGEST]
+        connection = self._asyncpg.PostgresConnectionError
+        stopping = self._asyncpg.OperatorInterventionError
+        broken = (ConnectionResetError, BrokenPipeError, connection, stopping, *self._errors[1:])
+        if isinstance(exc, broken):
+            return StoreError(f"{name}: the connection was cut ({words}); try again")
+        if isinstance(exc, OSError):
+            return StoreError(
+                f"{name}: the server cannot be reached ({words}); check that it runs, and that the "
+                "host and port are right"
+            )
+        return StoreError(
+            f"{name}: the database refused the operation ({words}); check that the database "
+            "exists, and that its user may write"
+        )
 
     async def _open(self) -> Any:
         async with self._opening:
@@ -118,23 +141,21 @@ class Jobs:
                 pool = await self._asyncpg.create_pool(
                     self._url, min_size=0, max_size=8, max_inactive_connection_lifetime=0
                 )
-                try:
-                    async with _within(pool) as connection:
-                        await self._make_ready(connection)
-                except BaseException:
-                    pool.terminate()
-                    raise
                 self._pool = pool
             return self._pool
 
-    async def _make_ready(self, connection: Any) -> None:
+    async def _make_ready(self) -> None:
         """Create Absurd's schema and our queue, unless they exist."""
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        if await connection.fetchval("SELECT to_regnamespace('absurd') IS NULL"):
-            await connection.execute(needed("absurdctl").BUNDLED_SCHEMA_SQL)
-        queues = "SELECT true FROM absurd.queues WHERE queue_name = $1"
-        if not await connection.fetchval(queues, self._queue):
-            await connection.execute("SELECT absurd.create_queue($1)", self._queue)
+        if self._exists:
+            return
+        async with self._transaction() as it:
+            await it.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            if await it.fetchval("SELECT to_regnamespace('absurd') IS NULL"):
+                await it.execute(self._absurdctl.BUNDLED_SCHEMA_SQL)
+            queues = "SELECT true FROM absurd.queues WHERE queue_name = $1"
+            if not await it.fetchval(queues, self._queue):
+                await it.execute("SELECT absurd.create_queue($1)", self._queue)
+        self._exists = True
 
     def _table(self, kind: str) -> str:
         return f'absurd."{kind}_{self._queue}"'
@@ -145,6 +166,7 @@ class Jobs:
             for owner, run in list(self._runs.items()):  # claimed, but not started
                 with suppress(StoreError):  # another worker takes it after its lease
                     await self.leave(run.id, owner)
+        self._exists = False
         pool, self._pool = self._pool, None
         if pool is not None:
             with suppress(TimeoutError):  # the pool has then dropped its connections
@@ -190,6 +212,12 @@ class Jobs:
         return row, run
 
     async def _find(self, it: Any, id: str) -> Any:
+        """Return a chat's task; None if there is none, or no queue."""
+        if not self._exists:
+            query = "SELECT to_regclass($1) IS NOT NULL"
+            self._exists = await it.fetchval(query, self._table("t"))
+            if not self._exists:
+                return None
         return await it.fetchrow(
             "SELECT task_id, state, completed_payload "
             f"FROM {self._table('t')} WHERE idempotency_key = $1",
@@ -200,6 +228,7 @@ class Jobs:
 
     async def add(self, id: str, job: str) -> None:
         options = json.dumps({"idempotency_key": id, "retry_strategy": {"kind": "none"}})
+        await self._make_ready()
         async with self._transaction() as it:
             await it.execute(
                 "SELECT absurd.spawn_task($1, $2, $3, $4)",
@@ -209,14 +238,18 @@ class Jobs:
                 options,
             )
 
+    def _unknown(self, id: str) -> UsageError:
+        return UsageError(
+            f"there is no durable chat {id!r} in {shown_url(self._url)}, queue={self._queue!r}; "
+            "start it first"
+        )
+
     async def result(self, id: str) -> str:
         while True:
             async with self._transaction() as it:
                 row = await self._find(it, id)
             if row is None:
-                raise UsageError(
-                    f"there is no durable chat {id!r} in {shown_url(self._url)}: start it first"
-                )
+                raise self._unknown(id)
             if row["state"] == "completed":
                 return str(json.loads(row["completed_payload"]))
             if row["state"] in _OVER:
@@ -227,7 +260,9 @@ class Jobs:
     async def questions(self, id: str) -> list[str]:
         async with self._transaction() as it:
             row = await self._find(it, id)
-            if row is None or row["state"] in _OVER:
+            if row is None:
+                raise self._unknown(id)
+            if row["state"] in _OVER:
                 return []
             run = _Run(id, row["task_id"], None)
             await self._mails(it, id, run)
@@ -248,7 +283,9 @@ class Jobs:
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
         async with self._transaction() as it:
             found = await self._locked(it, id)
-            if found is None or found[0]["state"] in _OVER:
+            if found is None:
+                raise self._unknown(id)
+            if found[0]["state"] in _OVER:
                 return next(iter(answers), None)
             run = found[1]
             known = await self._questions(it, run)
@@ -262,7 +299,9 @@ class Jobs:
     async def abort(self, id: str, reason: str) -> bool:
         async with self._transaction() as it:
             found = await self._locked(it, id)
-            if found is None or found[0]["state"] in _OVER:
+            if found is None:
+                raise self._unknown(id)
+            if found[0]["state"] in _OVER:
                 return False
             if found[1].abort is None:
                 await self._tell(it, id, found[1], {"abort": reason})
@@ -272,6 +311,7 @@ class Jobs:
 
     async def take(self, worker: str, limit: int, refused: Set[str]) -> list[Taken]:
         """Claim free tasks; each claim contains our name."""
+        await self._make_ready()
         taken: list[Taken] = []
         while len(taken) < limit:
             self._taken += 1

@@ -37,15 +37,18 @@ class Board(Protocol):
         ...
 
     async def questions(self, id: str, /) -> list[str]:
-        """Return the questions that wait for an answer."""
+        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
         ...
 
     async def answer(self, id: str, answers: dict[str, str], /) -> str | None:
-        """Answer all questions or none; returns the first id that is not pending."""
+        """Answer all questions or none; returns the first id that is not pending.
+
+        Raises UsageError if there is no job with this id.
+        """
         ...
 
     async def abort(self, id: str, reason: str, /) -> bool:
-        """Request an abort; False if the job is done, or was never added."""
+        """Request an abort; False if the job is done. Raises UsageError for an unknown job."""
         ...
 
     async def aclose(self) -> None:

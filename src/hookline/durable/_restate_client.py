@@ -107,49 +107,55 @@ class Ingress:
             )
         return answer
 
-    async def _state(self, id: str) -> int:
-        """Return the status of a chat: 404 if unknown, 470 while it runs, otherwise it is over."""
+    async def _runs(self, id: str) -> bool:
+        """Return whether a chat is not over. Raises UsageError if there is no such chat."""
         answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
         self._read(answer)
-        return int(answer.status_code)
+        if answer.status_code == _NOT_FOUND:
+            raise self._unknown(id)
+        return bool(answer.status_code == _NOT_READY)
+
+    def _unknown(self, id: str) -> UsageError:
+        return UsageError(
+            f"there is no durable chat {id!r} at {self._url}, name={self._name!r}; start it first"
+        )
 
     async def add(self, id: str, job: str) -> None:
         self._read(await self._call(f"/{self._name}/{id}/run/send", msgspec.Raw(job.encode())))
 
     async def result(self, id: str) -> str:
         path = f"/restate/workflow/{self._name}/{id}/attach"
-        status = await self._state(id)  # a wrong address raises here: the wait ignores an outage
-        while status != _NOT_FOUND:
+        await self._runs(id)  # a wrong address raises here: the wait ignores an outage
+        while True:
             try:
                 answer = await self._ask("GET", path)
             except StoreError:  # the server is briefly unreachable; the chat still exists
                 await asyncio.sleep(_AGAIN)
                 continue
-            status = answer.status_code
+            if answer.status_code == _NOT_FOUND:
+                raise self._unknown(id)
             if answer.is_success:
                 return str(answer.text)
-            if status >= 500 and self._read(answer).source == "ingress":  # not of the chat
-                await asyncio.sleep(_AGAIN)
-            elif status != _NOT_FOUND:
+            if answer.status_code < 500 or self._read(answer).source != "ingress":
                 return encode_outcome(id, RemoteChatError(id, "TerminalError", str(answer.text)))
-        raise UsageError(f"there is no durable chat {id!r} at {self._url}: start it first")
+            await asyncio.sleep(_AGAIN)  # this failure is not the chat's
 
     async def questions(self, id: str) -> list[str]:
-        if await self._state(id) != _NOT_READY:
+        if not await self._runs(id):
             return []
         found: list[str] = (await self._call(f"/{self._name}/{id}/pending")).json()
         return found
 
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
+        if not await self._runs(id):
+            return next(iter(answers), None)
         if not answers:
             return None
-        if await self._state(id) != _NOT_READY:
-            return next(iter(answers))
         wrong = await self._call(f"/{self._name}-answers/{id}/answer", answers)
         return str(wrong.json()) if wrong.content else None
 
     async def abort(self, id: str, reason: str) -> bool:
-        if await self._state(id) != _NOT_READY:
+        if not await self._runs(id):
             return False
         await self._call(f"/{self._name}/{id}/abort", reason)
         return True

@@ -8,6 +8,7 @@ abort or its expiry, and no worker holds it.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -152,26 +153,43 @@ class Jobs:
         )
         return await self._do(lambda it: it.execute(statement, values).rowcount == 1)
 
+    async def _at(self, id: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on a job; raises UsageError if there is no job with this id."""
+        unknown = UsageError(f"there is no durable chat {id!r} in {self.file}; start it first")
+        if self._connection is None:  # opening the file would create it
+            loop = asyncio.get_running_loop()
+            if not await loop.run_in_executor(self._thread, os.path.exists, self.file):
+                raise unknown
+
+        def at(it: sqlite3.Connection) -> T:
+            query = "SELECT 1 FROM hookline_job WHERE id = ?"
+            if it.execute(query, (id,)).fetchone() is None:
+                raise unknown
+            return work(it)
+
+        return await self._do(at)
+
     async def result(self, id: str) -> str:
         """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
         query = "SELECT outcome FROM hookline_job WHERE id = ?"
         while True:
-            found = await self._do(lambda it: it.execute(query, (id,)).fetchone())
-            if found is None:
-                raise UsageError(f"there is no durable chat {id!r} in {self.file}: start it first")
-            if found[0] is not None:
-                return str(found[0])
+            [outcome] = await self._at(id, lambda it: it.execute(query, (id,)).fetchone())
+            if outcome is not None:
+                return str(outcome)
             await asyncio.sleep(self._poll)
 
     async def questions(self, id: str) -> list[str]:
-        """Return the questions that wait for an answer."""
+        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
         statement = (
             "SELECT body FROM hookline_job_question WHERE id = ? AND answer IS NULL ORDER BY rowid"
         )
-        return await self._do(lambda it: [row[0] for row in it.execute(statement, (id,))])
+        return await self._at(id, lambda it: [row[0] for row in it.execute(statement, (id,))])
 
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
-        """Answer all questions or none; returns the first id that is not pending."""
+        """Answer all questions or none; returns the first id that is not pending.
+
+        Raises UsageError if there is no job with this id.
+        """
 
         def work(it: sqlite3.Connection) -> str | None:
             for request in answers:
@@ -190,15 +208,18 @@ class Jobs:
             it.execute("UPDATE hookline_job SET resting = 0 WHERE id = ?", (id,))
             return None
 
-        return await self._do(work)
+        return await self._at(id, work)
 
     async def abort(self, id: str, reason: str) -> bool:
-        """Request an abort, with the reason as JSON; False if the job is done."""
+        """Request an abort, with the reason as JSON; False if the job is done.
+
+        Raises UsageError if there is no job with this id.
+        """
         statement = (
             "UPDATE hookline_job SET abort = coalesce(abort, ?), resting = 0 "
             "WHERE id = ? AND outcome IS NULL"
         )
-        return await self._do(lambda it: it.execute(statement, (reason, id)).rowcount == 1)
+        return await self._at(id, lambda it: it.execute(statement, (reason, id)).rowcount == 1)
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -36,14 +37,38 @@ class AnyWorker(Protocol):
     ) -> None: ...
 
 
-def engine_of(url: str) -> tuple[Any, str]:
-    """Return an engine's module and address. Raises UsageError for a URL of an unknown engine."""
+def engine_of(url: str) -> tuple[str, Any]:
+    """Return an engine's name and module. Raises UsageError for a URL of an unknown engine."""
     scheme, _, rest = url.partition(":")
-    host = scheme == "sqlite" and rest.startswith("//") and not rest.startswith("///")
-    if scheme not in _ENGINES or not rest or host:
+    engine = _ENGINES.get(scheme.partition("+")[0])  # postgresql+asyncpg, as for a store
+    if engine is None or not rest:
         raise UsageError(
             f"{shown_url(url)!r} is not the URL of an engine for durable chats: use "
             "sqlite:///jobs.db, postgresql://…, or http://… (the address of a Restate server)"
         )
-    engine = import_module(f"hookline.durable.{_ENGINES[scheme]}")
-    return engine, rest.removeprefix("///") if scheme == "sqlite" else url
+    return engine, import_module(f"hookline.durable.{engine}")
+
+
+def in_queue(engine: str, queue: str | None) -> dict[str, str]:
+    """Return the option of an engine that selects this queue. Raises UsageError for SQLite."""
+    if queue is None:
+        return {}
+    if engine == "sqlite":
+        raise UsageError(
+            f"queue={queue!r} cannot be used with SQLite; give each agent a file of its own"
+        )
+    return {"name" if engine == "restate" else "queue": queue}
+
+
+def file_of(where: str | os.PathLike[str]) -> str:
+    """Return the file that a path or a SQLite URL names. Raises UsageError if it names a host."""
+    path = os.fspath(where)
+    scheme, colon, rest = path.partition(":")
+    if not colon or scheme.partition("+")[0] != "sqlite":
+        return path
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise UsageError(
+            f"{path!r} has a host, but SQLite is a file; write sqlite:///jobs.db or "
+            "sqlite:////absolute/path.db"
+        )
+    return rest.removeprefix("///")

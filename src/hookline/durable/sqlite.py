@@ -20,6 +20,7 @@ from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._sqlite import Jobs
+from hookline.durable._urls import file_of
 from hookline.durable._worker import Worker
 from hookline.errors import UsageError
 
@@ -27,10 +28,10 @@ __all__ = ["Chats", "Worker", "chats"]
 
 
 class Chats(Client):
-    """The client of the durable chats in a file; works in any process."""
+    """The client of the durable chats in a file, named by its path or URL; works in any process."""
 
     def __init__(self, file: str | os.PathLike[str], *, poll: float = 0.1) -> None:
-        super().__init__(Jobs(os.fspath(file), poll))
+        super().__init__(Jobs(file_of(file), poll))
 
 
 def chats(
@@ -44,7 +45,7 @@ def chats(
     idle: float = 1.0,
     poll: float = 0.1,
 ) -> Worker:
-    """Return a worker for the durable chats in a file.
+    """Return a worker for the durable chats in a file, which is named by its path or URL.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
@@ -55,7 +56,7 @@ def chats(
     """
     if lease < 3 * poll:
         raise UsageError(f"lease={lease!r} must be at least three times poll={poll!r}")
-    jobs = Jobs(os.fspath(file), poll, lease)
+    jobs = Jobs(file_of(file), poll, lease)
     return Worker(
         agent, jobs, deps=deps, relay=relay, concurrency=concurrency, idle=idle, poll=poll
     )

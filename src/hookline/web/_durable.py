@@ -14,7 +14,7 @@ from secrets import token_hex
 from typing import Any, Final, Literal, Protocol
 
 from hookline import Approve, Conversation, Deny, UserMessage
-from hookline.errors import ApprovalError, StoreError
+from hookline.errors import ApprovalError, StoreError, UsageError
 from hookline.web._chats import denied_calls
 from hookline.web._header import Header
 from hookline.web._incoming import Incoming, Refused
@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
     def abort(self, chat_id: str, reason: str | None = None, /) -> Awaitable[bool]:
-        """Request an abort."""
+        """Request an abort; raises UsageError for an unknown chat."""
         ...
 
     def aclose(self) -> Awaitable[None]:
@@ -158,7 +158,9 @@ class Abroad:
         if chat_id in self._starting:
             self._starting[chat_id] = True
             return True
-        stopped = await self._engine.abort(chat_id, STOPPED)
+        stopped = False
+        with suppress(UsageError):  # the engine has deleted the chat, or never got it
+            stopped = await self._engine.abort(chat_id, STOPPED)
         if not stopped and header is not None:  # its worker ended before it could say so
             await self._relay.close(conversation.id, chat_id)
         return stopped
