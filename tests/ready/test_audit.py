@@ -138,6 +138,26 @@ async def test_approvals_are_written_with_their_answer(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("content", [True, False])
+async def test_an_edit_and_the_reason_of_a_denial_are_written(tmp_path, content):
+    path = tmp_path / "audit.jsonl"
+    calls = [call("look", where="x"), call("look", where="y")]
+    agent = agent_of(path, calls, "ok", content=content)
+    agent.add_hook("preToolCall", lambda ctx: Ask("May I?"))
+    conversation = Conversation()
+    response = await agent.chat("hi", conversation=conversation)
+    first, second = response.pending
+    answers = {first.id: Approve(arguments={"where": "z"}), second.id: Deny("not there")}
+    await agent.resume(conversation, answers)
+    edited, denied = (
+        line for line in lines(path) if line["what"] in ("approval: approve", "approval: deny")
+    )
+    assert edited["edited"] is True
+    assert edited.get("arguments") == ({"where": "z"} if content else None)
+    assert denied.get("reason") == ("not there" if content else None)
+    assert "edited" not in denied
+
+
 async def test_a_sub_agent_is_written_down_with_its_parent(tmp_path):
     path = tmp_path / "audit.jsonl"
     kid = Agent(ScriptedModel("hi"), name="kid")

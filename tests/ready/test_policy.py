@@ -501,6 +501,39 @@ async def test_by_argument(wanted, asks):
     assert [each.call.arguments["path"] for each in response.pending] == asks
 
 
+@pytest.mark.parametrize(
+    ("wanted", "asks"), [(lambda n: n > 100, 1), (lambda n: n < 100, 0), (1000, 1), (7, 0)]
+)
+async def test_an_argument_that_is_left_out_counts_as_the_tools_default(wanted, asks):
+    ran = []
+
+    @tool
+    async def refund(number: str, amount: int = 1000) -> str:
+        ran.append(amount)
+        return "sent"
+
+    agent = Agent(
+        ScriptedModel(call("refund", number="A-1"), "done"),
+        tools=[refund],
+        hooks=[approve(arguments={"amount": wanted})],
+    )
+    assert len(await asked(agent)) == asks
+    assert ran == ([] if asks else [1000])
+
+
+async def test_an_argument_that_is_left_out_asks_if_nobody_knows_its_value():
+    schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    tools = [
+        Tool.from_schema(name, "", schema, lambda arguments: "sent") for name in ("give", "lend")
+    ]
+    agent = Agent(
+        ScriptedModel([call("give"), call("lend", amount=5)], "done"),
+        tools=tools,
+        hooks=[approve(arguments={"amount": lambda n: n > 100})],
+    )
+    assert [name for name, _ in await asked(agent)] == ["give"]
+
+
 async def test_all_that_is_given_must_hold():
     agent, _ = agent_of(
         [call("pay", amount=5), call("pay", amount=50), call("bash", command="ls")],

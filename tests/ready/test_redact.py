@@ -25,7 +25,7 @@ from hookline import (
     UserMessage,
     tool,
 )
-from hookline.errors import ChatAbortedError, ModelError, UsageError
+from hookline.errors import ChatAbortedError, ModelError, StopChat, UsageError
 from hookline.events import ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta, ToolCallStarted
 from hookline.hooks import redact, retry
 from hookline.hooks._redactor import Pieces, Redactor
@@ -229,6 +229,13 @@ def test_what_is_in_json_data_is_found_keys_and_all():
     assert redactor(EMAIL).data(data) == {"[x]": [{"to": "x [x]"}, 3, None, True], "n": 1.5}
 
 
+def test_numbers_that_match_become_text_and_others_stay_numbers():
+    data = {"card": 4111111111111111, "cents": [4.25, 425], "ok": True, "of": None}
+    clean = redactor(r"\d{16}", r"4\.25").data(data)
+    assert clean == {"card": "[x]", "cents": ["[x]", 425], "ok": True, "of": None}
+    assert clean["ok"] is True
+
+
 def test_keys_that_become_equal_keep_all_their_values():
     data = {
         "a@b.org": 1,
@@ -245,7 +252,7 @@ def test_keys_that_become_equal_keep_all_their_values():
 
 @given(
     st.dictionaries(
-        st.sampled_from(["1", "2", "12", "a", "1a", "a1", "[x]", "[x]²", "[x][x]"]), st.integers()
+        st.sampled_from(["1", "2", "12", "a", "1a", "a1", "[x]", "[x]²", "[x][x]"]), st.booleans()
     )
 )
 def test_no_value_is_lost_and_redacting_twice_changes_nothing(data):
@@ -529,6 +536,38 @@ async def test_what_is_asked_and_approved_is_redacted():
     assert_clean(request.to_json().decode())
     await agent.resume(conversation, {request.id: Approve()})
     assert ran == ["[redacted]"]
+
+
+async def test_a_number_is_redacted_wherever_it_is_shown_and_what_is_stored_stays_json():
+    @tool
+    async def card(number: str) -> dict[str, int]:
+        return {"card": 4111111111111111}
+
+    agent = Agent(
+        ScriptedModel(call("card", number=4111111111111111), call("card", number="x"), "done"),
+        tools=[card],
+        hooks=[redact(r"\b\d{16}\b")],
+    )
+    conversation = Conversation()
+    events = await collect(agent.chat_stream("go", conversation=conversation))
+    assert "4111111111111111" not in everything(events, conversation)
+    found = [each for each in conversation.messages if each.role == "tool"]
+    assert [json.loads(each.text) for each in found] == [{"card": "[redacted]"}] * 2
+
+
+@pytest.mark.parametrize("how", ["tool", "hook"])
+async def test_the_reason_of_a_stop_is_redacted(how):
+    @tool
+    async def mail() -> str:
+        raise StopChat("ask joe@example.com")
+
+    agent = Agent(ScriptedModel(call("mail")), tools=[mail], hooks=[redact(EMAIL)])
+    if how == "hook":
+        agent.add_hook("preToolCall", lambda ctx: Stop("ask joe@example.com"))
+    conversation = Conversation()
+    events = await collect(agent.chat_stream("go", conversation=conversation))
+    assert "joe" not in everything(events, conversation)
+    assert events[-1].response.stop_reason == "ask [redacted]"
 
 
 async def test_the_message_that_starts_a_chat_is_shown_redacted():

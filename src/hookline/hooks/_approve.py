@@ -32,9 +32,10 @@ def approve(
     """Ask for approval of a call that matches all given conditions: name, `when` and `arguments`.
 
     With `arguments={"path": "/etc/*"}`, approval is needed only if the argument `path` matches. A
-    text may contain `*`. You can also pass a function, which is called with the argument's value. A
-    call without this argument needs no approval. In a `prompt`, `{name}` is the name of the tool.
-    Raises UsageError if a `prompt` has other fields.
+    text may contain `*`. You can also pass a function, which is called with the argument's value.
+    If a call leaves the argument out, the tool's default counts; if the default is not known, the
+    call needs approval. In a `prompt`, `{name}` is the name of the tool. Raises UsageError if a
+    `prompt` has other fields.
     """
     if isinstance(prompt, str):
         try:
@@ -47,7 +48,7 @@ def approve(
 
     async def check(ctx: PreToolCall[Any]) -> Ask | None:
         for key, wanted in (arguments or {}).items():
-            if key not in ctx.call.arguments or not _fits(ctx.call.arguments[key], wanted):
+            if not _concerns(ctx, key, wanted):
                 return None
         if when is not None:
             asks = when(ctx)
@@ -69,6 +70,16 @@ def approve(
     if not names and (arguments is not None or when is not None):
         return (hook,)  # the conditions are about calls, and may not concern provider tools at all
     return (hook, not_by_the_provider("approve", names, inherit=inherit, required=required))
+
+
+def _concerns(ctx: PreToolCall[Any], key: str, wanted: Wanted) -> bool:
+    """Return whether the call has the wanted argument, or may have it by its tool's default."""
+    if key in ctx.call.arguments:
+        return _fits(ctx.call.arguments[key], wanted)
+    known = ctx.tool.parameters.get("properties", {})
+    if key not in known:
+        return False
+    return "default" not in known[key] or _fits(known[key]["default"], wanted)
 
 
 def _fits(value: object, wanted: Any) -> bool:

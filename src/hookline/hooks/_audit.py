@@ -17,6 +17,7 @@ from typing import Any
 
 from hookline import (
     AssistantMessage,
+    Deny,
     HookDef,
     Proceed,
     Run,
@@ -84,7 +85,12 @@ def audit(
         decision = ctx.decision
         how = "asked" if decision is None else type(decision).__name__.lower()
         call = ctx.request.call
-        await add_line(ctx.run, f"approval: {how}", call=call.id, tool=call.name)
+        more: dict[str, Any] = {}
+        if isinstance(decision, Deny):
+            more["reason"] = told(decision.reason)
+        elif decision is not None and decision.arguments is not None:
+            more |= {"edited": True, "arguments": told(decision.arguments)}
+        await add_line(ctx.run, f"approval: {how}", call=call.id, tool=call.name, **more)
 
     async def end(ctx: OnChatEnd[Any]) -> None:
         error = None if ctx.error is None else type(ctx.error).__name__

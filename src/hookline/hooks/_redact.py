@@ -103,7 +103,11 @@ class _Hooks:
         self.streams = PerChat(lambda run: _Live(redactor))
 
     async def chat(self, ctx: AroundChat[Any], proceed: Proceed[UserMessage, Response]) -> Response:
-        return await proceed(None if ctx.message is None else self._clean.parts(ctx.message))
+        message = None if ctx.message is None else self._clean.parts(ctx.message)
+        response = await proceed(message)
+        if response.stop_reason is None:
+            return response
+        return response.replace(stop_reason=self._redactor.text(response.stop_reason))
 
     async def request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]

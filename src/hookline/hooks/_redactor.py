@@ -63,7 +63,7 @@ class Redactor:
         return Pieces(self, inf).feed(text, last=True)
 
     def data(self, value: Any) -> Any:
-        """Redact JSON data, including its keys.
+        """Redact JSON data, including its keys; a number that matches becomes text.
 
         If keys become equal, a raised number is added, as in `[redacted]²`, so that no value is
         lost. Few patterns match such a number, so redacting twice changes nothing.
@@ -75,7 +75,11 @@ class Redactor:
             return dict(zip(self._keys(items), map(self.data, items.values()), strict=True))
         if isinstance(value, (list, tuple)):
             return [self.data(each) for each in cast("list[Any]", value)]
-        return value
+        if value is None or isinstance(value, bool):
+            return value
+        shown = repr(value)
+        clean = self.text(shown)
+        return value if clean == shown else clean
 
     def _keys(self, keys: Iterable[str]) -> list[str]:
         """Redact the keys of an object, which stay different; other keys do not change."""
