@@ -139,6 +139,20 @@ def test_a_signal_that_is_not_wanted(variable: str, value: str, missing: str) ->
     assert {name for name, _ in received.requests} == kinds - {missing}
 
 
+@pytest.mark.parametrize(
+    ("signal", "shown"),
+    [("traces", '"name": "invoke_agent sums"'), ("metrics", "gen_ai."), ("logs", "gen_ai.")],
+)
+def test_a_signal_may_be_printed(signal: str, shown: str) -> None:
+    with RECEIVERS["http/protobuf"]() as (endpoint, received):
+        code = f"import hookline.otel\nhookline.otel.setup({endpoint!r})\n{CHAT}"
+        done = program(code, **{f"OTEL_{signal.upper()}_EXPORTER": "console"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shown in done.stdout
+    kinds = {"traces", "metrics", "logs"}
+    assert {name for name, _ in received.requests} == kinds - {signal}
+
+
 def test_the_sdk_can_be_disabled() -> None:
     with RECEIVERS["http/protobuf"]() as (endpoint, received):
         code = f"import hookline.otel\nhookline.otel.setup({endpoint!r})\n{CHAT}"

@@ -28,6 +28,12 @@ _SIGNALS: Final = {
     "metrics": ("v1/metrics", "metric_exporter", "OTLPMetricExporter"),
     "logs": ("v1/logs", "_log_exporter", "OTLPLogExporter"),
 }
+# For each signal: the module and the class of the exporter that prints.
+_CONSOLE: Final = {
+    "traces": ("opentelemetry.sdk.trace.export", "ConsoleSpanExporter"),
+    "metrics": ("opentelemetry.sdk.metrics.export", "ConsoleMetricExporter"),
+    "logs": ("opentelemetry.sdk._logs.export", "ConsoleLogRecordExporter"),
+}
 _PACKAGES: Final = {
     "http/protobuf": "opentelemetry.exporter.otlp.proto.http",
     "grpc": "opentelemetry.exporter.otlp.proto.grpc",
@@ -97,21 +103,29 @@ def setup(
             "this process has a tracer provider already, which hookline uses; leave setup() out, "
             "or call setup() before the other provider is set"
         )
-    wanted = [signal for signal in _SIGNALS if _wanted(signal)]
+    kinds = {signal: _kind(signal) for signal in _SIGNALS}
+    wanted = {signal: kind for signal, kind in kinds.items() if kind != "none"}
     for signal in wanted:
         _check_free(signal)
-    exporters = {signal: _exporter(signal, endpoint, protocol, headers) for signal in wanted}
+    exporters: dict[str, Any] = {}
+    for signal, kind in wanted.items():
+        if kind == "console":
+            module, name = _CONSOLE[signal]
+            exporters[signal] = getattr(_import(module), name)()
+        else:
+            exporters[signal] = _exporter(signal, endpoint, protocol, headers)
     return Exporting(_start(exporters, service_name))
 
 
-def _wanted(signal: str) -> bool:
+def _kind(signal: str) -> str:
+    """Return the kind of exporter that the environment asks for."""
     name = f"OTEL_{signal.upper()}_EXPORTER"
     said = os.environ.get(name, "").strip() or "otlp"
-    if said not in ("otlp", "none"):
+    if said not in ("otlp", "console", "none"):
         raise UsageError(
-            f"{name}={said!r} must be 'otlp' or 'none'; set up another exporter yourself"
+            f"{name}={said!r} must be 'otlp', 'console' or 'none'; set up another exporter yourself"
         )
-    return said == "otlp"
+    return said
 
 
 def _check_free(signal: str) -> None:
