@@ -118,7 +118,8 @@ def _has_form(each: dict[str, Any]) -> bool:
 
 def _repeats(schema: dict[str, Any]) -> bool:
     """Return whether a definition contains itself."""
-    known = {name: set(_refs(each)) for name, each in (schema.get("$defs") or {}).items()}
+    definitions: dict[str, Any] = schema.get("$defs") or {}
+    known = {name: set(_refs(each)) for name, each in definitions.items()}
     while leaves := [name for name, refs in known.items() if not refs & known.keys()]:
         for name in leaves:
             del known[name]
