@@ -50,6 +50,10 @@ class Page:
     async def sees(self, text: str) -> None:
         await self.page.get_by_text(text).first.wait_for(timeout=15_000)
 
+    async def id(self) -> str:
+        """The id of the conversation on the page."""
+        return str(await self.page.evaluate("new URLSearchParams(location.hash.slice(1)).get('c')"))
+
     async def text(self, selector: str) -> str:
         # The page leaves out what is not on the screen, which a browser decides with each frame.
         await self.page.evaluate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -48,6 +49,42 @@ async def test_the_mounted_application_answers() -> None:
         http.headers["x-user"] = "ada"
         answer = await http.post("/agent/ai-sdk", json=request_of("ai-sdk", "hi"))
         assert text_of("ai-sdk", answer.content) == "Hello!"
+
+
+async def test_the_lifespan_ends_the_runs_before_it_closes_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_of("site.shutdown(drain=0)")
+    order: list[str] = []
+    gate, reached = asyncio.Event(), asyncio.Event()
+
+    async def wait(ctx: Any) -> None:
+        reached.set()
+        await gate.wait()  # never: the shutdown ends the run
+
+    agent, store = names["site"]._config.agent, names["store"]
+    agent.add_hook("preRequest", wait)
+    agent.add_hook("onChatEnd", lambda ctx: order.append(ctx.outcome))
+    close = store.aclose
+
+    async def closed() -> None:
+        order.append("closed")
+        await close()
+
+    monkeypatch.setattr(store, "aclose", closed)
+    headers = {"authorization": "Bearer a long secret of yours"}
+    way = httpx.ASGITransport(names["api"])
+    async with httpx.AsyncClient(
+        transport=way, base_url="http://localhost", headers=headers
+    ) as http:
+        async with names["lifespan"](names["api"]):
+            posting = asyncio.create_task(
+                http.post("/agent/native", json=request_of("native", "hi"))
+            )
+            await reached.wait()
+        assert b"chat_aborted" in (await posting).content
+    assert order == ["aborted", "closed"]
 
 
 async def test_the_routes_that_detach_answer() -> None:
@@ -103,7 +140,7 @@ def test_the_native_section_has_every_frame_and_every_key() -> None:
 
 async def test_somebody_else_approves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = names_of("resume_detached, resume_response")
+    names = names_of("    resume_response,\n)")
     way = httpx.ASGITransport(names["api"])
     ada, bea = (
         httpx.AsyncClient(transport=way, base_url="http://x", headers={"x-user": name})
@@ -118,12 +155,39 @@ async def test_somebody_else_approves(tmp_path: Path, monkeypatch: pytest.Monkey
         said = {"conversation": conversation, "id": id, "approved": True}
         assert (await ada.post("/approvals", json=said)).status_code == 403
         assert (await bea.post("/approvals", json=said)).status_code == 202
+        assert (await bea.post("/approvals", json=said)).status_code == 409
         seen = await ada.get("/chat/1/stream")
         assert seen.status_code == 204 or "You have it back." in seen.text
         assert (await bea.post("/approvals", json=said)).status_code == 409
         await names["runs"].shutdown()
         talk = await names["store"].open("ada/1")
         assert talk.messages[-1].text == "You have it back."
+
+
+async def test_somebody_else_approves_what_the_application_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_of("app, error_response, read_conversation_key")
+    seen: list[Any] = []
+    names["agent"].add_hook("onChatStart", lambda ctx: seen.append(ctx.run.deps))
+    way = httpx.ASGITransport(names["api"])
+    ada, bea = (
+        httpx.AsyncClient(transport=way, base_url="http://localhost", headers={"x-user": name})
+        for name in ("ada", "bea")
+    )
+    async with names["store"], ada, bea:
+        await ada.post("/agent/ai-sdk", json=request_of("ai-sdk", "Give it back."))
+        assert (await ada.get("/approvals")).status_code == 403
+        ((key, id, principal, arguments),) = (await bea.get("/approvals")).json()
+        assert (principal, arguments) == ("ada", {"euros": 80})
+        said = {"conversation": key, "id": id, "approved": True}
+        assert (await ada.post("/approvals", json=said)).status_code == 403
+        assert (await bea.post("/approvals", json=said)).status_code == 202
+        assert (await bea.post("/approvals", json=said)).status_code == 409
+        await names["site"].shutdown()
+        assert (await names["store"].open(key)).messages[-1].text == "You have it back."
+    assert seen == ["ada", "ada"]
 
 
 def test_the_table_of_statuses_is_that_of_the_code() -> None:

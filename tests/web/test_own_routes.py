@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+from inspect import signature
 from typing import Any
 
 import httpx
@@ -37,11 +39,14 @@ from hookline.web import (
     Refused,
     Runs,
     chat_response,
+    conversation_key,
     error_response,
+    read_conversation_key,
     resume_detached,
     resume_response,
     status_of,
 )
+from hookline.web._options import ChatOptions, RouteOptions
 
 STORED = "acme/ada/1"
 
@@ -192,6 +197,29 @@ async def test_a_refusal_by_somebody_else_is_shown_as_one() -> None:
     assert live.header.denied == (waiting.call.id,)
     await live.join()
     assert paid == []
+
+
+def test_the_keywords_of_a_route_are_those_of_a_chat() -> None:
+    own = {"self", "input", "answers", "conversation"}
+    for method in (Agent.chat_stream, Agent.resume_stream):
+        named = set(signature(method).parameters) - own
+        assert named == ChatOptions.__optional_keys__
+        assert named - {"system"} == RouteOptions.__optional_keys__  # the route's is another
+
+
+@pytest.mark.parametrize("principal", ["ada", "a/b", "ä@x.org", "%~", "%2F", " "])
+@pytest.mark.parametrize("id", ["c1", "a/b", "%20"])
+def test_a_key_tells_the_principal_and_the_id(principal: str, id: str) -> None:
+    assert read_conversation_key(conversation_key(principal, id)) == (principal, id)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "c1", "ada/", "a b/c1", "%~timeline/x", conversation_key("a" * 101, "c1")],
+)
+def test_what_is_no_key_of_ours_is_refused(key: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(repr(key))):
+        read_conversation_key(key)
 
 
 # ── ids ─────────────────────────────────────────────────────────────────────────────────────

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 from tests.web._browser import page_of, serving, travel
 from tests.web._scenes import HOSTILE, fails, weather
-from tests.web._server import TOKEN, eventually
+from tests.web._server import TOKEN, conversation_of, eventually
 from tests.web.test_clients import _after
+from tests.web.test_docs import names_of
 from tests.web.test_site import Gate
 
 from hookline import Agent, Ask
@@ -199,6 +201,28 @@ async def test_no_text_is_read_as_html(browser: Any, attack: str) -> None:
         assert "document.title='owned'" in shown or "forged" in shown
         assert "\u202e" not in shown
         assert "hunter2" not in shown
+        page.assert_clean()
+
+
+async def test_a_cookie_of_the_application_is_enough(browser: Any) -> None:
+    who = names_of("sessions = {")["who"]  # as docs/frontends.md has it
+    sent: list[str | None] = []
+
+    def seen(connection: HTTPConnection) -> str | None:
+        sent.append(connection.headers.get("authorization"))
+        found: str | None = who(connection)
+        return found
+
+    async with serving(Agent(ScriptedModel("Hello, Ada.")), authorize=seen) as (site, url):
+        page = await page_of(browser, url)
+        cookie = {"name": "session", "value": "the secret of a session", "url": url}
+        await page.page.context.add_cookies([cookie])
+        await page.page.goto(url)
+        await page.say("Hi.")
+        await page.sees("Hello, Ada.")
+        assert await page.page.locator("#ask-token").is_hidden()
+        assert set(sent) == {None}
+        assert (await conversation_of(site, await page.id(), "ada")).messages[0].text == "Hi."
         page.assert_clean()
 
 

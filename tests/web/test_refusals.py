@@ -16,11 +16,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from tests.web._server import LOCAL, client, direct, eventually, site_of
 from tests.web._sse import read
-from tests.web.test_site import EACH, Gate, gated, request_of, text_of
+from tests.web.test_site import EACH, Gate, gated, native, request_of, text_of
 
 from hookline import Agent, MemoryStore, Proceed, UserMessage
 from hookline import Response as ChatResponse
 from hookline.errors import StoreError, UsageError
+from hookline.events import MessageAdded
 from hookline.points import AroundChat, OnChatStart
 from hookline.testing import ScriptedModel
 from hookline.web import Caps, Runs, chat_response
@@ -254,3 +255,46 @@ async def test_the_log_names_the_function_that_raised(
     id = answer.text.split()[-1][:-2]
     assert caplog.messages == [f"error {id}: {name}= raised KeyError"]
     assert "hunter2" not in answer.text
+
+
+# ── requests that cannot be read ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("body", [{}, {"conversation": "c1"}, {"message": None}, {"history": []}])
+async def test_a_request_for_nothing_is_told_which_keys_there_are(body: Any) -> None:
+    async with direct(Agent(ScriptedModel())) as (_, http):
+        answer = await http.post("/native", json=body)
+    assert answer.status_code == 400
+    assert answer.text == "Send exactly one of: message; answers and results; regenerate."
+
+
+@EACH
+@pytest.mark.parametrize("id", [".", ".."])
+async def test_an_id_that_no_address_can_have_is_refused(protocol: str, id: str) -> None:
+    """A client takes `/native/../stream` for `/stream`, so nobody could read or stop the answer."""
+    async with direct(Agent(ScriptedModel("Hello!", "Hello!"))) as (_, http):
+        answer = await http.post(f"/{protocol}", json=request_of(protocol, "hi", id))
+        assert answer.status_code == 400
+        assert "must not be '.' or '..'" in answer.text
+        near = await http.post(f"/{protocol}", json=request_of(protocol, "hi", f"{id}a"))
+        assert near.status_code == 200
+
+
+async def test_while_an_answer_runs_the_messages_and_the_stream_are_the_conversation() -> None:
+    gate = Gate()
+    agent = gated("Hello.", gate=gate)
+    async with (
+        site_of(agent, on_disconnect="detach") as (_, url),
+        client(url) as http,
+    ):
+        posting = asyncio.create_task(http.post("/native", json=request_of("native", "hi")))
+        await gate.reached.wait()
+        listed = {}
+        for protocol in ("native", "ai-sdk", "ag-ui"):
+            shown = (await http.get(f"/{protocol}/c1/messages")).json()
+            assert shown["running"] is True
+            listed[protocol] = [each["role"] for each in shown["messages"]]
+        assert listed == {"native": [], "ai-sdk": ["user"], "ag-ui": ["user"]}
+        gate.open.set()
+        added = [each for each in native((await posting).content) if isinstance(each, MessageAdded)]
+        assert [each.message.role for each in added] == ["user", "assistant"]

@@ -14,7 +14,7 @@ from hookline.web._ai_sdk_request import parse_ai_sdk
 from hookline.web._app import app, chat_response, encode, resume_response
 from hookline.web._detached import resume_detached
 from hookline.web._incoming import Incoming, Refused
-from hookline.web._index import conversation_key
+from hookline.web._index import conversation_key, read_conversation_key
 from hookline.web._live import Caps
 from hookline.web._native import HookFired, NativeEncoder
 from hookline.web._native_messages import parse_native, to_native_messages
@@ -48,6 +48,7 @@ __all__ = [
     "parse_ag_ui",
     "parse_ai_sdk",
     "parse_native",
+    "read_conversation_key",
     "resume_detached",
     "resume_response",
     "status_of",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from secrets import token_hex, token_urlsafe
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from hookline import Agent, Conversation, MemoryStore, Store
 from hookline.errors import UsageError
@@ -32,6 +32,7 @@ from hookline.web._http import Request as HttpRequest
 from hookline.web._incoming import Refused, SystemPolicy, read_object
 from hookline.web._live import DEFAULT_CAPS, Caps, Live
 from hookline.web._mask import ErrorText
+from hookline.web._options import RouteOptions
 from hookline.web._page import Page
 from hookline.web._protocols import Protocol, check_protocol, encoder_for, parse
 from hookline.web._responses import Running, Whole, once, response_type
@@ -190,7 +191,7 @@ async def chat_response(
     edits: bool = True,
     approvals: bool = True,
     conversation_id: str | None = None,
-    **options: Any,
+    **options: Unpack[RouteOptions],
 ) -> Response:
     """Return the response for your own route in Starlette or FastAPI. Your route authorizes.
 
@@ -237,7 +238,7 @@ async def chat_response(
             key=key,
             principal=principal,
             conversation=conversation,
-            options=options,
+            options=dict(options),
             conversation_id=name,
         )
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from secrets import token_hex
-from typing import Any
+from typing import Any, Unpack
 
 from hookline import Agent, Approve, Conversation, Deny, ToolFailure, ToolResult
 from hookline.web._chats import scope_of_agent
 from hookline.web._header import Header
+from hookline.web._options import ChatOptions
 from hookline.web._runs import Runs
 
 
@@ -20,14 +21,16 @@ async def resume_detached(
     *,
     runs: Runs,
     principal: str = "",
-    **options: Any,
+    **options: Unpack[ChatOptions],
 ) -> None:
     """Answer the pending approvals of a conversation, and let the run continue without a reader.
 
-    The `options` go to `agent.resume`. Returns as soon as the chat has begun. The user reads the
-    answer through `resume_response`, or from `app` with `runs=site.runs`. The run counts as an
-    answer of `principal`. Raises the errors that `resume` raises before anything runs, such as
-    ApprovalError and ConversationBusyError. Raises Refused if `runs` is full.
+    The `options` go to `agent.resume`. Pass the `deps` and `hooks` of the chat again, also those of
+    the functions `deps=` and `hooks=` of `app`. Returns as soon as the chat has begun. The user
+    reads the answer through `resume_response`, or from `app` with `runs=site.runs`. The run counts
+    as an answer of `principal`. Raises the errors that `resume` raises before anything runs, such
+    as ApprovalError and ConversationBusyError. Raises Refused if the conversation is busy, or
+    `runs` is full.
     """
     before = conversation.messages
     denied = [

@@ -198,6 +198,8 @@ def id_of(value: Any, what: str) -> str:
     """Check an id from a client: a short, printable string."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID or not value.isprintable():
         raise Refused(400, f"{what} must be a string of 1 to {MAX_ID} printable characters.")
+    if value in (".", ".."):  # in an address, clients resolve these
+        raise Refused(400, f"{what} must not be '.' or '..'; choose another id.")
     return value
 
 

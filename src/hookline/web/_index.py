@@ -12,12 +12,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from inspect import isawaitable, signature
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from hookline import Conversation, HookDef, Store
-from hookline.errors import ConversationBusyError
+from hookline.errors import ConversationBusyError, UsageError
 from hookline.web._incoming import Refused
 from hookline.web._titles import titling
 
@@ -39,6 +39,23 @@ def prefix_of(principal: str) -> str:
 def conversation_key(principal: str, id: str) -> str:
     """Return the id under which a principal's conversation is stored."""
     return prefix_of(principal) + id
+
+
+def read_conversation_key(key: str) -> tuple[str, str]:
+    """Return the principal and the id of the conversation that is stored under this key.
+
+    Raises UsageError if the key does not come from `conversation_key`, and if the principal's name
+    is so long that the key contains only its hash.
+    """
+    name, slash, id = key.partition("/")
+    principal = unquote(name)
+    if not slash or not id or prefix_of(principal) != name + slash:
+        raise UsageError(
+            f"key={key!r} must come from conversation_key(); if the name of its principal has more "
+            f"than {NAME} characters when it is quoted, keep the key and the name in a table of "
+            "your own"
+        )
+    return principal, id
 
 
 class Entry(msgspec.Struct, kw_only=True):

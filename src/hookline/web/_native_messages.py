@@ -53,8 +53,8 @@ def parse_native(body: dict[str, Any]) -> Incoming:
     if not isinstance(regenerate, bool):
         raise Refused(400, "regenerate must be true or false.")
     answering = "answers" in given or "results" in given
-    if answering + regenerate + ("message" in given) > 1:
-        raise Refused(400, "Send exactly one of: a message; answers and results; regenerate.")
+    if answering + regenerate + ("message" in given) != 1:
+        raise Refused(400, "Send exactly one of: message; answers and results; regenerate.")
     if answering:
         answers = _answers(given.get("answers", {}))
         results = _results(given.get("results", {}))

@@ -1,4 +1,4 @@
-// The server: requests with the token, and the event streams in the responses.
+// The server: requests with the token, if there is one, and the event streams in the responses.
 
 import { $ } from './dom.js';
 
@@ -28,7 +28,8 @@ export function useToken(value) {
 }
 
 export async function ask(path, { method = 'GET', body, headers = {}, signal } = {}) {
-  const all = { Authorization: `Bearer ${token}`, ...headers };
+  const all = { ...headers };
+  if (token) all.Authorization = `Bearer ${token}`; // without a token, a cookie may be enough
   if (body !== undefined) all['Content-Type'] = 'application/json';
   const response = await fetch(new URL(path, base), {
     method, headers: all, signal, cache: 'no-store',
