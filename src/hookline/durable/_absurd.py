@@ -20,8 +20,8 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from hookline.durable._extra import needed
-from hookline.durable._job import encode_outcome
-from hookline.durable._worker import Taken
+from hookline.durable._job import agent_of, encode_outcome
+from hookline.durable._jobs import Ours, Taken, any_agent
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.storage import shown_url
 
@@ -309,8 +309,10 @@ class Jobs:
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 
-    async def take(self, worker: str, limit: int, refused: Set[str]) -> list[Taken]:
-        """Claim free tasks; each claim contains our name."""
+    async def take(
+        self, worker: str, limit: int, refused: Set[str], ours: Ours = any_agent
+    ) -> list[Taken]:
+        """Claim free tasks; each claim contains our name. Leave those of other agents."""
         await self._make_ready()
         taken: list[Taken] = []
         while len(taken) < limit:
@@ -332,10 +334,11 @@ class Jobs:
                 )
                 run = self._runs[owner] = _Run(id, row["task_id"], row["run_id"])
                 await self._mails(it, run.id, run)
-            if run.id in refused:
+            job = json.loads(row["params"])
+            if run.id in refused or not ours(agent_of(job)):
                 await self.leave(run.id, owner, self._lease)
             else:
-                taken.append(Taken(run.id, owner, json.loads(row["params"])))
+                taken.append(Taken(run.id, owner, job))
         return taken
 
     async def _held(self, it: Any, owners: Iterable[str]) -> list[str]:

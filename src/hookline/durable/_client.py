@@ -81,10 +81,12 @@ class Client:
         model: str | None = None,
         hooks: tuple[str, ...] | list[str] = (),
         release: Literal["live", "response"] = "live",
+        agent: str | None = None,
     ) -> str:
         """Start a chat and return its id. If the `chat_id` already exists, nothing is started.
 
-        All arguments must be JSON data. `model` is a name. `hooks` are ids of hooks that the agent
+        All arguments must be JSON data. `agent` is the name of the agent whose workers may run the
+        chat; without it, any worker may. `model` is a name. `hooks` are ids of hooks that the agent
         knows. `deps` is converted by the worker's function `deps=`. Raises UsageError for other
         arguments.
         """
@@ -98,6 +100,7 @@ class Client:
             model=model,
             hooks=as_tuple("hooks", hooks),
             release=release,
+            agent=agent,
         )
         id = os.urandom(10).hex() if chat_id is None else _checked(chat_id)
         await self._board.add(id, encode_job(job))

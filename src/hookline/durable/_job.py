@@ -102,9 +102,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     hooks: tuple[str, ...] = ()
     release: Literal["live", "response"] = "live"
+    agent: str | None = None
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """The part of a job that says whose it is."""
+
+    agent: str | None = None
 
 
 _job: Final = msgspec.json.Decoder(Job)
+_named: Final = msgspec.json.Decoder(_Named)
+
+
+def agent_of(text: str) -> str | None:
+    """Return the name of the agent that a job is for; None for any agent."""
+    try:
+        return _named.decode(text).agent
+    except msgspec.DecodeError:  # its chat fails
+        return None
 
 
 def encode_job(job: Job) -> str:
@@ -116,6 +132,7 @@ def encode_job(job: Job) -> str:
         "limits": (Limits, "Limits"),
         "system": (str, "text; set a system function on the agent instead"),
         "model": (str, "the name of a model, such as 'openai:gpt-…'"),
+        "agent": (str, "the name of an agent"),
     }
     for name, (kind, wanted) in kinds.items():
         value = getattr(job, name)
@@ -143,8 +160,15 @@ async def run_job(
     make_deps: MakeDeps | None,
     relay: Relay | None,
 ) -> Response[Any]:
-    """Run the chat of a job, and show it if there is a relay."""
+    """Run the chat of a job, and show it if there is a relay. Raises UsageError for another
+    agent's job.
+    """
     job = _job.decode(text)
+    if job.agent not in (None, agent.name):
+        raise UsageError(
+            f"chat {journal.chat_id!r} is for agent {job.agent!r}, but this worker runs agent "
+            f"{agent.name!r}; give the workers of each agent a name of their own"
+        )
     id = job.conversation
     if id is not None:
         await journal.flush()  # another life might have the same number otherwise

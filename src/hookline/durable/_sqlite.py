@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from hookline.durable._worker import Taken
+from hookline.durable._job import agent_of
+from hookline.durable._jobs import Ours, Taken, any_agent
 from hookline.errors import StoreError, UsageError
 
 T = TypeVar("T")
@@ -223,8 +224,10 @@ class Jobs:
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 
-    async def take(self, worker: str, limit: int, refused: Set[str]) -> list[Taken]:
-        """Take jobs without an owner, or whose worker's beat has not changed for a lease."""
+    async def take(
+        self, worker: str, limit: int, refused: Set[str], ours: Ours = any_agent
+    ) -> list[Taken]:
+        """Take our agent's jobs without an owner, or whose beat has not changed for a lease."""
         self._worker = worker
         found: list[Taken] = []
         jobs = await self._open_jobs()
@@ -234,7 +237,7 @@ class Jobs:
                 continue
             self._taken += 1
             owner = f"{worker}.{self._taken}"
-            text = await self._claim(job, owner)
+            text = await self._claim(job, owner, ours)
             if text is not None:
                 self._seen.pop(job.id, None)
                 found.append(Taken(job.id, owner, text))
@@ -260,20 +263,20 @@ class Jobs:
         now = time.time()
         return await self._do(lambda it: [Claim(*row) for row in it.execute(statement, (now,))])
 
-    async def _claim(self, seen: Claim, owner: str) -> str | None:
-        """Take a job if it has not changed since it was seen; returns its input."""
+    async def _claim(self, seen: Claim, owner: str, ours: Ours) -> str | None:
+        """Take a job of ours if it has not changed since it was seen; returns its input."""
 
         def work(it: sqlite3.Connection) -> str | None:
+            query = "SELECT input FROM hookline_job WHERE id = ?"
+            text: str = it.execute(query, (seen.id,)).fetchone()[0]
+            if not ours(agent_of(text)):
+                return None
             done = it.execute(
                 "UPDATE hookline_job SET owner = ?, beat = beat + 1, resting = 0 "
                 "WHERE id = ? AND owner IS ? AND beat = ? AND outcome IS NULL",
                 (owner, seen.id, seen.owner, seen.beat),
             )
-            if done.rowcount != 1:
-                return None
-            query = "SELECT input FROM hookline_job WHERE id = ?"
-            text: str = it.execute(query, (seen.id,)).fetchone()[0]
-            return text
+            return text if done.rowcount == 1 else None
 
         return await self._do(work)
 

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Coroutine, Set
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -30,69 +30,13 @@ from hookline.durable._job import (
     read_decision,
     run_job,
 )
+from hookline.durable._jobs import Jobs
 from hookline.errors import JournalError, StoreError, UsageError
 from hookline.runtimes import Halted, Journal
 
 logger = logging.getLogger("hookline.durable")
 _AGAIN: Final = 1.0  # seconds before a chat that could not be recorded is retried
 _REFUSED: Final = 30.0  # seconds before another worker, or newer code, tries a refused chat
-
-
-class Taken(NamedTuple):
-    """A job that this worker has taken."""
-
-    id: str
-    owner: str
-    job: str
-
-
-class Jobs(Protocol):
-    """The job storage of an engine; all texts are JSON. Each call may raise StoreError."""
-
-    async def take(self, worker: str, limit: int, refused: Set[str], /) -> list[Taken]:
-        """Take jobs without an owner, or whose worker gives no sign of life."""
-        ...
-
-    async def beat(self, owners: list[str], /) -> dict[str, str | None]:
-        """Renew lives; returns those that still own their job, each with its requested abort."""
-        ...
-
-    async def aborted(self, id: str, owner: str, /) -> None:
-        """Note that the requested abort is in the log."""
-        ...
-
-    async def read(self, id: str, owner: str, /) -> list[bytes]:
-        """Read the log of a job."""
-        ...
-
-    async def append(self, id: str, owner: str, data: bytes, /) -> bool:
-        """Append to the log of a job; False if another life owns the job now."""
-        ...
-
-    async def ask(
-        self, id: str, owner: str, request: str, body: str, default: str | None, /
-    ) -> str | None:
-        """Store a question, unless it exists; returns its answer, if there is one.
-
-        `default` answers the question if there is no answer: its time has expired.
-        """
-        ...
-
-    async def rest(self, id: str, owner: str, requests: list[str], wake: float | None, /) -> bool:
-        """Put a job aside that waits for these answers; False if an answer is already there."""
-        ...
-
-    async def leave(self, id: str, owner: str, delay: float = 0.0, /) -> None:
-        """Release a job for any other life, after `delay` seconds."""
-        ...
-
-    async def finish(self, id: str, owner: str, outcome: str, /) -> None:
-        """Store the outcome of a job."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        ...
 
 
 class _Log:
@@ -187,6 +131,7 @@ class Worker:
         self._lives: dict[str, _Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refused: set[str] = set()  # chats that this code cannot continue
+        self._others: set[str] = set()  # agents whose chats we have seen
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Worker:
@@ -262,8 +207,22 @@ class Worker:
     async def _take_jobs(self) -> None:
         free = self._concurrency - len(self._lives)
         if free > 0:
-            for id, owner, job in await self._jobs.take(self._name, free, self._refused):
+            taken = await self._jobs.take(self._name, free, self._refused, self._is_ours)
+            for id, owner, job in taken:
                 await self._begin(id, owner, job)
+
+    def _is_ours(self, agent: str | None) -> bool:
+        """Return whether a chat of this agent may run here; log once if it may not."""
+        if agent is None or agent == self._agent.name:
+            return True
+        if agent not in self._others:
+            self._others.add(agent)
+            logger.warning(
+                "chats of agent %r wait for a worker of that agent: this worker runs agent %r",
+                agent,
+                self._agent.name,
+            )
+        return False
 
     async def _begin(self, id: str, owner: str, text: str) -> None:
         log = _Log(self._jobs, id, owner, self._poll)

@@ -118,7 +118,7 @@ def app(
                 options={} if release is None else {"release": release},
                 page=shown,
                 relay=relay,
-                abroad=_abroad(durable, relay, edits=edits),
+                abroad=_abroad(agent.name, durable, relay, edits=edits),
                 client_tools=client_tools,
                 ag_ui_state=ag_ui_state,
                 ag_ui_context=ag_ui_context,
@@ -152,12 +152,14 @@ def _checked(config: SiteConfig) -> SiteConfig:
     return config
 
 
-def _abroad(engine: Engine | None, relay: RedisRelay | None, *, edits: bool) -> Abroad | None:
+def _abroad(
+    agent: str, engine: Engine | None, relay: RedisRelay | None, *, edits: bool
+) -> Abroad | None:
     if engine is None:
         return None
     if relay is None:
         raise UsageError(f"durable={engine!r} needs relay=; pass the relay of the durable workers")
-    return Abroad(engine, relay, edits=edits)
+    return Abroad(agent, engine, relay, edits=edits)
 
 
 def _watched(

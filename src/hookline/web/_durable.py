@@ -34,8 +34,9 @@ class Engine(Protocol):
         chat_id: str | None = None,
         deps: Any = None,
         release: Literal["live", "response"] = "live",
+        agent: str | None = None,
     ) -> Awaitable[str]:
-        """Start a chat."""
+        """Start a chat that only workers of this agent may run."""
         ...
 
     def answer(self, chat_id: str, answers: Mapping[str, Approve | Deny], /) -> Awaitable[None]:
@@ -77,7 +78,9 @@ def _check(incoming: Incoming, waits: str | None, *, answered: bool) -> None:
 class Abroad:
     """Forwards the requests of an application to its durable workers."""
 
-    def __init__(self, engine: Engine, relay: RedisRelay, *, edits: bool) -> None:
+    def __init__(self, agent: str, engine: Engine, relay: RedisRelay, *, edits: bool) -> None:
+        """`agent` is the name of the agent."""
+        self._agent = agent
         self._engine = engine
         self._relay = relay
         self._edits = edits
@@ -120,7 +123,12 @@ class Abroad:
             said = None if message is None else message.replace(id="")  # the chat sets the id
             self._starting[chat_id] = False
             await self._engine.start(
-                said, conversation=key, chat_id=chat_id, deps=deps, release=release
+                said,
+                conversation=key,
+                chat_id=chat_id,
+                deps=deps,
+                release=release,
+                agent=self._agent,
             )
             if self._starting[chat_id]:
                 await self._engine.abort(chat_id, STOPPED)
