@@ -447,6 +447,7 @@ LONG_MODULES = {
     "_agent": "all that an agent may be told is explained in one place",
     "_asks": "the keywords of a chat, spelled out for each of its forms",
     "_base.errors": "the tree of errors is one",
+    "_base.journal": "replaying, running and ending are one order of steps",
     "_base.messages": "the nouns of a conversation belong together",
     "_chat.answer": "a chunk's way through hooks to its event is one piece",
     "_chat.batch": "the order of the calls of an answer is one decision",

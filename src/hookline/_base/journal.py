@@ -68,6 +68,8 @@ class Journal:
         self._turns: dict[asyncio.Future[None], str | None] = {}
         self._newer: str | None = None  # the new step that may run in the middle of the replay
         self._steps: set[asyncio.Task[object]] = set()  # tasks that are inside of a new step
+        self._draining = False  # no step may begin
+        self._held: list[asyncio.Future[None]] = []  # jobs whose next step may not begin
         self._unordered = False  # an abort was replayed
         self._aborting: asyncio.Future[None] | None = None  # the first abort
         self.witness: Witness | None = None
@@ -102,6 +104,9 @@ class Journal:
 
     def poke(self) -> None:
         """Notify the engine of a change; if the chat rests, also notify the witness."""
+        waits = bool(self._held or self._resting) and len(self._steps) == self._resting
+        if self._draining and waits and self._writer.idle:  # no step runs
+            self.halt()
         self.log.poke()
         if self.witness is not None and self.resting and not self.halted:
             self.witness.rests()
@@ -146,6 +151,21 @@ class Journal:
             self._abort_in_its_place()
         self._aborting.set_result(None)
 
+    def drain(self) -> None:
+        """Begin no new steps, and end this life once no step runs, unless the chat ends first."""
+        self._draining = True
+        self.poke()
+
+    async def _hold(self) -> None:
+        """Wait until this life has ended: the next step belongs to the next life."""
+        held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.append(held)
+        self.poke()
+        try:
+            await held
+        finally:
+            self._held.remove(held)
+
     def halt(self, failure: BaseException | None = None) -> None:
         """End this life: cancel whatever runs, and raise Halted in everything that waits."""
         if self.halted:
@@ -154,7 +174,7 @@ class Journal:
         self._failure = failure
         if self.chat is not None:
             self.chat.halt()
-        for future in (*self._turns, *([self._aborting] if self._aborting else ())):
+        for future in (*self._turns, *self._held, *([self._aborting] if self._aborting else ())):
             refuse(future)
         self._writer.stop()
         for task in self._steps:
@@ -193,6 +213,8 @@ class Journal:
         if self._aborting is not None:
             await asyncio.wait([self._aborting])
             self.check()
+        if self._draining:
+            await self._hold()
         begin = Line("begin", name)
         self.past.begun[name] += 1
         if key[0] in GUARDED:

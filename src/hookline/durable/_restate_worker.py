@@ -24,6 +24,7 @@ from hookline.runtimes import Halted, Journal
 
 logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
+_SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
 _REFUSED: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
@@ -42,8 +43,9 @@ def services_of(
     name: str,
     idle: float,
     retention: float,
+    lives: set[Journal],
 ) -> Sequence[restate.Workflow | restate.VirtualObject]:
-    """Return the services that run an agent's chats."""
+    """Return the services that run an agent's chats; `lives` has the journals of those that run."""
     workflow = restate.Workflow(name)
     gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
     wait = timedelta(seconds=idle)
@@ -66,7 +68,7 @@ def services_of(
         def chat(journal: Journal) -> Awaitable[Response]:
             return run_job(agent, journal, job.decode(), deps, relay)
 
-        return await _live(context.key(), chat, log)
+        return await _live(context.key(), chat, log, lives)
 
     @workflow.handler(name="abort")
     async def abort(context: restate.WorkflowSharedContext, reason: str) -> None:
@@ -107,7 +109,10 @@ def services_of(
 
 
 async def _live(
-    id: str, begin: Callable[[Journal], Awaitable[Response]], log: WorkflowLog
+    id: str,
+    begin: Callable[[Journal], Awaitable[Response]],
+    log: WorkflowLog,
+    lives: set[Journal],
 ) -> bytes:
     """Run one life of a chat to its outcome; without an outcome, Restate begins another life."""
 
@@ -124,8 +129,14 @@ async def _live(
     try:
         journal = await Journal.open(id, log)
         task = asyncio.ensure_future(chat(journal))
-        await log.drive(journal, task)
+        lives.add(journal)
+        try:
+            await log.drive(journal, task)
+        finally:
+            lives.discard(journal)
         return (await task).encode()
-    except (JournalError, Halted) as exc:
+    except Halted as exc:  # this worker was stopped
+        raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
+    except JournalError as exc:
         logger.error("durable chat %s cannot continue here: %s", id, type(exc).__name__)
         raise RetryableError(f"{type(exc).__name__}: {exc}", retry_after=_REFUSED) from exc

@@ -23,7 +23,14 @@ class AnyWorker(Protocol):
     """A worker of any engine."""
 
     async def run(self) -> None:
-        """Work until cancelled; another worker then continues the running chats."""
+        """Work until stopped or cancelled; another worker then continues the running chats."""
+        ...
+
+    def stop(self, drain: float = 10.0) -> None:
+        """Take no more chats, and end `run()`, or the block, once no step of a chat runs.
+
+        Running steps have `drain` seconds to end.
+        """
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -1,8 +1,9 @@
 """A worker for engines that are polled: it takes jobs, signals that it is alive, runs their lives.
 
 Each job has an owner, one for each life. If another life takes over the job, our life is halted.
-When a worker is stopped, it halts its lives and releases their jobs. When a worker is killed,
-another worker takes over its jobs after they gave no sign of life for a lease.
+When a worker is stopped, its lives end between two steps; when it is cancelled, it halts them at
+once. In both cases it releases their jobs. When a worker is killed, another worker takes over its
+jobs after they gave no sign of life for a lease.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ class Worker:
         self._refused: set[str] = set()  # chats that this code cannot continue
         self._others: set[str] = set()  # agents whose chats we have seen
         self._running: asyncio.Task[None] | None = None
+        self._until: float | None = None  # when a worker that was told to stop ends its lives
 
     async def __aenter__(self) -> Worker:
         await self._open()
@@ -142,14 +144,30 @@ class Worker:
     async def __aexit__(self, *exc: object) -> None:
         running, self._running = self._running, None
         if running is not None:
-            running.cancel()
+            if self._until is None:
+                running.cancel()
             await asyncio.wait([running])
 
+    def stop(self, drain: float = 10.0) -> None:
+        """Take no more chats, and end `run()`, or the block, once no step of a chat runs.
+
+        Running model calls and tool calls have `drain` seconds to end; the rest is cut off, as if
+        the worker was cancelled. Other workers continue the chats. Call this in the event loop of
+        the worker.
+        """
+        self._until = time.monotonic() + drain
+        for life in list(self._lives.values()):
+            life.journal.drain()
+
+    def _is_over(self) -> bool:
+        late = self._until is not None and time.monotonic() >= self._until
+        return late or (self._until is not None and not self._lives)
+
     async def run(self) -> None:
-        """Work until cancelled, then release the running chats for other workers."""
+        """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
         try:
-            while True:
+            while not self._is_over():
                 try:
                     await self._look_after()
                     await self._take_jobs()
@@ -206,7 +224,7 @@ class Worker:
 
     async def _take_jobs(self) -> None:
         free = self._concurrency - len(self._lives)
-        if free > 0:
+        if free > 0 and self._until is None:
             taken = await self._jobs.take(self._name, free, self._refused, self._is_ours)
             for id, owner, job in taken:
                 await self._begin(id, owner, job)
@@ -232,6 +250,8 @@ class Worker:
             await self._refuse(log, exc)
             return
         life = self._lives[owner] = _Life(log, journal)
+        if self._until is not None:
+            journal.drain()
         life.task = self._start(self._live_on(life, text))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

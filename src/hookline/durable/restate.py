@@ -26,6 +26,7 @@ from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._restate_client import Ingress
 from hookline.errors import StoreError, UsageError
+from hookline.runtimes import Journal
 
 __all__ = ["Chats", "Worker", "chats"]
 
@@ -75,8 +76,15 @@ class Worker:
             raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
         restate = needed("restate")
         module = import_module("hookline.durable._restate_worker")  # imports the SDK
+        self._lives: set[Journal] = set()
         services = module.services_of(
-            agent, deps=deps, relay=relay, name=name, idle=idle, retention=retention
+            agent,
+            deps=deps,
+            relay=relay,
+            name=name,
+            idle=idle,
+            retention=retention,
+            lives=self._lives,
         )
         self._app = restate.app(services, protocol="bidi", identity_keys=list(identity_keys))
         self._relay = relay
@@ -85,9 +93,15 @@ class Worker:
         self._bind = bind
         self._calls: set[asyncio.Task[Any]] = set()
         self._running: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._drain = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of Restate."""
+        if scope["type"] == "http" and self._stopping.is_set():
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
         if scope["type"] != "lifespan":
             task = asyncio.current_task()
             assert task is not None
@@ -130,12 +144,25 @@ class Worker:
     async def __aexit__(self, *exc: object) -> None:
         running, self._running = self._running, None
         if running is not None:
-            running.cancel()
+            if not self._stopping.is_set():
+                running.cancel()
             await asyncio.wait([running])
 
+    def stop(self, drain: float = 10.0) -> None:
+        """Refuse new calls, and end `run()`, or the block, once no step of a chat runs.
+
+        Running model calls and tool calls have `drain` seconds to end; the rest is cut off, as if
+        the worker was cancelled. Restate continues the chats in another worker. Call this in the
+        event loop of the worker.
+        """
+        self._drain = drain
+        self._stopping.set()
+        for journal in list(self._lives):
+            journal.drain()
+
     async def run(self) -> None:
-        """Serve until cancelled. After that, Restate continues the running chats in another
-        worker.
+        """Serve until stopped or cancelled. After that, Restate continues the running chats in
+        another worker.
         """
         await self._serve(asyncio.Event())
 
@@ -165,8 +192,15 @@ class Worker:
             finally:
                 await ingress.aclose()
             up.set()
-            await asyncio.wait([serving])
-            serving.result()
+            stopping = asyncio.ensure_future(self._stopping.wait())
+            try:
+                await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopping.cancel()
+            if serving.done():
+                serving.result()
+            elif self._calls:
+                await asyncio.wait(self._calls, timeout=self._drain)
         finally:
             while self._calls:  # Restate continues these chats elsewhere
                 for call in self._calls:

@@ -1,0 +1,121 @@
+"""A worker that is stopped: running calls come to their end, and other workers go on from there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.durable._engines import Engine
+from tests.durable.test_engines import asking, waits
+
+from hookline import Agent, Approve
+from hookline.durable._client import Client
+from hookline.models import Finish, TextChunk
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel, call
+
+PATIENT = {"sqlite": {"lease": 1000.0}, "postgres": {"lease": 1000}, "restate": {"idle": 1000.0}}
+
+
+class Bank:
+    """Two calls side by side, which end when they are let."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.both = asyncio.Event()
+        self.may_end = {name: asyncio.Event() for name in ("pay", "look")}
+
+    def agent(self, *turns: Any) -> Agent[Any]:
+        async def work(name: str) -> str:
+            self.began.append(name)
+            if len(self.began) == 2:
+                self.both.set()
+            await self.may_end[name].wait()
+            return f"{name}: done"
+
+        async def pay() -> str:
+            """Pay."""
+            return await work("pay")
+
+        async def look() -> str:
+            """Look."""
+            return await work("look")
+
+        return Agent(ScriptedModel(*turns), tools=[pay, look], runtime=Durable())
+
+
+def results(response: Any) -> list[str]:
+    return [each.text for each in response.messages if each.role == "tool"]
+
+
+async def test_a_worker_that_is_stopped_lets_its_running_calls_end_and_begins_nothing_else(
+    engine: Engine, client: Client
+) -> None:
+    """The lease is longer than the test: nobody waits for it."""
+    bank, patient = Bank(), PATIENT[engine.name]
+    first = bank.agent([call("pay"), call("look")], "never")
+    worker = engine.worker(first, **patient)
+    async with worker:
+        id = await client.start("Go.")
+        await bank.both.wait()
+        worker.stop(1000.0)
+        bank.may_end["pay"].set()
+        late = await client.start("Hi.")
+        bank.may_end["look"].set()
+    assert len(first.model.requests) == 1  # type: ignore[attr-defined]
+    async with engine.worker(bank.agent("Done.", "Hello."), **patient):
+        response = await client.result(id)
+        await client.result(late)
+    assert results(response) == ["pay: done", "look: done"]
+    assert bank.began == ["pay", "look"]
+
+
+async def test_a_chat_that_comes_to_its_end_in_time_is_over(engine: Engine, client: Client) -> None:
+    says, may_end = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def stream(self, request: Any) -> Any:
+            says.set()
+            await may_end.wait()
+            yield TextChunk("Hello.")
+            yield Finish(finish_reason="stop")
+
+    worker = engine.worker(Agent(Slow(), runtime=Durable()), **PATIENT[engine.name])
+    async with worker:
+        id = await client.start("Hi.")
+        await says.wait()
+        worker.stop(1000.0)
+        may_end.set()
+    async with engine.worker(Agent(ScriptedModel(), runtime=Durable())):
+        assert (await client.result(id)).text == "Hello."
+
+
+async def test_a_call_that_does_not_end_in_time_is_cut_off(engine: Engine, client: Client) -> None:
+    bank, patient = Bank(), PATIENT[engine.name]
+    worker = engine.worker(bank.agent([call("pay"), call("look")], "never"), **patient)
+    async with worker:
+        id = await client.start("Go.")
+        await bank.both.wait()
+        worker.stop(0.0)
+    async with engine.worker(bank.agent("Done."), **patient):
+        response = await client.result(id)
+    assert all("may have run" in each for each in results(response))
+    assert bank.began == ["pay", "look"]
+
+
+async def test_a_chat_that_waits_does_not_hold_up_a_worker_that_is_stopped(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    patient = PATIENT[engine.name]
+    worker = engine.worker(asking(ran, call("delete", path="a"), "never"), **patient)
+    async with worker:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        worker.stop(1000.0)
+    async with engine.worker(asking(ran, "Done."), **patient):
+        await client.answer(id, {request: Approve()})
+        assert (await client.result(id)).text == "Done."
+    assert ran == ["a"]
