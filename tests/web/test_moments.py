@@ -146,8 +146,8 @@ async def test_a_conversation_that_moves_while_the_list_is_read_is_listed_once()
 async def test_the_titles_of_many_principals_are_bounded() -> None:
     index = Index(MemoryStore())
     for number in range(PRINCIPALS + 2):
-        index.touch(f"p{number}", "c", Conversation(), None)
-        index.touch("p0", "c", Conversation(), None)
+        index.touch(f"p{number}", "c", Conversation())
+        index.touch("p0", "c", Conversation())
     assert len(index._entries) == PRINCIPALS
     assert "p0" in index._entries
 

@@ -251,9 +251,8 @@ class Scopes:
         # Called without LOCK, which is held only briefly: observers run user code.
         if self._observer is not None:
             late = tuple(self._observer(point, scope))
-            if late:
-                with LOCK:
-                    self.told = (*self.told, *late)
+            with LOCK:
+                self.told = (*self.told, *late)
 
     async def tell(self) -> None:
         """Run the async observers of registrations, before the next chat or step.

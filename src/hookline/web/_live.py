@@ -152,25 +152,32 @@ class Live:
             raise
         except Exception as exc:
             error = exc
-            for note in getattr(exc, "__notes__", ()):
-                if note.startswith(BY_HOOK):  # a hook and a point, no text of the chat
-                    logger.error("error %s: %s", id_of_chat(self.header.chat_id), note)
-            logger.debug("chat %s failed", self.header.chat_id, exc_info=exc)
+            self._log_failure(exc)
         finally:
-            self.over = True
-            for timer in self._timers:
-                timer.cancel()
-            try:
-                for sink in (self.sink, self.record):
-                    if sink is not None:
-                        sink.end(error)
-                # A client may send its next message to any process once its response has ended.
-                if self.sink is not None:
-                    await self.sink.freed()
-            finally:
-                log.end(error)
-                if not self._begun.done():
-                    self._begun.set_result(error)
+            await self._end(error)
+
+    def _log_failure(self, exc: Exception) -> None:
+        chat_id = self.header.chat_id
+        for note in getattr(exc, "__notes__", ()):
+            if note.startswith(BY_HOOK):  # a hook and a point, no text of the chat
+                logger.error("error %s: %s", id_of_chat(chat_id), note)
+        logger.debug("chat %s failed", chat_id, exc_info=exc)
+
+    async def _end(self, error: BaseException | None) -> None:
+        self.over = True
+        for timer in self._timers:
+            timer.cancel()
+        try:
+            for sink in (self.sink, self.record):
+                if sink is not None:
+                    sink.end(error)
+            # A client may send its next message to any process once its response has ended.
+            if self.sink is not None:
+                await self.sink.freed()
+        finally:
+            self.log.end(error)
+            if not self._begun.done():
+                self._begun.set_result(error)
 
     def _begin(self) -> None:
         """Note that the chat has begun."""
