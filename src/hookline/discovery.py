@@ -111,10 +111,10 @@ def from_folder(
     are resolved, this folder must be inside `root`. Raises DiscoveryError if the folder is not
     safe, or if a required file fails.
     """
-    required = as_tuple("required", required)
+    required, finds = as_tuple("required", required), _Finds()
     place = _safe_folder(Path(folder), None if root is None else Path(root))
-    finds = _Finds()
-    names = sorted(each.name for each in place.iterdir() if _is_ours(each.name))
+    files = (each.name for each in place.iterdir() if each.suffix == ".py")
+    names = sorted(name for name in files if not name.startswith(("_", ".")))
     for name in sorted({*required} - {*names}):
         raise DiscoveryError(
             f"the required file {str(place / name)!r} is missing; create it or do not require it"
@@ -124,10 +124,6 @@ def from_folder(
         needed = name in required or _says_required(path)
         finds.take(f"file {path}", needed, partial(_load_file, path, place))
     return finds.done()
-
-
-def _is_ours(name: str) -> bool:
-    return name.endswith(".py") and not name.startswith(("_", "."))
 
 
 def _safe_folder(folder: Path, root: Path | None) -> Path:
@@ -308,9 +304,8 @@ def from_entry_points(
     these entry points. `required` lists entry points that must exist and load. Raises
     DiscoveryError if a required entry point is missing or fails.
     """
-    required = as_tuple("required", required)
+    required, finds = as_tuple("required", required), _Finds()
     names = None if names is None else (*as_tuple("names", names), *required)
-    finds = _Finds()
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
     for name in sorted({*required} - {point.name for point in points}):
         raise DiscoveryError(

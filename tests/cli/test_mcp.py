@@ -47,6 +47,12 @@ def test_one_server_of_a_file_and_a_command_are_listed_as_json(file: str, capsys
     assert run("mcp", "list", sys.executable, PROGRAM, "ok", "--output", "json") == 0
 
 
+def test_the_arguments_of_a_command_are_its_own(file: str, tmp_path: Path) -> None:
+    noting = "import sys; open('given.txt', 'w').write(repr(sys.argv[1:]))"
+    run("mcp", "list", sys.executable, "-c", noting, "--hooks", "x")
+    assert (tmp_path / "given.txt").read_text() == "['--hooks', 'x']"
+
+
 def test_a_server_that_the_file_does_not_have_is_told(file: str, capsys: Any) -> None:
     assert run("mcp", "list", file, "other") == 2
     assert "has no server 'other'; name one of: good, gone" in capsys.readouterr().err

@@ -73,6 +73,12 @@ def asks():
     return agent
 
 
+def expires():
+    agent = agent_of(call("delete", path="a.txt"))
+    agent.add_hook("preToolCall", lambda ctx: Ask("?", expires=0.000001), tools=["delete"])
+    return agent
+
+
 def settles():
     """The same in a later process: the model has two things left to say."""
     agent = agent_of("It is gone.", "All is well.")
@@ -179,6 +185,11 @@ def test_with_a_message_stdin_is_left_alone(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "You said: hi\n")
 
 
+def test_a_message_may_be_like_an_option(folder: Path) -> None:
+    done = run(folder, "chat", "app:echo", "-m", "--hooks")
+    assert (done.returncode, done.stdout) == (0, "You said: --hooks\n")
+
+
 def test_a_message_may_begin_with_a_hyphen(folder: Path) -> None:
     assert run(folder, "chat", "app:echo", "-m", "- one").stdout == "You said: - one\n"
 
@@ -195,6 +206,26 @@ def test_a_closed_stdin_is_an_empty_one(folder: Path) -> None:
             timeout=50,
         )
         assert done.returncode == status, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "out", "err"),
+    [(">&-", "", ""), ("2>&-", "You said: hi\n", ""), (">&- 2>&-", "", "")],
+    ids=["stdout", "stderr", "both"],
+)
+def test_a_closed_stdout_or_stderr_swallows_what_would_be_there(
+    folder: Path, closed: str, out: str, err: str
+) -> None:
+    command = " ".join(program("chat", "app:echo", "-m", "hi"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} {closed}"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, err)
 
 
 def test_what_hookline_logs_is_a_note_and_the_modules_own_logging_stays(folder: Path) -> None:
@@ -245,6 +276,24 @@ def test_with_a_store_the_question_waits_for_a_terminal(folder: Path) -> None:
         assert terminal.end() == 0
         assert terminal.lines[-2:] == ["  It is gone.", "  All is well."]
     assert (folder / "ran.txt").exists()
+
+
+def test_a_question_that_has_expired_waits_for_nobody(folder: Path) -> None:
+    store = ("--store", "sqlite:///chats.db", "--conversation", "ada")
+    run(folder, "chat", "app:expires", *store, "-m", "delete it")
+    done = run(folder, "chat", "app:talks", *store, "-m", "and now?")
+    assert (done.returncode, done.stdout) == (0, "You said: and now?\n")
+    assert "A question has expired: its tool call does not run." in done.stderr
+    assert not (folder / "ran.txt").exists()
+
+
+def test_who_answers_a_waiting_call_is_told_the_servers_too(folder: Path) -> None:
+    (folder / "none.json").write_text('{"mcpServers": {}}')
+    (folder / "more.json").write_text('{"mcpServers": {}}')
+    servers = ("--mcp", "none.json", "--mcp", "more.json")
+    done = run(folder, "chat", "app:asks", *servers, "--store", "sqlite:///chats.db", "-m", "go")
+    assert done.returncode == 3
+    assert " --mcp none.json --mcp more.json " in done.stderr
 
 
 def test_a_password_in_the_url_of_a_store_is_not_told() -> None:

@@ -7,6 +7,7 @@ one line.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -21,6 +22,8 @@ EXTRA = ("cyclopts", "rich")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command `hookline`; return the exit status (docs/cli.md has a table)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - None: closed by the caller
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - likewise
     try:
         program: Any = import_module("hookline.cli._main")
     except ModuleNotFoundError as exc:

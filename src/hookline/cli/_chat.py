@@ -92,7 +92,7 @@ class Session:
 
     def once(self, text: str) -> int:
         """Send one message, and ask the questions before and after its answer."""
-        if self._talk.conversation.pending and not self._asks:
+        if self._waiting() and not self._asks:
             return self._waits()
         try:
             ended = self._settle()
@@ -116,6 +116,7 @@ class Session:
         again = ["hookline", "chat", *([asked.agent] if asked.agent else [])]
         again += ["--model", asked.model] if asked.model else []
         again += ["--deps", asked.deps] if asked.deps else []
+        again += [word for path in asked.mcp for word in ("--mcp", path)]
         again += ["--conversation", talk.conversation.id]
         again += ["--store", without_password(asked.store)] if asked.store else []
         told = f"waiting for an approval ({names}); to answer, run in a terminal: {join(again)}"

@@ -311,11 +311,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
-    """Expand `--hooks` without a value to all hooks."""
+    """Expand `--hooks` of `hookline chat` without a value to all hooks."""
     given: list[str] = []
-    for at, each in enumerate(arguments):
+    ours = arguments[:1] == ["chat"]  # other commands may pass words on
+    for before, each, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
         given.append(each)
-        if each == "--hooks" and arguments[at + 1 : at + 2] not in (["all"], ["decisions"]):
+        text = before in ("-m", "--message")
+        if ours and each == "--hooks" and not text and after not in ("all", "decisions"):
             given.append("all")
     return given
 

@@ -39,7 +39,7 @@ class Redactor:
         self.patterns = [_pattern(each) for each in patterns]
         if not known and not self.patterns:
             raise UsageError("redact() needs a pattern or values=")
-        if any(not value for value in known) or any(each.match("") for each in self.patterns):
+        if "" in known or any(each.match("") for each in self.patterns):
             raise UsageError(
                 "redact(): an empty value or match would be found everywhere; leave it out"
             )
@@ -50,11 +50,14 @@ class Redactor:
         self._replacement = replacement
         if known:
             self.patterns.append(re.compile("|".join(map(re.escape, known))))
-        text = replacement if isinstance(replacement, str) else ""
         self.searches = [(each, _from_run_starts(each)) for each in self.patterns]
-        if self.text(text) != text:
+        if isinstance(replacement, str):
+            self._check(replacement)
+
+    def _check(self, replacement: str) -> None:
+        if self.text(replacement) != replacement:
             raise UsageError(
-                f"redact(replacement={text!r}): a pattern or value matches a part of the "
+                f"redact(replacement={replacement!r}): a pattern or value matches a part of the "
                 "replacement, which would then be redacted again; choose another replacement"
             )
 
