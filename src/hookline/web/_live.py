@@ -16,7 +16,7 @@ import msgspec
 
 from hookline import ChatStream, Message
 from hookline.errors import StreamInterruptedError
-from hookline.events import ChatAborted, ChatDone, ChatFailed
+from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
 from hookline.web._backlog import Backlog, Item
 from hookline.web._header import Header
 from hookline.web._mask import id_of_chat
@@ -139,11 +139,7 @@ class Live:
         try:
             async with self._stream as stream:
                 async for event in stream:
-                    if not self._begun.done():
-                        self._begin()
-                    self.put(event)
-                    if isinstance(event, LAST) and event.chat_id == self.header.chat_id:
-                        self.over = True
+                    self._take(event)
                     if not kept and len(log) >= BACKLOG and not self._left:
                         await log.room(BACKLOG)
                         self._last = self._loop.time()  # waiting for the reader is not idling
@@ -179,11 +175,15 @@ class Live:
             if not self._begun.done():
                 self._begun.set_result(error)
 
-    def _begin(self) -> None:
-        """Note that the chat has begun."""
-        self._begun.set_result(None)
-        if self.recorder is not None:
-            self.record = self.recorder(self)
+    def _take(self, event: ChatEvent) -> None:
+        """Add an event of the chat; the first event shows that the chat has begun."""
+        if not self._begun.done():
+            self._begun.set_result(None)
+            if self.recorder is not None:
+                self.record = self.recorder(self)
+        self.put(event)
+        if isinstance(event, LAST) and event.chat_id == self.header.chat_id:
+            self.over = True
 
     async def begun(self, patience: float | None = None) -> None:
         """Wait until the chat has begun, or for `patience` seconds; raises what prevents the chat.
