@@ -324,12 +324,11 @@ async def test_other_routes_are_not_there(method: str, path: str, status: int) -
 async def test_ids_with_every_kind_of_character_are_found_again() -> None:
     from urllib.parse import quote
 
-    for id in ("a/b", "ä ö", "a%2Fb", "..", "a?b#c", "😀"):
+    for id in ("a/b", "ä ö", "a%2Fb", "a/../b", "...", "a?b#c", "😀"):
         async with direct(one()) as (_, http):
             await http.post("/ai-sdk", json=request_of("ai-sdk", "hi", id))
             path = f"/ai-sdk/{quote(id, safe='')}/messages"
-            if id != "..":
-                assert len((await http.get(path)).json()["messages"]) == 2
+            assert len((await http.get(path)).json()["messages"]) == 2
             listed = (await http.get("/conversations")).json()["conversations"]
             assert [each["id"] for each in listed] == [id]
 
