@@ -160,6 +160,8 @@ async def test_what_is_raised_before_a_chat_has_its_status(
         assert f"error {id}: a chat did not begin: {type(error).__name__}" in caplog.messages
         assert "hunter2" not in caplog.text + answer.text
         assert (len(site.runs), site.runs._live) == (0, {})
+        if not route:
+            assert (await http.get("/conversations")).json() == {"conversations": []}
 
 
 async def test_a_message_that_is_there_already_is_refused_before_the_chat() -> None:
