@@ -77,10 +77,8 @@ async def world(*, expires_in: int | None = 3600, bank: Agent[Any] | None = None
                     resource_server_url=url,
                     validate_token_resource=False,
                 )
-                made = serve(served, auth=auth, token_verifier=authorization)
-            app.append(made)
-            async with made.router.lifespan_context(made):
-                yield World(url, authorization)
+                app.append(serve(served, auth=auth, token_verifier=authorization))
+            yield World(url, authorization)
 
 
 def asking(times: int = 1) -> Agent[Any]:

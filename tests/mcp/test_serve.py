@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests._listening import listening
 import hookline
 from hookline import Agent, Ask, MemoryStore, Run, tool
 from hookline.errors import UsageError
-from hookline.mcp import MCPServer, connect, serve
+from hookline.mcp import AgentApp, MCPServer, connect, serve
 from hookline.mcp._serve import _Served
 from hookline.testing import ScriptedModel, call
 
@@ -308,6 +309,26 @@ def test_one_application_serves_in_one_event_loop_after_another() -> None:
         return [m.text for m in response.messages if m.role == "tool"]
 
     assert [asyncio.run(ask()), asyncio.run(ask())] == [["one"], ["two"]]
+
+
+async def test_sessions_that_cannot_begin_fail_each_request_and_are_tried_again() -> None:
+    applications: Any = pytest.importorskip("starlette.applications")
+    tries: list[str] = []
+
+    @asynccontextmanager
+    async def life(app: Any) -> AsyncGenerator[None]:
+        tries.append("try")
+        raise OSError("no sessions")
+        yield
+
+    served = AgentApp(lambda: applications.Starlette(lifespan=life))
+
+    async def nothing(*args: Any) -> Any: ...
+
+    for number in (1, 2):
+        with pytest.raises(OSError, match="no sessions"):
+            await served({"type": "http"}, nothing, nothing)
+        assert len(tries) == number
 
 
 async def test_a_lifespan_ends_the_sessions() -> None:

@@ -525,7 +525,7 @@ async def test_an_ended_chat_can_be_rated_and_keeps_no_history_in_memory(http: P
     response = await agent.chat("hi", conversation=Conversation(id="talk"))
     gc.collect()
     kit = kit_of(telemetry)
-    kept = [each for each in gc.get_objects() if isinstance(each, Trace) and each.op.kit is kit]
+    kept = [each for each in gc.get_objects() if type(each) is Trace and each.op.kit is kit]
     assert kept == []
     assert record_evaluation(response, "helpful", score=1, telemetry=telemetry)
     (record,) = http.flush().events

@@ -47,7 +47,8 @@ class AgentApp:
         sessions = self._sessions
         if sessions is None or not sessions.alive():
             sessions = self._sessions = _Sessions(self._make())
-        await sessions.up.wait()
+        await asyncio.wait([sessions.up])  # and not the future itself: others may wait too
+        sessions.up.result()
         return sessions
 
 
@@ -56,19 +57,24 @@ class _Sessions:
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        self.up = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.up: asyncio.Future[None] = self._loop.create_future()
         self._over = asyncio.Event()
         # The request that happens to be the first must not be the context of all sessions.
-        self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), context=Context())
 
     def alive(self) -> bool:
         return self._loop is asyncio.get_running_loop() and not self._task.done()
 
     async def _run(self) -> None:
-        async with self.app.router.lifespan_context(self.app):
-            self.up.set()
-            await self._over.wait()
+        try:
+            async with self.app.router.lifespan_context(self.app):
+                self.up.set_result(None)
+                await self._over.wait()
+        except Exception as exc:
+            if self.up.done():
+                raise
+            self.up.set_exception(exc)
 
     async def end(self) -> None:
         self._over.set()
