@@ -38,8 +38,7 @@ def deny_commands(
     can also pass compiled patterns, which are searched for in the unchanged text. `tools` and
     `argument` limit the check to these tools and this argument. No list can cover every way to hide
     a command in a shell. To prevent a command reliably, use `allow_tools` or `approve`, and a
-    sandbox. Raises UsageError if no command is given, and for anything else than a
-    command.
+    sandbox. Raises UsageError if no command is given, and for anything that is not a command.
     """
     if not commands:
         raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")
@@ -103,7 +102,7 @@ def deny_commands(
 
 
 def _wanted(given: Any) -> Command | re.Pattern[str]:
-    """Return what to search for; raises UsageError for anything else than a text or a pattern."""
+    """Return what to search for; raises UsageError if it is neither a text nor a pattern."""
     if isinstance(given, str):
         return command_of(given)
     if isinstance(given, re.Pattern) and isinstance(given.pattern, str):  # pyright: ignore

@@ -57,14 +57,9 @@ class Operation:
         before = self._before = get_current()
         start = self.start = time_ns()
         around = self._around
-        if (
-            around is not None
-            and around.quiet
-            and around.kit is kit
-            and (
-                before.get(_CURRENT) is around.span  # not where other code has begun another trace
-            )
-        ):
+        unsampled = around is not None and around.quiet and around.kit is kit
+        # Other code may have begun another trace inside of the span around this one.
+        if around is not None and unsampled and before.get(_CURRENT) is around.span:
             self.quiet, self.span = True, around.span  # this span would not be sampled either
             self.context = before
             _inside.set(self)

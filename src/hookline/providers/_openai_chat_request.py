@@ -108,9 +108,7 @@ class Dialect:
         video: bool = True,
     ) -> None:
         self.name = name  # used in Settings.extra, and in errors before anything is sent
-        self.server = (
-            server or name
-        )  # used in the meta, for data that goes back to the server alone
+        self.server = server or name  # used in the meta: whose data it is
         self.limit = limit  # the field for the token limit
         self.usage = usage  # whether the usage must be requested
         self.seed = seed

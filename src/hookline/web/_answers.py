@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from secrets import token_hex
 from types import SimpleNamespace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hookline import Conversation
 from hookline.web._afar import answer_afar, deps_of, hooks_of
@@ -151,10 +151,12 @@ class Answers:
         options = dict(config.options)
         if config.deps is not None:
             options["deps"] = await deps_of(config, asked)
-        hooks = await hooks_of(config, asked)
-        given = [] if hooks is None else [SimpleNamespace(hooks=hooks)]
-        untitled = not conversation.meta.get("title")
-        more = [self._index.titling(principal, asked.id)] if untitled else []
-        if given or more:
-            options["hooks"] = [*given, *more]
+        hooks: list[Any] = []
+        given = await hooks_of(config, asked)
+        if given is not None:
+            hooks.append(SimpleNamespace(hooks=given))  # a list cannot contain a dict of hooks
+        if not conversation.meta.get("title"):
+            hooks.append(self._index.titling(principal, asked.id))
+        if hooks:
+            options["hooks"] = hooks
         return conversation, options

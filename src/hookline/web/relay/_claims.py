@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.web._incoming import Refused
+from hookline.web._runs import busy
 from hookline.web.relay._link import Link
 from hookline.web.relay._redis import CLAIM, RELEASE, RENEW
 
@@ -26,9 +26,7 @@ class Claims:
         except link.away:
             raise link.refused() from None
         if not free:
-            raise Refused(
-                409, "This conversation is busy with another answer; wait for it, or stop it."
-            )
+            raise busy()
 
     async def hold(self, key: str, run: str) -> None:
         """Claim a conversation for this process, until `begun` or `release`."""
