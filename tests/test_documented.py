@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests._rules import every
 
 import hookline
 import hookline.errors
@@ -174,7 +175,7 @@ def names() -> Iterator[tuple[str, str]]:
 
 
 NAMES = sorted({(*definition(module, name)[:1], name) for module, name in names()})
-EACH = pytest.mark.parametrize(("module", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
+EACH = every(NAMES)
 
 
 # ── is it there, and does it say something ──────────────────────────────────────────────────
@@ -214,7 +215,7 @@ def test_a_public_name_is_documented(module: str, name: str) -> None:
         assert {part: problem for part, problem in found.items() if problem} == {}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@every(MODULES)
 def test_a_public_module_says_what_it_is_for(module: str) -> None:
     assert ast.get_docstring(tree(module))
 
@@ -312,7 +313,7 @@ DATA = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name"), DATA, ids=[name for _, name in DATA])
+@every(DATA)
 def test_each_field_has_a_docstring_of_its_own(module: str, name: str) -> None:
     """An editor shows it where the field is used, and not the docstring of the class."""
     _, node = definition(module, name)
@@ -338,9 +339,7 @@ LOOKED_FOR = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), sorted({(kind.__name__, name) for kind, name in LOOKED_FOR})
-)
+@every(sorted({(kind.__name__, name) for kind, name in LOOKED_FOR}))
 def test_the_guide_to_chats_has_each_field(kind: str, name: str) -> None:
     page = (ROOT / "docs" / "chats.md").read_text()
     start, end = GUIDES[kind]
@@ -356,7 +355,7 @@ GUIDES = {
 }
 
 
-@pytest.mark.parametrize("name", ["chat", "chat_stream", "resume", "resume_stream"])
+@every(["chat", "chat_stream", "resume", "resume_stream"])
 def test_help_shows_each_keyword_of_a_chat(name: str) -> None:
     text = pydoc.render_doc(getattr(Agent, name), renderer=pydoc.plaintext)
     for keyword in Given.__struct_fields__:

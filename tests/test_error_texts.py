@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests._rules import every
 
 import hookline.errors
 
@@ -32,7 +33,7 @@ def _script(name: str) -> Any:
 
 
 TEXTS = sorted(_script("error_texts").error_texts())
-EACH = pytest.mark.parametrize("text", TEXTS, ids=[f"{each.where}-{each.error}" for each in TEXTS])
+EACH = every(TEXTS)
 
 VERBS = (
     "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "chmod", "choose",
@@ -135,7 +136,7 @@ def test_the_criterion_tells_good_texts_from_poor_ones(text: str, good: bool) ->
 
 # ── the classes ─────────────────────────────────────────────────────────────────────────────
 
-KINDS = pytest.mark.parametrize("name", hookline.errors.__all__)
+KINDS = every(hookline.errors.__all__)
 
 
 @KINDS

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests._rules import every
 
 import hookline
 import hookline.errors
@@ -155,7 +156,7 @@ def _name(path: Path) -> str:
 
 
 TREES = {_name(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
-MODULES = pytest.mark.parametrize("module", list(TREES))
+MODULES = every(TREES)
 CORE = [name for name in TREES if name.startswith("_") and not name.startswith("__")]
 
 
@@ -189,25 +190,25 @@ def test_the_plan_knows_every_module() -> None:
     assert len(set(INSIDE)) == len(INSIDE)
 
 
-@pytest.mark.parametrize("module", CORE)
+@every(CORE)
 def test_imports_go_down_only(module: str) -> None:
     below = INSIDE[: INSIDE.index(module)] if module in INSIDE else []
     imported = {name for _, name in _first_party(TREES[module])}
     assert imported <= set(below), f"not below {module}: {sorted(imported - set(below))}"
 
 
-@pytest.mark.parametrize("module", CORE)
+@every(CORE)
 def test_insiders_never_import_the_face_or_a_door(module: str) -> None:
     imported = {name for _, name in _first_party(TREES[module])}
     assert all(name.startswith("_") and name != "__init__" for name in imported)
 
 
-@pytest.mark.parametrize("module", FACE)
+@every(FACE)
 def test_the_face_imports_the_core_and_never_a_door(module: str) -> None:
     assert {name for _, name in _first_party(TREES[module])} <= set(INSIDE)
 
 
-@pytest.mark.parametrize("module", [name for name in TREES if name.split(".")[0] in DOORS])
+@every([name for name in TREES if name.split(".")[0] in DOORS])
 def test_doors_import_only_the_face_and_their_neighbours(module: str) -> None:
     package = module.split(".")[0]
     near = {package, *NEIGHBOURS.get(package, ())}
@@ -223,7 +224,7 @@ def test_no_first_party_import_hides_under_type_checking_or_in_a_function(module
     assert hidden == []
 
 
-@pytest.mark.parametrize("module", [*CORE, *FACE])
+@every([*CORE, *FACE])
 def test_the_core_imports_no_third_party_but_these(module: str) -> None:
     """No provider, store, web, relay or telemetry: those are adapters over public hooks.
 
@@ -276,14 +277,13 @@ def _used(tree: ast.AST, package: str) -> set[str]:
     return used
 
 
-@pytest.mark.parametrize("module", LOOP)
+@every(LOOP)
 def test_the_loop_asks_no_clock_draws_no_number_and_does_no_io(module: str) -> None:
     imported = {name.split(".")[0] for _, name, _ in _imports(TREES[module])}
     assert imported & WORLD == set()
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-@pytest.mark.parametrize("module", [*LOOP, *HOOKS])
+@every([*LOOP, *HOOKS], ALLOWED)
 def test_the_loop_starts_no_task_and_sets_no_timer(module: str, package: str) -> None:
     assert _used(TREES[module], package) <= ALLOWED[package]
 
@@ -355,7 +355,7 @@ def _place(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 
-@pytest.mark.parametrize("module", FACES)
+@every(FACES)
 def test_all_is_sorted_and_complete(module: str) -> None:
     names = _all(module)
     assert names == sorted(names, key=_place)
@@ -363,7 +363,7 @@ def test_all_is_sorted_and_complete(module: str) -> None:
     assert sorted(names) == sorted(imported)
 
 
-@pytest.mark.parametrize("module", FACES)
+@every(FACES)
 def test_the_face_holds_nothing_but_names(module: str) -> None:
     docstring, *imports, last = TREES[module].body
     assert isinstance(docstring, ast.Expr)
@@ -372,7 +372,7 @@ def test_the_face_holds_nothing_but_names(module: str) -> None:
     assert ast.unparse(last.targets[0]) == "__all__"
 
 
-@pytest.mark.parametrize("module", FACES)
+@every(FACES)
 def test_every_name_of_the_face_is_there(module: str) -> None:
     home = importlib.import_module(("hookline." + module).removesuffix(".__init__"))
     for name in _all(module):
@@ -616,7 +616,7 @@ def _shown_by(call: ast.Call) -> set[str]:
 
 
 # `log_events` is asked by its user to log what is said, at the length and level that they choose.
-@pytest.mark.parametrize("module", [name for name in TREES if name != "hooks._logging"])
+@every([name for name in TREES if name != "hooks._logging"])
 def test_no_record_from_info_up_formats_an_exception_or_a_reason(module: str) -> None:
     caught = {
         node.name
