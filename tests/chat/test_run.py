@@ -22,7 +22,7 @@ from hookline import (
     tool,
 )
 from hookline.errors import ChatAbortedError
-from hookline.events import ChatDone, Status
+from hookline.events import ChatDone, ChatStarted, Status
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, Turn, call, collect
 
@@ -67,7 +67,7 @@ def test_run_has_what_the_contract_lists_and_no_more() -> None:
     assert public == {
         *("chat_id", "conversation_id", "agent", "parent_chat_id", "iteration", "attempt"),
         *("deps", "state", "history", "usage", "meta", "abort", "status"),
-        *("call_id", "ask"),
+        *("call_id", "ask", "path"),
         *("model", "provider", "timing"),  # for telemetry: what answers, and how fast
     }
 
@@ -138,6 +138,23 @@ async def test_the_chat_of_a_sub_agent_knows_its_parent() -> None:
     assert (above.agent, below.agent) == ("parent", "child")
     assert below.parent_chat_id == above.chat_id != below.chat_id
     assert below.conversation_id is None
+
+
+async def test_the_path_of_a_run_is_that_of_its_events() -> None:
+    paths: list[tuple[str, ...]] = []
+    grandchild = Agent(ScriptedModel("42"), name="grandchild")
+    child = Agent(
+        ScriptedModel([call("grandchild", input="?", id="b")], "42"),
+        name="child",
+        tools=[grandchild.as_tool()],
+    )
+    parent = Agent(ScriptedModel([call("child", input="?", id="a")], "ok"), tools=[child.as_tool()])
+    for agent in (parent, child, grandchild):
+        agent.add_hook("onChatStart", lambda ctx: paths.append(ctx.run.path))
+    starts = [
+        event.path async for event in parent.chat_stream("hi") if isinstance(event, ChatStarted)
+    ]
+    assert paths == starts == [(), ("a",), ("a", "b")]
 
 
 async def test_iteration_is_that_of_the_step() -> None:

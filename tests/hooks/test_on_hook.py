@@ -24,6 +24,7 @@ from hookline import (
     ToolFailure,
     ToolResult,
     Wrapper,
+    define_hook,
     tool,
 )
 from hookline._hooks.points import HookOutcome
@@ -465,3 +466,16 @@ async def test_a_point_of_ones_own_may_have_the_same_name() -> None:
     bus.add_hook(own, lambda ctx: None, name="watched")
     await bus.notify(own())
     assert [(ctx.point, ctx.hook) for ctx in out] == [("onHook", "watched")]
+
+
+async def test_it_has_the_id_of_the_hooks_definition() -> None:
+    out: list[tuple[str, str | None]] = []
+
+    @define_hook("preRequest", id="brief", name="makes it brief")
+    def brief(ctx: PreRequest) -> None: ...
+
+    agent: Any = Agent(ScriptedModel("Hello."), hooks=[brief])
+    agent.add_hook("preRequest", lambda ctx: None, name="none")
+    agent.add_hook("onHook", lambda ctx: out.append((ctx.hook, ctx.id)))
+    await agent.chat("Hi.")
+    assert out == [("makes it brief", "brief"), ("none", None)]

@@ -71,7 +71,7 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "onScopeUnregister": ("observer", "scope", "", ""),
     "onHook": (
         "observer",
-        "point hook outcome duration inner context returned passed",
+        "point hook id outcome duration inner context returned passed",
         "",
         "",
     ),

@@ -27,6 +27,8 @@ class ChatPort(Protocol):
     @property
     def parent_chat_id(self) -> str | None: ...
     @property
+    def path(self) -> tuple[str, ...]: ...
+    @property
     def deps(self) -> Any: ...
     @property
     def agent_name(self) -> str: ...
@@ -99,6 +101,14 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     def parent_chat_id(self) -> str | None:
         """The id of the parent chat; None if this is not the chat of a sub-agent."""
         return self._chat.parent_chat_id
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The ids of the calls that lead from the root chat to this chat; empty in the root chat.
+
+        The events of the chat have the same path.
+        """
+        return self._chat.path
 
     @property
     def iteration(self) -> int:

@@ -254,6 +254,11 @@ class Chat:
         return None if parent is None else parent.chat_id
 
     @property
+    def path(self) -> tuple[str, ...]:
+        """The calls that lead from the root chat to this chat."""
+        return self.outlet.path
+
+    @property
     def keeps(self) -> bool:
         """Whether its messages stay in a conversation that the user has passed."""
         return self.input.conversation is not None

@@ -100,6 +100,7 @@ class Watch:
             run=self._run,
             point=hook.spec.name,
             hook=hook.name,
+            id=hook.options.id,
             outcome=outcome,
             duration=duration,
             inner=inner,

@@ -727,6 +727,8 @@ class OnHook(Data, Generic[D], frozen=True, kw_only=True):
     """The name of the hook's point."""
     hook: str
     """The hook's name."""
+    id: str | None = None
+    """The id of the hook's definition; None if it has none."""
     outcome: HookOutcome
     """"ok" (no change), "changed", "answered", "blocked", "stopped", "asked" or "raised"."""
     duration: float
