@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -71,6 +71,21 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
         """Return a copy in which missing fields have the values of `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            steps: int = ...,
+            continuations: int = ...,
+            tool_calls: int = ...,
+            argument_bytes: int = ...,
+            output_bytes: int = ...,
+            answer_bytes: int = ...,
+            tool_timeout: float | None = ...,
+            grace: float = ...,
+        ) -> Self: ...
 
 
 DEFAULT_LIMITS = Limits(
