@@ -2084,6 +2084,15 @@ def is_not_exhaustive(event: ChatDone | ChatFailed) -> None:
             assert_never(event)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+# ── handoffs ────────────────────────────────────────────────────────────────────────────────
+
+numbers = Agent[None, int](any_model(), output=int)
+more_numbers = Agent[None, int](any_model(), output=int)
+texts = Agent[None, str](any_model(), output=str)
+numbers.handoffs(more_numbers)
+numbers.handoffs(texts)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 # ── changed copies ──────────────────────────────────────────────────────────────────────────
 
 

@@ -168,6 +168,7 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     only_hooks: bool = False  # the caller has passed only_hooks=
     own_system: bool = False  # the caller has passed system=
     own_tools: bool = False  # the caller has passed tools=
+    for_speaker: Callable[[Config], Config] | None = None  # adds the chat's keywords
 
 
 def check_retries(count: int) -> int:
@@ -177,8 +178,14 @@ def check_retries(count: int) -> int:
     return count
 
 
-def for_chat(config: Config, given: Given, model: Model | None) -> Config:
-    """The configuration of one chat: the agent's, overridden by the chat's keywords."""
+def for_chat(
+    config: Config, given: Given, model: Model | None, *, speaks_later: bool = False
+) -> Config:
+    """The configuration of one chat: the agent's, overridden by the chat's keywords.
+
+    `speaks_later`: a handoff has led to this agent. Its tools do not stop the running chat; the
+    chat's own tools hide those of the same name.
+    """
     changes: dict[str, Any] = {}
     if model is not None:
         changes["model"] = model
@@ -197,5 +204,6 @@ def for_chat(config: Config, given: Given, model: Model | None) -> Config:
         changes["output_validators"] = as_tuple("output_validators", given.output_validators)
     tools = () if given.tools is None else as_tuple("tools", given.tools)
     if tools:
-        changes["scopes"] = ChatScopes(config.scopes, Scope("chat", tools=tools))
+        own = Scope("chat", tools=tools)
+        changes["scopes"] = ChatScopes(config.scopes, own, hides=speaks_later)
     return msgspec.structs.replace(config, **changes) if changes else config

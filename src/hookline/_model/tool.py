@@ -189,10 +189,7 @@ class Tool(ReadOnly, Generic[P, R]):
     if not TYPE_CHECKING:
 
         def replace(self, **changes: Any) -> Self:
-            """Return a changed copy; all options of `@tool` except `client` can change.
-
-            Raises TypeError for any other option.
-            """
+            """Return a copy with changed options of `@tool`; TypeError for `client` and others."""
             unknown = changes.keys() - _KEPT
             if unknown:
                 raise TypeError(
