@@ -149,7 +149,7 @@ class Spending:
     # ── accounts ────────────────────────────────────────────────────────────────────────────
 
     def _owner(self, run: Run[Any]) -> str:
-        owner: object = "" if self._by is None else self._by(run)
+        owner: Any = "" if self._by is None else self._by(run)
         if not isinstance(owner, str) or len(owner) > 200 or (self._by and not owner):
             raise UsageError(
                 f"budget(by=) returned {owner!r}; return the name of an account, a str of 1 to 200 "
