@@ -1,5 +1,5 @@
-"""Write what is made from the source: `_hooks/typed.pyi`, docs/hooks.md, docs/errors.md,
-docs/compatibility.md, a picture.
+"""Write what is made from the source: `_hooks/typed.pyi`, the types of `.replace(…)`,
+docs/hooks.md, docs/errors.md, docs/compatibility.md, a picture.
 
 python scripts/generate.py           write them
 python scripts/generate.py --check   exit 1 when one is stale
@@ -15,6 +15,7 @@ import error_texts
 import life
 import msgspec
 import phases
+import replacing
 import sketches
 
 from hookline._hooks.points import END, TABLE, PointSpec
@@ -298,6 +299,10 @@ def docs() -> str:
         "it wraps. Hooks with a higher `priority` run first. Hooks of equal priority run in the",
         "order of their registration.",
         "",
+        "Requests, calls, answers and messages cannot be changed. Their method `replace` returns a",
+        "changed copy, such as `ctx.request.replace(model=small)`. Type checkers know which fields",
+        "`replace` takes.",
+        "",
         "![The three kinds of hook: observers, interceptors, wrappers](images/kinds.svg)",
         "",
         "## Options",
@@ -372,6 +377,7 @@ def main() -> int:
             for name, each in sketches.SKETCHES.items()
         ),
         (COMPATIBILITY, compatibility()),
+        *map(replacing.written, replacing.MODULES),
     )
     for path, text in made:
         if path == TYPED:

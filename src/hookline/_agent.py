@@ -37,7 +37,13 @@ from hookline._chat.config import (
     check_retries,
     for_chat,
 )
-from hookline._chat.speaker import HANDOFFS, Speaker, handoff_tool, speakers_points
+from hookline._chat.speaker import (
+    HANDOFFS,
+    Speaker,
+    check_output,
+    handoff_tool,
+    speakers_points,
+)
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
 from hookline._hooks.bus import HookBus, NullBus, View, listed
@@ -115,9 +121,10 @@ class Agent(Chats[DepsT, OutT]):
         output: The type of the answer; the value is in `response.output`. If a type checker cannot
             infer the type (for example, a union), write `Agent[Deps, A | B](…, output=A | B)`.
         output_retries: How many times in one chat the model may correct an invalid answer.
-        output_validators: Functions that check an answer that already has the right type. Each
-            function is called with the answer, and also with the run if the function takes a second
-            argument. If a function raises a ValueError, the text of the error is sent to the model.
+        output_validators: Functions that check an answer that already has the right type, or the
+            text of an answer if there is no `output=`. Each function is called with the answer, and
+            also with the run if the function takes a second argument. If a function raises a
+            ValueError, the text of the error is sent to the model.
         settings: Settings of model calls, such as `temperature`.
         limits: Limits on steps, tool calls, bytes and times; limits that are not set keep their
             defaults.
@@ -452,6 +459,7 @@ class Agent(Chats[DepsT, OutT]):
             state=given.state,
             own_system=given.system is not None,
             own_tools=given.tools is not None,
+            for_speaker=partial(for_chat, given=given, model=model, speaks_later=True),
         )
         return for_chat(self._config, given, model), chat_input
 
@@ -552,14 +560,15 @@ class Agent(Chats[DepsT, OutT]):
         about = description or f"Ask the agent {self.name!r}; `input` is the question or task."
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
 
-    def handoffs(self, *agents: Agent[DepsT]) -> Callable[[], object]:
+    def handoffs(self, *agents: Agent[DepsT, OutT]) -> Callable[[], object]:
         """Give the model one tool for each agent; the tool hands the conversation to the agent.
 
         From the next step on, the chat uses the new agent's model, system text, tools, settings and
-        scopes. The hooks of this agent still run; the new agent's hooks run after them. The
-        conversation remembers the current agent. The returned disposer removes the tools. Raises
-        UsageError if one of these agents has the name of this agent. Raises ScopeError if this
-        agent already has handoffs.
+        scopes, except those that the chat itself names. The answer has the `output=` type of this
+        agent, or of the chat. The hooks of this agent still run; the new agent's hooks run after
+        them. The conversation remembers the current agent. The returned disposer removes the tools.
+        Raises UsageError if one of these agents has the name of this agent, or another `output=`.
+        Raises ScopeError if this agent already has handoffs.
         """
         for agent in agents:
             if agent.name == self.name:
@@ -567,6 +576,7 @@ class Agent(Chats[DepsT, OutT]):
                     f"agent {self.name!r} cannot hand over to an agent of the same name; give one "
                     "of them another name="
                 )
+            check_output(self._config, agent._config)
         tools = [
             handoff_tool(Speaker(each._config, each.bus), _tool_name(f"transfer_to_{each.name}"))
             for each in agents

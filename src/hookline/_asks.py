@@ -162,8 +162,8 @@ class Chats(Generic[DepsT, OutT]):
             output: The type of the answer; the value is in `response.output`. If the agent has
                 another type, pass `str` for plain text.
             output_retries: How many times the model may correct an invalid answer.
-            output_validators: Functions that check the answer. A function may raise ValueError to
-                tell the model what is wrong with the answer.
+            output_validators: Functions that check the answer; without `output=`, they check the
+                text. A function may raise ValueError to tell the model what is wrong.
             release: "live" streams text as it arrives; "response" streams text after the hooks at
                 `onResponse` have run.
             chat_id: Your own id for the chat: 1 to 64 letters, digits, "_" and "-".

@@ -117,6 +117,101 @@ async def test_a_handoff_and_back():
     assert response.text == "Triage again."
 
 
+# ── what stays ──────────────────────────────────────────────────────────────────────────────
+
+
+@tool
+async def look() -> str:
+    """Look around."""
+    return "seen"
+
+
+KEYWORDS = {
+    "system": "For this chat.",
+    "tools": [look],
+    "settings": Settings(seed=7),
+    "output": int,
+}
+
+
+def check_chats_request(request):
+    assert request.system.startswith("For this chat.")
+    assert [offered.name for offered in request.tools] == ["refund", "look"]
+    assert request.settings == Settings(seed=7, temperature=0.5)
+
+
+async def test_what_a_chat_names_outlives_a_handoff():
+    triage, billing = desk(billing_turns=(call("look"), '{"value": 5}'))
+    response = await triage.chat("My bill is wrong.", **KEYWORDS)
+    assert outcomes(response) == [("transfer_to_billing", "ok"), ("look", "ok")]
+    assert response.output == 5
+    check_chats_request(billing.model.requests[0])
+
+
+async def test_what_a_chat_names_counts_for_a_remembered_speaker():
+    triage, billing = desk(billing_turns=("I am billing.", '{"value": 6}'))
+    conversation = Conversation()
+    await triage.chat("My bill is wrong.", conversation=conversation)
+    response = await triage.chat("And now?", conversation=conversation, **KEYWORDS)
+    assert response.output == 6
+    check_chats_request(billing.model.requests[1])
+
+
+async def test_the_model_that_a_chat_names_speaks_after_a_handoff_too():
+    triage, _ = desk(triage_turns=())
+    model = ScriptedModel(to_billing, "The same model.")
+    assert (await triage.chat("My bill is wrong.", model=model)).text == "The same model."
+
+
+async def test_a_chats_tool_hides_the_targets_tool_of_the_same_name():
+    triage, _ = desk(billing_turns=(call("refund", amount=5), "Done."))
+
+    @tool(name="refund")
+    async def chats_own(amount: int) -> str:
+        """Give nothing back."""
+        return f"not {amount}"
+
+    response = await triage.chat("Give me 5 back.", tools=[chats_own])
+    assert [message.text for message in response.tool_results][1] == "not 5"
+
+
+async def test_the_answer_has_the_form_of_the_called_agent():
+    triage = Agent[None, int](ScriptedModel(to_billing), name="triage", output=int)
+    billing = Agent(ScriptedModel('{"value": "x"}', '{"value": 7}'), name="billing")
+    triage.handoffs(billing)
+    response = await triage.chat("How much?")
+    assert (response.output, response.stop_reason) == (7, None)
+
+
+@pytest.mark.parametrize("own", [None, str], ids=["no output", "another output"])
+def test_a_handoff_to_an_agent_with_another_output_is_refused(own):
+    triage = Agent(ScriptedModel(), name="triage", output=own)
+    with pytest.raises(UsageError, match="give both agents the same output="):
+        triage.handoffs(Agent(ScriptedModel(), name="billing", output=int))
+    triage.handoffs(Agent(ScriptedModel(), name="support", output=own))
+
+
+async def test_the_validators_of_both_agents_check_an_answer():
+    def short(text):
+        if len(text) > 10:
+            raise ValueError("too long")
+
+    def polite(text):
+        if "please" not in text:
+            raise ValueError("say please")
+
+    model = ScriptedModel("Tell me at once.", "Say it, please.", "Yes please")
+    triage = Agent(
+        ScriptedModel(to_billing), name="triage", output_validators=[short], output_retries=2
+    )
+    triage.handoffs(Agent(model, name="billing", output_validators=[polite]))
+    assert (await triage.chat("Hello.")).text == "Yes please"
+    first, second = (request.messages[-1].text for request in model.requests[1:])
+    assert "- too long\n- say please" in first
+    assert "too long" in second
+    assert "say please" not in second
+
+
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
 
 

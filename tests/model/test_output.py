@@ -405,3 +405,19 @@ async def test_a_request_that_is_read_back_has_its_form() -> None:
 
     await live(scene, reread=True)
     assert forms[0].requests[0].output.name == "City"
+
+
+async def test_validators_without_an_output_check_the_text() -> None:
+    def short(text: str) -> None:
+        if len(text) > 5:
+            raise ValueError("at most 5 letters")
+
+    model = ScriptedModel("A long answer.", "Short")
+    response = await Agent(model, output_validators=[short]).chat("Tell.")
+    assert (response.text, response.output) == ("Short", None)
+    asked = model.requests[1].messages[-1].text
+    assert asked == "Your answer was not accepted:\n- at most 5 letters\nAnswer again, corrected."
+    with pytest.raises(OutputError, match="at most 5 letters"):
+        await Agent(ScriptedModel("Far too long.")).chat(
+            "Tell.", output_validators=[short], output_retries=0
+        )

@@ -16,13 +16,17 @@ from hookline import (
     Continue,
     Conversation,
     File,
+    MessageChanges,
     ModelResponse,
+    Reasoning,
     Run,
     Stop,
     Text,
+    ToolCall,
     ToolFailure,
     ToolResult,
     UserMessage,
+    check_history,
     tool,
 )
 from hookline.errors import ChatAbortedError, ModelError, StopChat, UsageError
@@ -586,3 +590,55 @@ async def test_started_calls_show_the_arguments_as_redacted():
     events = await collect(agent.chat_stream("hi"))
     (started,) = [each for each in events if isinstance(each, ToolCallStarted)]
     assert started.call.arguments == {"to": "[redacted]"}
+
+
+# ── the small roads ─────────────────────────────────────────────────────────────────────────
+
+
+TOKEN = "sk-s3cr3t123"  # which ids and names can have
+
+
+@pytest.mark.parametrize("arguments", [True, False])
+async def test_ids_of_calls_and_invented_names_of_tools_are_redacted(arguments):
+    calls = [
+        ToolCall(id=f"id-{TOKEN}", name=f"no-{TOKEN}"),
+        ToolCall(id=f"id_{TOKEN}", name="look"),
+        ToolCall(id=f"id_{TOKEN}", name="look"),
+    ]
+
+    @tool
+    async def look() -> str:
+        return "seen"
+
+    model = ScriptedModel(Turn(tool_calls=calls), "Done.")
+    agent = Agent(model, tools=[look], hooks=redact(KEY, arguments=arguments))
+    conversation = Conversation()
+    events = await collect(agent.chat_stream("hi", conversation=conversation))
+    assert_clean(everything(events, conversation))
+    assert [message.outcome for message in conversation.messages[2:5]] == ["error", "ok", "ok"]
+    check_history(conversation.messages)
+
+
+async def test_a_tool_whose_own_name_matches_still_runs():
+    @tool(name=TOKEN)
+    async def look() -> str:
+        return "seen"
+
+    model = ScriptedModel(call(TOKEN), "Done.")
+    response = await Agent(model, tools=[look], hooks=redact(KEY)).chat("hi")
+    assert response.tool_results[0].outcome == "ok"
+
+
+async def test_the_changes_of_a_stored_message_are_redacted():
+    agent = agent_of("Hello.")
+    conversation = Conversation()
+    await agent.chat("hi", conversation=conversation)
+    first, last = conversation.messages
+    await agent.update_message(conversation, first.id, MessageChanges(text=f"Is it {SECRET}?"))
+    parts = (Reasoning(f"It is {SECRET}."), Text(f"Yes, {SECRET}."))
+    await agent.update_message(conversation, last.id, MessageChanges(parts=parts))
+    assert [message.text for message in conversation.messages] == [
+        "Is it [redacted]?",
+        "Yes, [redacted].",
+    ]
+    assert_clean(everything([], conversation))

@@ -888,3 +888,24 @@ async def test_a_stream_that_is_dropped_frees_its_conversation(store: Any, no_le
             except ConversationBusyError:  # until the dropped one has ended
                 await asyncio.sleep(0.01)
     assert response.text in ("ok", "one two three")
+
+
+# ── accounts ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_account_adds_up_until_it_is_at_its_limit(store: Any) -> None:
+    account = new_id()
+    assert await store.spend(account, 2, limit=0) is None
+    assert await store.spend(account, 2, limit=3) == 2
+    assert await store.spend(account, 2.5, limit=3) == 4.5  # it was below its limit
+    assert await store.spend(account, 0.1, limit=3) is None
+    assert await store.spend(account, 0.5) == 5
+    assert await store.spend(account, -4, limit=None) == 1
+    assert await store.spend(account, 1, limit=3) == 2
+    assert await store.spend(new_id(), 1, limit=3) == 1
+
+
+async def test_of_many_at_once_as_many_are_booked_as_the_limit_allows(store: Any) -> None:
+    account = new_id()
+    totals = await asyncio.gather(*[store.spend(account, 1, limit=5) for _ in range(20)])
+    assert sorted(each for each in totals if each is not None) == [1, 2, 3, 4, 5]

@@ -1260,10 +1260,12 @@ async def test_a_database_of_the_first_schema_is_migrated_and_goes_on(
     async with SQLStore(url) as store:
         await Agent(ScriptedModel("a"), store=store).chat("one", conversation=talk)
     await execute(url, "ALTER TABLE hookline_conversation DROP COLUMN messages")
+    await execute(url, "DROP TABLE hookline_account")
     await execute(url, "UPDATE hookline_schema SET version = 1")
     async with SQLStore(url) as store:
         await Agent(ScriptedModel("b"), store=store).chat("two", conversation=talk)
         assert texts(await store.open(talk)) == ["one", "a", "two", "b"]
+        assert await store.spend("acme", 1) == 1
 
 
 async def test_a_store_whose_closing_was_cancelled_can_be_closed_again(

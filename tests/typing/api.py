@@ -39,6 +39,7 @@ from hookline import (
     Stop,
     Store,
     Subscription,
+    Tool,
     ToolCall,
     ToolFailure,
     ToolResult,
@@ -72,7 +73,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.hooks import approve, audit, budget, rate_limit, redact, retry
-from hookline.models import Delta
+from hookline.models import Delta, TextChunk
 from hookline.otel import Telemetry
 from hookline.points import (
     AroundChat,
@@ -2081,3 +2082,55 @@ def is_not_exhaustive(event: ChatDone | ChatFailed) -> None:
             pass
         case _:
             assert_never(event)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── handoffs ────────────────────────────────────────────────────────────────────────────────
+
+numbers = Agent[None, int](any_model(), output=int)
+more_numbers = Agent[None, int](any_model(), output=int)
+texts = Agent[None, str](any_model(), output=str)
+numbers.handoffs(more_numbers)
+numbers.handoffs(texts)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# ── changed copies ──────────────────────────────────────────────────────────────────────────
+
+
+def changes_what_hooks_get(
+    chat: PreChat, step: PreRequest, call: PreToolCall, answer: OnResponse
+) -> None:
+    assert_type(step.request.replace(model=any_model(), messages=[]), ModelRequest)
+    assert_type(chat.request.replace(system=None, tools=()), ChatRequest)
+    assert_type(call.call.replace(arguments={"path": "/tmp"}), ToolCall)
+    assert_type(answer.response.replace(text="Hello.", finish_reason="stop"), ModelResponse)
+    chat.request.replace(model=any_model())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    step.request.replace(sytem="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    step.request.replace(messages=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    call.call.replace(argumets={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    answer.response.replace(finish_reason="done")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def changes_messages(message: Message, user: UserMessage, changes: MessageChanges) -> None:
+    assert_type(user.replace(text="Hi."), UserMessage)
+    assert_type(message.replace(text="Hi."), Message)
+    user.replace(txt="Hi.")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    user.replace(parts="Hi.")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    message.replace(content="Hi.")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    changes.replace(text=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def changes_values(
+    result: ToolResult, failure: ToolFailure, response: Response[int], lookup: Tool[[int], str]
+) -> None:
+    assert_type(response.replace(output=1), Response[int])
+    assert_type(result.replace(value=[1]), ToolResult)
+    failure.replace(mesage="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    result.replace(values=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    response.replace(output="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Settings().replace(temprature=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Limits().replace(step=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Ask("Sure?").replace(expire=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Stop("why").replace(txt="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    TextChunk("x").replace(text=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lookup.replace(client=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    lookup.replace(timeout="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -27,9 +27,15 @@ CallOutcome: TypeAlias = Literal["ok", "error", "denied", "answered", "stopped",
 class Data(msgspec.Struct, frozen=True):
     """The base class of hookline's frozen data: `.replace(...)` makes a changed copy."""
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with these fields changed; an unknown field raises TypeError."""
-        return msgspec.structs.replace(self, **changes)
+    if TYPE_CHECKING:  # each noun has its own signature, which this one does not restrict
+
+        def replace(self, *args: Any, **kwargs: Any) -> Self: ...
+
+    else:
+
+        def replace(self, **changes: Any) -> Self:
+            """Return a copy with these fields changed; an unknown field raises TypeError."""
+            return msgspec.structs.replace(self, **changes)
 
     def to_json(self) -> bytes:
         """Encode this object as JSON text."""
@@ -56,6 +62,17 @@ class Timing(Data, frozen=True, kw_only=True):
     """The number of chunks."""
     reader_wait: float = 0.0
     """Seconds of waiting for a slow reader of the stream."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            first_chunk: float = ...,
+            duration: float = ...,
+            chunks: int = ...,
+            reader_wait: float = ...,
+        ) -> Self: ...
 
 
 class Usage(Data, frozen=True, kw_only=True):
@@ -86,6 +103,18 @@ class Usage(Data, frozen=True, kw_only=True):
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            input_tokens: int = ...,
+            output_tokens: int = ...,
+            cache_read_tokens: int = ...,
+            cache_write_tokens: int = ...,
+            reasoning_tokens: int = ...,
+        ) -> Self: ...
+
 
 NO_USAGE = Usage()
 
@@ -105,6 +134,10 @@ class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
         if self.meta is not None:
             own(self, "meta")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, text: str = ..., meta: dict[str, Any] | None = ...) -> Self: ...
+
 
 class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
     """The model's reasoning; `meta` holds the provider's own data, such as signatures."""
@@ -117,6 +150,10 @@ class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
     def __post_init__(self) -> None:
         if self.meta is not None:
             own(self, "meta")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, text: str = ..., meta: dict[str, Any] | None = ...) -> Self: ...
 
 
 class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
@@ -133,6 +170,17 @@ class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
 
     def __post_init__(self) -> None:
         own(self, "meta")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            media_type: str = ...,
+            data: bytes | None = ...,
+            url: str | None = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
 
 
 class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
@@ -156,6 +204,18 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
     def __post_init__(self) -> None:
         own(self, "meta")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            media_type: str = ...,
+            name: str | None = ...,
+            data: bytes | None = ...,
+            url: str | None = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
+
 
 class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
     """A source of an answer: a page or document that a provider's own tool found.
@@ -176,6 +236,18 @@ class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
 
     def __post_init__(self) -> None:
         own(self, "meta")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            url: str | None = ...,
+            title: str | None = ...,
+            name: str | None = ...,
+            media_type: str | None = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
 
 
 class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
@@ -201,6 +273,18 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
         own(self, "arguments")
         if self.meta is not None:
             own(self, "meta")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            id: str = ...,
+            name: str = ...,
+            arguments: dict[str, Any] = ...,
+            raw: str | None = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
 
 
 UserPart: TypeAlias = Text | Image | File
@@ -268,11 +352,13 @@ class ModelAnswer(Data, frozen=True):
         """The pictures and files that the model or the provider's own tools made."""
         return tuple([part for part in self.parts if isinstance(part, (Image, File))])
 
-    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """Return a changed copy; `text=` replaces the whole text."""
-        if text is not None:
-            changes["parts"] = with_text(changes.get("parts", self.parts), text)
-        return msgspec.structs.replace(self, **changes)
+    if not TYPE_CHECKING:
+
+        def replace(self, *, text: str | None = None, **changes: Any) -> Self:
+            """Return a changed copy; `text=` replaces the whole text."""
+            if text is not None:
+                changes["parts"] = with_text(changes.get("parts", self.parts), text)
+            return msgspec.structs.replace(self, **changes)
 
 
 # ── messages ────────────────────────────────────────────────────────────────────────────────
@@ -296,12 +382,20 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
         """The joined text of all Text parts."""
         return text_of(self.parts)
 
-    def replace(self, *, text: str | None = None, **changes: Any) -> Self:
-        """Return a changed copy; `text=` replaces the whole text."""
-        if text is not None:
-            media = tuple(part for part in self.parts if type(part) is not Text)
-            changes["parts"] = (Text(text), *media)
-        return msgspec.structs.replace(self, **changes)
+    if not TYPE_CHECKING:
+
+        def replace(self, *, text: str | None = None, **changes: Any) -> Self:
+            """Return a changed copy; `text=` replaces the whole text."""
+            if text is not None:
+                media = tuple(part for part in self.parts if type(part) is not Text)
+                changes["parts"] = (Text(text), *media)
+            return msgspec.structs.replace(self, **changes)
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self, *, text: str | None = ..., id: str = ..., parts: tuple[UserPart, ...] = ...
+        ) -> Self: ...
 
 
 class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
@@ -324,6 +418,21 @@ class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role",
     meta: dict[str, Any] | None = None
     """The provider's own data, which the adapter needs in later requests."""
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            text: str | None = ...,
+            id: str = ...,
+            parts: tuple[ModelPart, ...] = ...,
+            finish_reason: FinishReason | None = ...,
+            usage: Usage | None = ...,
+            model: str | None = ...,
+            partial: bool = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
+
 
 class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):
     """The result of one call; `text` is sent to the model."""
@@ -345,6 +454,19 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
 
     def __post_init__(self) -> None:
         own_tuple(self, "media")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            id: str = ...,
+            call_id: str = ...,
+            name: str = ...,
+            text: str = ...,
+            outcome: CallOutcome = ...,
+            media: tuple[MediaPart, ...] = ...,
+        ) -> Self: ...
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage

@@ -7,7 +7,7 @@ point accepts. This module does not depend on the loop.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Generic, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -41,12 +41,20 @@ class Stop(Data, frozen=True, tag_field="kind", tag="stop"):
     text: str | None = None
     """The text that is sent to the user as an assistant message, if any."""
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, reason: str = ..., text: str | None = ...) -> Self: ...
+
 
 class Continue(Data, frozen=True, tag_field="kind", tag="continue"):
     """Continue a chat that would have ended: `input` becomes the next user message."""
 
     input: str
     """The next user message."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, input: str = ...) -> Self: ...
 
 
 class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
@@ -60,6 +68,10 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
     If the approver has not answered when the question expires, the call is denied. An answer to a
     stored question that has expired raises ApprovalError.
     """
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, prompt: str = ..., expires: float | None = ...) -> Self: ...
 
 
 class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
@@ -75,6 +87,12 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
     def __post_init__(self) -> None:
         own(self, "value")
         own_tuple(self, "media")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self, *, value: Any = ..., media: tuple[MediaPart, ...] = ..., truncated: bool = ...
+        ) -> Self: ...
 
 
 class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
@@ -114,12 +132,20 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
         """Return the failure without its exception."""
         return ToolFailure(self.message, type=self.type, issues=self.issues)
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a changed copy with the same exception."""
-        copy = msgspec.structs.replace(self, **{**changes, "issues": _SEEN})
-        force_setattr(copy, "issues", changes.get("issues", self.issues))
-        _attributes(copy).update(_attributes(self))
-        return copy
+    if not TYPE_CHECKING:
+
+        def replace(self, **changes: Any) -> Self:
+            """Return a changed copy with the same exception."""
+            copy = msgspec.structs.replace(self, **{**changes, "issues": _SEEN})
+            force_setattr(copy, "issues", changes.get("issues", self.issues))
+            _attributes(copy).update(_attributes(self))
+            return copy
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self, *, message: str = ..., type: str = ..., issues: tuple[str, ...] = ...
+        ) -> Self: ...
 
 
 _OURS = __file__.rpartition("_base")[0]
@@ -189,6 +215,12 @@ class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="cha
     def __post_init__(self) -> None:
         own_tuple(self, "parts")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self, *, text: str | None = ..., parts: tuple[UserPart | ModelPart, ...] | None = ...
+        ) -> Self: ...
+
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
 
@@ -202,12 +234,20 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
     def __post_init__(self) -> None:
         own(self, "arguments")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, arguments: dict[str, Any] | None = ...) -> Self: ...
+
 
 class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
     """Do not run the call; the model sees the reason."""
 
     reason: str = "denied"
     """The reason that the model sees."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, reason: str = ...) -> Self: ...
 
 
 Decision: TypeAlias = Approve | Deny
@@ -244,6 +284,22 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         own(self, "schema")
         own_tuple(self, "prompts")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            id: str = ...,
+            call: ToolCall = ...,
+            prompts: tuple[str, ...] = ...,
+            chat_id: str = ...,
+            conversation_id: str | None = ...,
+            iteration: int = ...,
+            digest: str = ...,
+            expires: float | None = ...,
+            schema: dict[str, Any] | None = ...,
+        ) -> Self: ...
 
 
 # ── the response of a chat ──────────────────────────────────────────────────────────────────
@@ -303,6 +359,24 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
         answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
         return tuple([file for each in answers for file in each.files])
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            chat_id: str = ...,
+            text: str = ...,
+            reasoning: str = ...,
+            messages: tuple[Message, ...] = ...,
+            usage: Usage = ...,
+            finish_reason: FinishReason | None = ...,
+            stop_reason: str | None = ...,
+            pending: tuple[ApprovalRequest, ...] = ...,
+            client_calls: tuple[ToolCall, ...] = ...,
+            output: OutT | None = ...,
+            steps: int = ...,
+        ) -> Self: ...
+
 
 _ERROR_TEXT = 8_192  # characters: keeps an event small, whatever the exception
 
@@ -322,6 +396,10 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
         if len(text) > limit:
             text = f"{text[:limit]}\n[truncated: the first {limit} of {len(text)} characters]"
         return cls(type=type(exc).__name__, message=text)
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, type: str = ..., message: str = ...) -> Self: ...
 
 
 Outcome: TypeAlias = Literal["done", "aborted", "error"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -71,6 +71,21 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
         """Return a copy in which missing fields have the values of `other`."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            steps: int = ...,
+            continuations: int = ...,
+            tool_calls: int = ...,
+            argument_bytes: int = ...,
+            output_bytes: int = ...,
+            answer_bytes: int = ...,
+            tool_timeout: float | None = ...,
+            grace: float = ...,
+        ) -> Self: ...
 
 
 DEFAULT_LIMITS = Limits(
@@ -153,6 +168,7 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     only_hooks: bool = False  # the caller has passed only_hooks=
     own_system: bool = False  # the caller has passed system=
     own_tools: bool = False  # the caller has passed tools=
+    for_speaker: Callable[[Config], Config] | None = None  # adds the chat's keywords
 
 
 def check_retries(count: int) -> int:
@@ -162,8 +178,14 @@ def check_retries(count: int) -> int:
     return count
 
 
-def for_chat(config: Config, given: Given, model: Model | None) -> Config:
-    """The configuration of one chat: the agent's, overridden by the chat's keywords."""
+def for_chat(
+    config: Config, given: Given, model: Model | None, *, speaks_later: bool = False
+) -> Config:
+    """The configuration of one chat: the agent's, overridden by the chat's keywords.
+
+    `speaks_later`: a handoff has led to this agent. Its tools do not stop the running chat; the
+    chat's own tools hide those of the same name.
+    """
     changes: dict[str, Any] = {}
     if model is not None:
         changes["model"] = model
@@ -182,5 +204,6 @@ def for_chat(config: Config, given: Given, model: Model | None) -> Config:
         changes["output_validators"] = as_tuple("output_validators", given.output_validators)
     tools = () if given.tools is None else as_tuple("tools", given.tools)
     if tools:
-        changes["scopes"] = ChatScopes(config.scopes, Scope("chat", tools=tools))
+        own = Scope("chat", tools=tools)
+        changes["scopes"] = ChatScopes(config.scopes, own, hides=speaks_later)
     return msgspec.structs.replace(config, **changes) if changes else config

@@ -225,7 +225,6 @@ async def _pre_chat(chat: Chat, message: UserMessage | None) -> PreChatEnd:
 
 async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
     """The response of a chat whose steps have ended; None if the model is asked again."""
-    form = chat.config.output
     chat.check()
     chat.last.output = None  # a response has the output of its last step
     if ended == WAITING:
@@ -235,7 +234,7 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
         reason = ended.reason
         if ended.text:
             await say_stop_text(chat, ended.text)
-    elif form is not None and not await fits(chat, form, ended == NATURAL and may_go_on):
+    elif not await fits(chat, ended == NATURAL and may_go_on):
         return None
     more = await _pre_stop(chat, reason)
     if not more or ended != NATURAL or not may_go_on:

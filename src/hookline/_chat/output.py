@@ -13,16 +13,20 @@ from hookline._base.messages import Text, UserMessage
 from hookline._base.runtime import OUTPUT, Json
 from hookline._chat.commit import commit
 from hookline._chat.state import Chat
-from hookline._model.output import Form
+from hookline._model.output import form_of
 
 _ISSUES: Json[tuple[str, ...]] = Json(tuple[str, ...])
 
 
-async def fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
+async def fits(chat: Chat, may_go_on: bool) -> bool:
     """Read the answer into `chat.last.output`; return False if the model must correct it.
 
-    Raises OutputError if no correction is left, and any exception of a validator but ValueError.
+    Without `output=`, the validators check the text. Raises OutputError if no correction is left,
+    and any exception of a validator but ValueError.
     """
+    if chat.config.output is None and not chat.config.output_validators:
+        return True
+    form = chat.config.output or form_of(str)
     text = chat.last.message.text if chat.last.message is not None else ""
     issues: tuple[str, ...] = ()
     try:
@@ -35,7 +39,7 @@ async def fits(chat: Chat, form: Form, may_go_on: bool) -> bool:
             issues = await chat.runtime.step(key, _refused, _ISSUES, chat, value)
             chat.check()
         if not issues:
-            chat.last.output = value
+            chat.last.output = value if chat.config.output is not None else None
             return True
     if chat.last.corrections >= chat.config.output_retries or not may_go_on:
         raise OutputError(form.name, issues, text)

@@ -3,8 +3,9 @@
 A handoff is a tool. It writes the name of the next speaker into `run.state`, which is recorded with
 its step, and into the conversation's meta for later chats. The change takes effect at the start of
 the next step. The chat then has the new agent's model, system text, tools, settings and scopes, and
-its hooks after those of the agent that was called. Limits, the runtime and the chat's keywords do
-not change. Agents are found by their names, through the handoff tools that lead to them.
+its hooks after those of the agent that was called. The keywords of the chat, its limits, runtime
+and the form of its answer do not change. Agents are found by their names, through the handoff tools
+that lead to them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from hookline._base.errors import ToolDenied
+from hookline._base.errors import ToolDenied, UsageError
 from hookline._base.log import logger
 from hookline._base.messages import AssistantMessage
 from hookline._base.run import Run
@@ -71,9 +72,45 @@ def take_turn(chat: Chat) -> bool:
             )
             del chat.state[SPEAKER]
             return chat.agent_name != config.name and _change(chat, config, view)
-        config = replace(found.config, limits=config.limits, runtime=config.runtime)
+        config = _config_of(chat, found.config)
         view = View(*view.sources, (found.bus, None))
     return _change(chat, config, view)
+
+
+def check_output(caller: Config, target: Config) -> None:
+    """Refuse a handoff that would change the form of the answer.
+
+    The caller of a chat knows only the agent that it has called, and that agent's `output=`.
+    """
+    if target.output is not None and not _same_output(caller, target):
+        own = "no output=" if caller.output is None else f"output={caller.output.name}"
+        raise UsageError(
+            f"agent {caller.name!r} has {own} and cannot hand over to agent {target.name!r}, which "
+            f"has output={target.output.name}; give both agents the same output="
+        )
+
+
+def _same_output(one: Config, other: Config) -> bool:
+    if one.output is None or other.output is None:
+        return one.output is other.output
+    return bool(one.output.kind == other.output.kind)
+
+
+def _config_of(chat: Chat, target: Config) -> Config:
+    """The configuration of a chat in which another agent speaks."""
+    called, _ = chat.called
+    config = target if chat.input.for_speaker is None else chat.input.for_speaker(target)
+    validators = called.output_validators
+    if config.output_validators is target.output_validators and _same_output(called, config):
+        validators += tuple(each for each in target.output_validators if each not in validators)
+    return replace(
+        config,
+        limits=called.limits,
+        runtime=called.runtime,
+        output=called.output,
+        output_retries=called.output_retries,
+        output_validators=validators,
+    )
 
 
 def speakers_points(config: Config) -> list[Key]:

@@ -119,4 +119,5 @@ def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Me
             f"the tool calls of message {message.id!r} must not change, since their results follow "
             "it; pass the same calls"
         )
-    return message.replace(parts=parts)
+    checked: Any = parts  # of the kinds that this message may have
+    return message.replace(parts=checked)

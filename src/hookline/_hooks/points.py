@@ -362,8 +362,8 @@ class PreChat(Context[D], frozen=True, kw_only=True):
     "preRequest",
     "interceptor",
     {ModelRequest: "request", ModelResponse: END, Stop: END},
-    note="A `ModelResponse` that a hook returns becomes the answer: the model and "
-    "`aroundRequest` are skipped",
+    note="To choose the model, return `ctx.request.replace(model=…)`. A `ModelResponse` that a "
+    "hook returns becomes the answer: the model and `aroundRequest` are skipped",
 )
 class PreRequest(Context[D], frozen=True, kw_only=True):
     """Before each model call; a change by a hook applies only to that call."""

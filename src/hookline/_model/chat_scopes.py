@@ -14,16 +14,18 @@ class ChatScopes(Scopes):
     """The scopes of an agent in one chat that has its own tools, as the scope `chat`.
 
     They follow later changes of the agent's scopes. Raises ScopeError if the agent already has a
-    tool with the same name. If such a tool is registered later, it is hidden in this chat.
+    tool with the same name, unless `hides`. If such a tool is registered later, it is hidden in
+    this chat.
     """
 
-    def __init__(self, agents: Scopes, own: Scope) -> None:
+    def __init__(self, agents: Scopes, own: Scope, *, hides: bool = False) -> None:
         super().__init__()
         self._hidden: set[str] = set()
         self._agents = agents
         self._own = own
         with LOCK:
-            agents._check(own)
+            if not hides:
+                agents._check(own)
             agents._followers.add(self)
             self.follow()
 

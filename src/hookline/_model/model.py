@@ -9,7 +9,7 @@ an answer without it counts as cut off.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -41,12 +41,20 @@ class TextChunk(Data, frozen=True, tag_field="chunk", tag="text"):
     text: str
     """A piece of the model's text, of any length."""
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, text: str = ...) -> Self: ...
+
 
 class ReasoningChunk(Data, frozen=True, tag_field="chunk", tag="reasoning"):
     """More of the model's reasoning."""
 
     text: str
     """A piece of the model's reasoning, of any length."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, text: str = ...) -> Self: ...
 
 
 class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
@@ -60,6 +68,12 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
     def __post_init__(self) -> None:
         if self.meta is not None:
             own(self, "meta")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self, *, part: Literal["text", "reasoning"] = ..., meta: dict[str, Any] | None = ...
+        ) -> Self: ...
 
 
 class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="call"):
@@ -83,6 +97,18 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
         if self.meta is not None:
             own(self, "meta")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            index: int = ...,
+            id: str | None = ...,
+            name: str | None = ...,
+            arguments: str = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
+
 
 class SourceChunk(Data, frozen=True, tag_field="chunk", tag="source"):
     """A page or document that the answer is based on. This chunk ends the open part."""
@@ -90,12 +116,20 @@ class SourceChunk(Data, frozen=True, tag_field="chunk", tag="source"):
     source: Source
     """The whole part, which is added to the answer."""
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, source: Source = ...) -> Self: ...
+
 
 class FileChunk(Data, frozen=True, tag_field="chunk", tag="file"):
     """A picture or a file that the model made. This chunk ends the open part."""
 
     file: MediaPart
     """The whole part, which is added to the answer."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, file: MediaPart = ...) -> Self: ...
 
 
 class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
@@ -115,6 +149,18 @@ class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
     def __post_init__(self) -> None:
         if self.meta is not None:
             own(self, "meta")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            finish_reason: FinishReason = ...,
+            usage: Usage | None = ...,
+            model: str | None = ...,
+            response_id: str | None = ...,
+            meta: dict[str, Any] | None = ...,
+        ) -> Self: ...
 
 
 Delta: TypeAlias = (
@@ -157,6 +203,20 @@ class Settings(Data, frozen=True, kw_only=True):
             **{name: each for name, each in named.items() if each is not None and each != ()}
         )
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            temperature: float | None = ...,
+            top_p: float | None = ...,
+            max_tokens: int | None = ...,
+            stop: tuple[str, ...] = ...,
+            seed: int | None = ...,
+            tool_choice: str | None = ...,
+            extra: dict[str, Any] | None = ...,
+        ) -> Self: ...
+
 
 DEFAULT_SETTINGS = Settings()
 
@@ -175,6 +235,10 @@ class OutputSchema(Data, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         own(self, "schema")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, name: str = ..., schema: dict[str, Any] = ...) -> Self: ...
+
 
 class ChatRequest(Data, frozen=True, kw_only=True):
     """The input of a chat; a change in `preChat` applies to all steps of the chat."""
@@ -190,6 +254,17 @@ class ChatRequest(Data, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         own_tuple(self, "tools")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            message: UserMessage | None = ...,
+            system: str | None = ...,
+            tools: tuple[AnyTool, ...] = ...,
+            settings: Settings = ...,
+        ) -> Self: ...
 
 
 class ModelRequest(Data, frozen=True, kw_only=True):
@@ -227,6 +302,19 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         if type(self.messages) is not History:  # which is read-only, and not copied at each step
             own_tuple(self, "messages")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            model: Model = ...,
+            messages: Sequence[Message] = ...,
+            system: str | None = ...,
+            tools: tuple[AnyTool, ...] = ...,
+            settings: Settings = ...,
+            output: OutputSchema | None = ...,
+        ) -> Self: ...
+
 
 class ModelResponse(ModelAnswer, frozen=True, kw_only=True, tag_field="kind", tag="response"):
     """The answer of one model call.
@@ -261,6 +349,21 @@ class ModelResponse(ModelAnswer, frozen=True, kw_only=True, tag_field="kind", ta
             parts.append(Text(text))
         parts.extend(tool_calls)
         return cls(parts=tuple(parts), finish_reason="tool_calls" if tool_calls else "stop")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            text: str | None = ...,
+            parts: tuple[ModelPart, ...] = ...,
+            finish_reason: FinishReason = ...,
+            usage: Usage | None = ...,
+            model: str | None = ...,
+            response_id: str | None = ...,
+            meta: dict[str, Any] | None = ...,
+            timing: Timing | None = ...,
+        ) -> Self: ...
 
 
 @runtime_checkable

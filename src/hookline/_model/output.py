@@ -35,10 +35,11 @@ _UNION: Any = Union
 class Form:
     """A type that an answer must have."""
 
-    __slots__ = ("_shape", "_wrapped", "name", "schema")
+    __slots__ = ("_shape", "_wrapped", "kind", "name", "schema")
 
     def __init__(self, kind: Any) -> None:
         """Raises UsageError for a type that cannot be built from JSON."""
+        self.kind = kind
         self.name = "str"
         self.schema: OutputSchema | None = None
         self._shape: _Shape | None = None
@@ -90,9 +91,9 @@ class Form:
     def correction(self, issues: tuple[str, ...]) -> str:
         """The text that asks the model to correct an answer with these issues."""
         listed = "\n".join(f"- {issue}" for issue in issues)
-        last = "Answer again with the whole JSON object, corrected, and with nothing else."
         if self._shape is None:
-            last = "Answer again, corrected."
+            return f"Your answer was not accepted:\n{listed}\nAnswer again, corrected."
+        last = "Answer again with the whole JSON object, corrected, and with nothing else."
         return f"Your answer does not have the requested form {self.name}:\n{listed}\n{last}"
 
 

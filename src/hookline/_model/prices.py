@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from hookline._base.errors import UsageError
 from hookline._base.messages import Data, Usage
@@ -33,6 +33,17 @@ class Rates(Data, frozen=True, kw_only=True):
         total += read * (self.input if self.cache_read is None else self.cache_read)
         total += written * (self.input if self.cache_write is None else self.cache_write)
         return (total + usage.output_tokens * self.output) / MILLION
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            input: float = ...,
+            output: float = ...,
+            cache_read: float | None = ...,
+            cache_write: float | None = ...,
+        ) -> Self: ...
 
 
 PriceFunction: TypeAlias = Callable[[str, Usage], float | None]

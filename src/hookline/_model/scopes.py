@@ -1,8 +1,7 @@
 """Scopes: named bundles of tools and context that are added and removed as a unit.
 
-Registration is all or nothing, and tool names are unique across all scopes of an agent. If a user's
-predicate raises, its scope is switched off; if a context function raises, its section is left out.
-Both are logged, and neither ends the chat.
+Registration is all or nothing, and tool names are unique across all scopes of an agent. A predicate
+or context function that raises is logged: its scope, or its section, is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from weakref import WeakSet
 
 import msgspec
@@ -96,15 +95,29 @@ class Scope(ReadOnly):
                 f"{', '.join(map(repr, doubled))}; give one of them another name"
             )
 
-    def replace(self, **changes: Any) -> Scope:
-        """Return a copy with changes to label, title, tools, context, enabled or inject."""
-        names = ("label", "title", "tools", "context", "enabled", "inject")
-        return Scope(**{**{name: getattr(self, name) for name in names}, **changes})
+    if not TYPE_CHECKING:
+
+        def replace(self, **changes: Any) -> Self:
+            """Return a copy with changes to label, title, tools, context, enabled or inject."""
+            names = ("label", "title", "tools", "context", "enabled", "inject")
+            return Scope(**{**{name: getattr(self, name) for name in names}, **changes})
 
     def __repr__(self) -> str:
-        return (
-            f"<Scope {self.label!r}: {', '.join(each.name for each in self.tools) or 'no tools'}>"
-        )
+        names = ", ".join(each.name for each in self.tools)
+        return f"<Scope {self.label!r}: {names or 'no tools'}>"
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            label: str = ...,
+            tools: Iterable[ToolLike] = ...,
+            context: Callable[[], Any] | None = ...,
+            enabled: Enabled | None = ...,
+            inject: Literal["system", "user"] = ...,
+            title: str = ...,
+        ) -> Self: ...
 
 
 def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:

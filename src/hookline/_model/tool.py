@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from hookline._base.errors import (
     ToolArgumentsError,
@@ -186,25 +186,37 @@ class Tool(ReadOnly, Generic[P, R]):
         except BadArguments as bad:
             raise ToolArgumentsError(self.name, bad.issues) from None
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with changed options; all options of `@tool` except `client` can change.
+    if not TYPE_CHECKING:
 
-        Raises TypeError for any other option.
-        """
-        unknown = changes.keys() - _KEPT
-        if unknown:
-            raise TypeError(
-                f"a tool has no option {min(unknown)!r}; use {', '.join(sorted(_KEPT))}"
+        def replace(self, **changes: Any) -> Self:
+            """Return a copy with changed options of `@tool`; TypeError for `client` and others."""
+            unknown = changes.keys() - _KEPT
+            if unknown:
+                raise TypeError(
+                    f"a tool has no option {min(unknown)!r}; use {', '.join(sorted(_KEPT))}"
+                )
+            options = {option: getattr(self, option) for option in _KEPT}
+            made = object.__new__(type(self))
+            made._make(
+                fn=self.fn, signature=self.signature, client=self.client, **{**options, **changes}
             )
-        options = {option: getattr(self, option) for option in _KEPT}
-        made = object.__new__(type(self))
-        made._make(
-            fn=self.fn, signature=self.signature, client=self.client, **{**options, **changes}
-        )
-        return made
+            return made
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            name: str = ...,
+            description: str = ...,
+            parallel: bool = ...,
+            idempotent: bool = ...,
+            timeout: float | None = ...,
+            enabled: Enabled | None = ...,
+        ) -> Self: ...
 
 
 class ProviderTool(Tool[..., Any]):
@@ -227,11 +239,13 @@ class ProviderTool(Tool[..., Any]):
         super().__init__(run_elsewhere, name=name, description="Run by the provider.")
         self._set(entries=entries)
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a changed copy with the same entries; raises TypeError for an unknown option."""
-        made = super().replace(**changes)
-        made._set(entries=self.entries)
-        return made
+    if not TYPE_CHECKING:
+
+        def replace(self, **changes: Any) -> Self:
+            """Return a changed copy with the same entries; refuses unknown options."""
+            made = super().replace(**changes)
+            made._set(entries=self.entries)
+            return made
 
 
 def _check_name(name: object) -> None:

@@ -49,6 +49,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._accounts: dict[str, float] = {}
 
     async def open(self, conversation_id: str) -> Conversation:
         """Load the conversation with this id, or create it."""
@@ -192,3 +193,14 @@ class MemoryStore:
                 if entry.pending is not None and conversation_id in (None, id)
             ]
         return tuple([each for step in steps for each in step.waiting])
+
+    async def spend(
+        self, account: str, amount: float, *, limit: float | None = None
+    ) -> float | None:
+        """Add the amount to the account; return the new total, or None if it is at its limit."""
+        with _lock:
+            total = self._accounts.get(account, 0.0)
+            if limit is not None and total >= limit:
+                return None
+            self._accounts[account] = total + amount
+            return total + amount

@@ -19,11 +19,13 @@ from hookline.hooks._pins import pin_tools, tool_digest
 from hookline.hooks._rate import rate_limit
 from hookline.hooks._redact import redact
 from hookline.hooks._retry import fallback, retry
+from hookline.hooks._spending import Ledger
 from hookline.hooks._summarize import summarize
 from hookline.hooks._window import rough_tokens, truncate, window
 
 __all__ = [
     "CacheStore",
+    "Ledger",
     "MemoryCache",
     "allow_tools",
     "approve",

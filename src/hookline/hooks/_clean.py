@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import re
+from collections.abc import Collection
+from typing import Any, Final, TypeVar
 
 from hookline import (
     AssistantMessage,
     Message,
+    MessageChanges,
     ModelResponse,
     Reasoning,
     Source,
@@ -20,6 +23,7 @@ from hookline import (
 from hookline.hooks._redactor import Redactor
 
 M = TypeVar("M", UserMessage, AssistantMessage, ModelResponse)
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")  # what ids and names cannot have
 
 
 class Clean:
@@ -37,10 +41,38 @@ class Clean:
             return self.parts(message, calls=False)
         return self.parts(message)
 
-    def parts(self, holder: M, calls: bool = True) -> M:
+    def parts(self, holder: M, *, calls: bool = True) -> M:
         """Redact the parts of an object."""
         parts = tuple(self._part(part, calls and self._arguments) for part in holder.parts)
         return holder if parts == holder.parts else holder.replace(parts=parts)
+
+    def answer(self, answer: ModelResponse, offered: Collection[str]) -> ModelResponse:
+        """Redact an answer, also the ids of its calls, and names of tools that were not offered."""
+        answer = self.parts(answer)
+        parts = tuple(
+            self._call(part, offered) if isinstance(part, ToolCall) else part
+            for part in answer.parts
+        )
+        return answer if parts == answer.parts else answer.replace(parts=parts)
+
+    def _call(self, call: ToolCall, offered: Collection[str]) -> ToolCall:
+        id, name = self.name(call.id), call.name if call.name in offered else self.name(call.name)
+        if (id, name) == (call.id, call.name):
+            return call
+        return call.replace(id=id, name=name, meta=None)  # the meta may have the provider's id
+
+    def name(self, name: str) -> str:
+        """Redact an id or a name; the result is one too."""
+        clean = self._redactor.text(name)
+        return name if clean == name else _NO_NAME.sub("_", clean).strip("_")[:64] or "redacted"
+
+    def changes(self, changes: MessageChanges) -> MessageChanges:
+        """Redact the changes of a stored message, whose calls stay."""
+        text = None if changes.text is None else self._redactor.text(changes.text)
+        parts = None
+        if changes.parts is not None:
+            parts = tuple(self._part(part, arguments=False) for part in changes.parts)
+        return MessageChanges(text=text, parts=parts)
 
     def _part(self, part: Any, arguments: bool) -> Any:
         if isinstance(part, ToolCall):

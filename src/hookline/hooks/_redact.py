@@ -14,6 +14,7 @@ from typing import Any
 
 from hookline import (
     Message,
+    MessageChanges,
     ModelRequest,
     ModelResponse,
     Proceed,
@@ -47,6 +48,7 @@ from hookline.points import (
     OnToolCallError,
     OnToolCallResult,
     PreMessage,
+    PreMessageUpdate,
 )
 
 
@@ -80,6 +82,7 @@ def redact(
         add("onToolCallResult", mine.result, priority=LAST),
         add("onToolCallError", mine.error, priority=LAST),
         add("preMessage", mine.message, priority=LAST),
+        add("preMessageUpdate", mine.update, priority=LAST),
         mine.streams.forget("redact", inherit=inherit, required=required),
     )
 
@@ -115,14 +118,17 @@ class _Hooks:
         live = self.streams.of(ctx.run)
         live.unsigned.clear()
         try:
-            return self._clean.parts(await proceed())
+            offered = [tool.name for tool in ctx.request.tools]
+            return self._clean.answer(await proceed(), offered)
         finally:
             live.text = Pieces(self._redactor)  # discard the held-back text of a broken answer
 
     def delta(self, ctx: OnDelta[Any]) -> Delta | tuple[Delta, ...] | None:
         delta = ctx.delta
         if isinstance(delta, ToolCallChunk):
-            return () if self._arguments else None
+            names = (delta.id or "", delta.name or "")
+            withheld = self._arguments or any(self._clean.name(name) != name for name in names)
+            return () if withheld else None
         if isinstance(delta, FileChunk):
             return None
         if isinstance(delta, SourceChunk):
@@ -140,7 +146,7 @@ class _Hooks:
         return (TextChunk(text) if delta.part == "text" else ReasoningChunk(text), delta)
 
     def response(self, ctx: OnResponse[Any]) -> ModelResponse | None:
-        response = self._clean.parts(ctx.response)
+        response = self._clean.answer(ctx.response, [tool.name for tool in ctx.request.tools])
         unsigned = self.streams.of(ctx.run).unsigned
         if not unsigned:
             return response
@@ -168,3 +174,6 @@ class _Hooks:
 
     def message(self, ctx: PreMessage[Any]) -> Message:
         return self._clean.message(ctx.message)
+
+    def update(self, ctx: PreMessageUpdate[Any]) -> MessageChanges:
+        return self._clean.changes(ctx.changes)

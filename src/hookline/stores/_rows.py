@@ -57,6 +57,14 @@ APPEND: Final = MESSAGE.insert().from_select(
     )
     .with_for_update(read=True),  # PostgreSQL: no other owner can take the lease in between
 )
+# Add to an account that is below its limit. No row is returned for an account at its limit.
+SPEND: Final = sa.text(
+    "INSERT INTO hookline_account (id, total) VALUES (:account, :amount) "
+    "ON CONFLICT (id) DO UPDATE SET total = hookline_account.total + excluded.total "
+    "WHERE CAST(:limit AS DOUBLE PRECISION) IS NULL "
+    "OR hookline_account.total < CAST(:limit AS DOUBLE PRECISION) "
+    "RETURNING total"
+)
 # The messages of a conversation from a place on, with the columns of the conversation's row.
 BODY: Final = (
     sa.select(M.seq, M.body, C.revision, C.messages)
@@ -214,3 +222,14 @@ def _damaged(conversation_id: str, what: str, why: str) -> StoreError:
         f"conversation {conversation_id!r}: {what} is damaged in the store ({why}). Nothing was "
         "changed; restore the row from a backup, or delete the conversation"
     )
+
+
+async def spend(
+    account: str, amount: float, limit: float | None, connection: AsyncConnection, again: bool
+) -> float | None:
+    """Add to an account; return the new total, or None if the account is at its limit."""
+    if limit is not None and limit <= 0:
+        return None  # the statement would still create the account
+    values = {"account": account, "amount": float(amount), "limit": limit}
+    total: Any = (await connection.execute(SPEND, values)).scalar_one_or_none()
+    return None if total is None else float(total)  # SQLite returns 5 for 5.0

@@ -78,6 +78,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (  # 2
         "ALTER TABLE hookline_conversation ADD COLUMN messages BIGINT NOT NULL DEFAULT 0",
     ),
+    (  # 3: the totals of `budget(ledger=store)`
+        """CREATE TABLE hookline_account (
+            id VARCHAR(255) NOT NULL PRIMARY KEY,
+            total DOUBLE PRECISION NOT NULL
+        )""",
+    ),
 )
 LATEST: Final = len(MIGRATIONS)
 LOCK: Final = 0x686F6F6B  # the PostgreSQL advisory lock that is held during a migration

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,7 @@ from hookline.stores._rows import (
     meta_of,
     pending_of,
     row_of,
+    spend,
     was_written,
     write,
 )
@@ -320,3 +322,9 @@ class SQLStore:
             return True
 
         return await self._database.run("transaction", work)
+
+    async def spend(
+        self, account: str, amount: float, *, limit: float | None = None
+    ) -> float | None:
+        """Add the amount to the account; return the new total, or None if it is at its limit."""
+        return await self._database.run("write", partial(spend, account, amount, limit))
