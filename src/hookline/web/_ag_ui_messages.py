@@ -39,7 +39,7 @@ from hookline.web._incoming import (
     text_of,
 )
 from hookline.web._narrow import media, narrow
-from hookline.web._wire import json_text
+from hookline.web._wire import dumps, json_text
 
 ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -50,6 +50,9 @@ ANSWER_SCHEMA: Final[dict[str, Any]] = {
     },
     "required": ["approved"],
 }
+FIELDS: Final = (
+    *("id", "role", "content", "name", "toolCalls", "toolCallId", "error", "encryptedValue"),
+)
 ENTRY: Final = ("interruptId", "status", "payload", "metadata")
 
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
@@ -218,7 +221,7 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         conversation_id=thread_id,
         run_id=run_id,
         modern=isinstance(version, str) and version.split(".")[0].isdigit() and version >= "1",
-        raw=tuple(items),
+        sent=tuple([_sent(item) for item in items if item.get("role") != "activity"]),
         tools=tuple(objects(body.get("tools") or [], "tools")),
         results=_results(items),
         state=_state(body.get("state")),
@@ -236,6 +239,11 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         raise Refused(400, "The last message must be a user message.")
     said = not_empty(messages[-1])
     return msgspec.structs.replace(incoming, message=said, history=tuple(messages[:-1]))
+
+
+def _sent(item: dict[str, Any]) -> msgspec.Raw:
+    """Encode a message for a MESSAGES_SNAPSHOT, without unknown fields, which no client reads."""
+    return msgspec.Raw(dumps({name: item[name] for name in FIELDS if name in item}))
 
 
 def _state(value: Any) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def begin(
         conversation_id=conversation_id,
         run_id=incoming.run_id,
         modern=incoming.modern,
-        raw=incoming.raw,
+        sent=incoming.sent,
     )
     kept = opening.on_disconnect == "detach"
     scope_of = partial(scope_of_agent, agent)

@@ -66,7 +66,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     `message` is the new user message, or None if the request continues the chat with `answers`.
     `history` is the history that the client sent. `message_id` is the answer to continue, or the
-    answer to replace if `regenerate` is True. `raw`: the messages as received.
+    answer to replace if `regenerate` is True.
     """
 
     conversation_id: str | None = None
@@ -88,7 +88,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """The client's id of the run (AG-UI)."""
     modern: bool = True
     """Whether the client uses AG-UI 1.0."""
-    raw: tuple[dict[str, Any], ...] = ()
+    sent: tuple[msgspec.Raw, ...] = ()
+    """The messages as JSON text, for a MESSAGES_SNAPSHOT (AG-UI)."""
 
     def decisions(
         self, pending: Sequence[ApprovalRequest], *, edits: bool = True
