@@ -49,8 +49,8 @@ STATE: Final = "ag_ui.state"  # the status with the changes of the shared state
 class AgUiEncoder:
     """Encodes the events of one chat as an AG-UI run.
 
-    `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent, as objects or
-    as their JSON text. `posted`: the ids of the calls whose results the client sent.
+    `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent, as objects
+    or as their JSON text. `posted`: the ids of the calls whose results the client sent.
     """
 
     media_type = "text/event-stream"

@@ -166,7 +166,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> None:
     keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:
-            raise Refused(400, f"The body has the key {key[:64]!r} twice in one object.")
+            raise Refused(
+                400, f"The body has the key {key[:64]!r} twice in one object; send it once."
+            )
         keys.add(key)
 
 
