@@ -27,8 +27,8 @@ SILENCE: Final = 5.0
 UNFIT: Final = ("UNBLOCKED", "NOREPLICAS", "MISCONF")
 """How the errors of a Redis begin that cannot serve now: after a failover, or without its disk."""
 # Claim a conversation, if it has no run or the process of its run is gone. The command may arrive
-# twice, or after the process has given up: a claim whose run does not begin expires soon. HSET comes
-# first: a Redis without memory refuses the first write of a script, but none after a DEL.
+# twice, or after the process has given up: a claim whose run does not begin expires soon. HSET is
+# the first write, because a Redis without memory refuses it there, but not after another write.
 CLAIM: Final = """
 local had = redis.call('HMGET', KEYS[1], 'worker', 'over', 'run')
 if had[3] == ARGV[2] then return 1 end
