@@ -63,7 +63,7 @@ NOTHING_TO_SHOW = {
         "the stream has no response", "proceed was called", "a hook at aroundChat returned",
         "the sequence is broken", "this model's client= was used",
         "this process has a tracer provider", "a RedisRelay serves one app",
-        "the run behind this stream", "There is no answer",
+        "the run behind this stream",
     ),
     "what was raised is the cause of this error": (
         "the model raised CancelledError",

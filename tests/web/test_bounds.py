@@ -131,6 +131,27 @@ async def test_what_is_forgotten_is_not_counted_any_more() -> None:
         assert (site.runs._held_total, dict(site.runs._held)) == (0, {})
 
 
+async def test_a_replay_counts_the_messages_that_its_client_sent() -> None:
+    big = {"id": "u0", "role": "user", "content": "x" * 100_000}
+    many = {"id": "a0", "role": "activity", "content": [[]] * 50_000}
+    last = {"id": "u1", "role": "user", "content": "go", "unknown": [[]] * 50_000}
+    body = request_of("ag-ui", "go")
+    caps = Caps(replay_bytes_per_principal=250_000, drain=0.0)
+    options: dict[str, Any] = {"on_disconnect": "detach", "authorize": who, "caps": caps}
+    async with direct(words(*[1] * 4), **options) as (site, http):
+        for id in ("1", "2", "3"):
+            sent = {**body, "threadId": id, "messages": [big, many, last]}
+            answer = await http.post("/ag-ui", json=sent, headers={"x-user": "ada"})
+            assert answer.status_code == 200
+            await eventually(lambda: len(site.runs) == 0)
+            live = site.runs._live[f"ada/{id}"]
+            assert 100_000 < live.header.bytes < 101_000
+            assert live.log.bytes > live.header.bytes
+        assert sorted(held(site)) == ["ada/2", "ada/3"]
+        answer = await http.post("/native", json=request_of("native", "go", "4"))
+        assert sum(held(site).values()) == site.runs._held_total
+
+
 # ── approvals that change nothing ───────────────────────────────────────────────────────────
 
 

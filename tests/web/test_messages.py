@@ -36,6 +36,7 @@ from hookline.web import (
     to_native_messages,
     to_ui_messages,
 )
+from hookline.web._incoming import Answer
 
 # A call that waits comes back as one that was not finished.
 WAITING = ("an_approval", "one_of_two_answers")
@@ -398,9 +399,12 @@ def test_an_answer_about_an_endless_number_is_refused() -> None:
     for amount in (10**400, -(10**400)):
         part = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-responded"}
         said = {**part, "input": {"amount": amount}, "approval": {"id": "1", "approved": True}}
-        incoming = parse_ai_sdk(ui({"id": "a", "role": "assistant", "parts": [said]}))
         with pytest.raises(Refused) as caught:
-            incoming.decisions([request])
+            parse_ai_sdk(ui({"id": "a", "role": "assistant", "parts": [said]}))
+        assert caught.value.status == 400
+        answer = Answer(decision=Approve(), arguments={"amount": amount})
+        with pytest.raises(Refused) as caught:
+            Incoming(answers={"1": answer}).decisions([request])
         assert caught.value.status == 409
 
 

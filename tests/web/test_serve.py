@@ -57,9 +57,14 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def served(
-    folder: Path, *arguments: str, delay: float = 0.0, agent: str = "demo:agent"
+    folder: Path,
+    *arguments: str,
+    delay: float = 0.0,
+    agent: str = "demo:agent",
+    head: list[str] | None = None,
 ) -> AsyncIterator[tuple[Any, str, str]]:
     """The command, running; gives its process, its address and its token."""
+    head = [] if head is None else head
     (folder / "demo.py").write_text(MODULE.format(delay=delay))
     port = free_port()
     process = await asyncio.create_subprocess_exec(
@@ -71,9 +76,12 @@ async def served(
     try:
         assert process.stderr is not None
         lines = [(await process.stderr.readline()).decode() for _ in range(3)]
+        head.extend(lines)
         assert lines[0] == f"hookline serves {agent}\n"
         token = lines[2].split()[-1]
         assert lines[1].strip() == f"page:  http://127.0.0.1:{port}/#token={token}"
+        if "--token" in arguments:
+            token = arguments[arguments.index("--token") + 1]
         url = f"http://127.0.0.1:{port}"
         async with asyncio.timeout(20), httpx.AsyncClient(base_url=url) as http:
             while True:
@@ -130,8 +138,35 @@ def test_deps_that_are_not_there_are_told_before_it_listens(
     assert "page:" not in said
 
 
+@pytest.mark.parametrize("more", [(), ("--reload",)], ids=["here", "in another process"])
+@pytest.mark.parametrize("way", ["option", "environment"])
+async def test_a_token_that_was_supplied_is_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, more: tuple[str, ...]
+) -> None:
+    secret = "a-secret-of-the-user"
+    arguments = more
+    if way == "option":
+        arguments = ("--token", secret, *more)
+    else:
+        monkeypatch.setenv("HOOKLINE_TOKEN", secret)
+    head: list[str] = []
+    async with served(tmp_path, *arguments, head=head) as (process, url, _):
+        headers = {"authorization": f"Bearer {secret}"}
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+            assert (await http.get("/page/about")).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            await process.wait()
+        printed = "".join(head) + (await process.stderr.read()).decode()
+    assert "page:" in printed
+    assert secret not in printed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(("drain", "end"), [("20", "ChatDone"), ("0", "ChatAborted")])
-async def test_a_signal_drains_or_aborts_what_runs(tmp_path: Path, drain: str, end: str) -> None:
+async def test_a_signal_drains_or_aborts_what_runs(
+    tmp_path: Path, drain: str, end: str, number: signal.Signals
+) -> None:
     delay = 0.4 if drain == "20" else 30.0
     async with served(tmp_path, "--drain", drain, delay=delay) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
@@ -141,7 +176,7 @@ async def test_a_signal_drains_or_aborts_what_runs(tmp_path: Path, drain: str, e
             async with http.stream("POST", "/native", json=body) as answer:
                 async for piece in answer.aiter_raw():
                     if not data:
-                        process.send_signal(signal.SIGTERM)
+                        process.send_signal(number)
                     data += piece
             assert type(native(data)[-1]).__name__ == end
         async with asyncio.timeout(10):

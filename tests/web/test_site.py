@@ -15,8 +15,9 @@ from tests.web._server import client, conversation_of, direct, eventually, site_
 from tests.web._sse import read
 
 from hookline import Agent, Ask, MemoryStore, Response, Run, tool
+from hookline.errors import OverloadedError
 from hookline.events import ChatDone, ErrorInfo, MessageAdded, TextDelta, read_event
-from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreToolCall
+from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreChat, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps
 
@@ -138,6 +139,70 @@ async def test_an_answer_is_made_again() -> None:
         assert text_of("ai-sdk", answer.content) == "1 messages."
         kept = await conversation_of(site, "c1")
         assert [m.text for m in kept.messages] == ["a", "1 messages."]
+
+
+async def regenerated(http: httpx.AsyncClient, protocol: str, id: str | None) -> httpx.Response:
+    """Ask for an answer again."""
+    more = {} if id is None else {"messageId": id}
+    if protocol == "native":
+        return await http.post("/native", json={"conversation": "c1", "regenerate": True, **more})
+    body = {"id": "c1", "trigger": "regenerate-message", "messages": []}
+    return await http.post("/ai-sdk", json={**body, **more})
+
+
+@pytest.mark.parametrize("protocol", ["native", "ai-sdk"])
+@pytest.mark.parametrize("why", ["hook", "model"])
+async def test_a_repetition_that_fails_loses_no_message(protocol: str, why: str) -> None:
+    agent = Agent(ScriptedModel("One.", "Two.", OverloadedError("full")))
+    refusing = False
+
+    @agent.hook("preChat")
+    def refuse(ctx: PreChat) -> None:
+        if refusing:
+            raise PermissionError("the budget is used up")
+
+    async with direct(agent) as (site, http):
+        for text in ("a", "b"):
+            await http.post(f"/{protocol}", json=request_of(protocol, text))
+        kept = (await conversation_of(site, "c1")).messages
+        shown = (await http.get(f"/{protocol}/c1/messages")).json()
+        refusing = why == "hook"
+        answer = await regenerated(http, protocol, kept[1].id)
+        assert answer.status_code == 200
+        assert "Something went wrong" in answer.text
+        assert (await conversation_of(site, "c1")).messages == kept
+        assert (await http.get(f"/{protocol}/c1/messages")).json() == shown
+
+
+@pytest.mark.parametrize("protocol", ["native", "ai-sdk"])
+async def test_an_answer_that_is_not_there_is_not_made_again(protocol: str) -> None:
+    async with direct(Agent(ScriptedModel("One."))) as (site, http):
+        assert (await regenerated(http, protocol, None)).status_code == 409
+        await http.post(f"/{protocol}", json=request_of(protocol, "a"))
+        answer = await regenerated(http, protocol, "x")
+        assert answer.status_code == 409
+        assert answer.text == "There is no such answer to regenerate; load the messages again."
+        assert [m.text for m in (await conversation_of(site, "c1")).messages] == ["a", "One."]
+
+
+async def test_a_stop_before_the_new_answer_leaves_the_old_one() -> None:
+    gate = Gate()
+    agent = Agent(ScriptedModel("One.", "Two."))
+    waiting = False
+
+    @agent.hook("preChat")
+    async def wait(ctx: PreChat) -> None:
+        if waiting:
+            await gate()
+
+    async with site_of(agent) as (site, url), client(url) as http:
+        await http.post("/native", json=request_of("native", "a"))
+        waiting = True
+        again = asyncio.create_task(regenerated(http, "native", None))
+        await gate.reached.wait()
+        assert (await http.post("/native/c1/stop")).status_code < 300
+        assert (await again).status_code == 200
+        assert [m.text for m in (await conversation_of(site, "c1")).messages] == ["a", "One."]
 
 
 async def test_the_ids_on_the_wire_are_those_of_the_stored_messages() -> None:

@@ -63,7 +63,7 @@ async def test_a_title_is_listed_while_the_first_answer_runs_and_later_messages_
 
 
 async def test_a_message_without_words_leaves_the_title_to_the_next() -> None:
-    picture = {"parts": [{"part": "image", "media_type": "image/png", "data": "aGk="}]}
+    picture = {"parts": [{"part": "image", "media_type": "image/png", "data": "iVBORw=="}]}
     async with direct(Agent(ScriptedModel("One.", "Two."))) as (site, http):
         await http.post("/native", json={"conversation": "c1", "message": picture})
         assert "title" not in (await conversation_of(site, "c1")).meta

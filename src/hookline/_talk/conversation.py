@@ -8,7 +8,7 @@ each message to the store first. A conversation without a store has no such over
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,14 @@ from hookline._base.errors import ConversationBusyError, ConversationConflictErr
 from hookline._base.forks import lock_for_forks
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
-from hookline._base.messages import Data, History, Message, ToolCall
+from hookline._base.messages import (
+    AssistantMessage,
+    Data,
+    History,
+    Message,
+    ToolCall,
+    UserMessage,
+)
 from hookline._base.returns import ApprovalRequest
 from hookline._base.runtime import LOCAL
 from hookline._talk.history import Survey, in_call_order, surveyed
@@ -48,6 +55,17 @@ class Exported(Data, frozen=True, kw_only=True):
     pending: PendingStep | None = None
 
 
+class _Aside(Data, frozen=True, kw_only=True):
+    """What a chat is about to replace: the state before it, and the place of the question."""
+
+    place: int
+    items: list[Message]
+    pending: PendingStep | None
+    claim: PendingStep | None
+    written: tuple[int, bool, bool] | None
+    """What the ledger had noted."""
+
+
 class Conversation:
     """Messages kept across chats.
 
@@ -72,6 +90,8 @@ class Conversation:
         self.ahead: list[Message] = []
         """The messages that an earlier life of the running chat has written."""
         self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
+        self._place: int | None = None  # the question that the next chat answers again
+        self._aside: _Aside | None = None  # what the running chat is about to replace
         items = list(messages)
         self._set(items, Survey(items), pending)
 
@@ -146,8 +166,37 @@ class Conversation:
                 raise ConversationBusyError(self.id, self._chat_id)
             self._set(items, found, pending)
             self._claim = None
+            self._place = None
             if self.ledger is not None:
                 self.ledger.start_over()
+
+    def replace_answer(self, message_id: str | None = None) -> UserMessage:
+        """Let the next chat replace an answer; returns the question, to pass to this chat.
+
+        `message_id` is the id of the question or of a message of its answer; without it, the last
+        answer is replaced. The question and all later messages are replaced in one write, with the
+        first message of the new answer. If the chat ends before that, everything stays as it was.
+        Raises UsageError if there is no such message or no question before it. Raises
+        ConversationBusyError while a chat runs.
+        """
+        with _lock:
+            if self._chat_id is not None:
+                raise ConversationBusyError(self.id, self._chat_id)
+            end = len(self.items)
+            if message_id is not None:
+                places = (n for n, message in enumerate(self.items) if message.id == message_id)
+                end = 1 + next(places, -1)
+            place = next(
+                (n for n in reversed(range(end)) if isinstance(self.items[n], UserMessage)), None
+            )
+            question = None if place is None else self.items[place]
+            if not isinstance(question, UserMessage):
+                raise UsageError(
+                    f"conversation {self.id!r} has no answer with the message {message_id!r} to "
+                    "replace; pass the id of one of its messages, or send a message first"
+                )
+            self._place = place
+            return question
 
     # ── as JSON, and in a store ─────────────────────────────────────────────────────────────
 
@@ -261,12 +310,45 @@ class Conversation:
             self._rewind(chat_id)
         else:
             self._claim = None
+            self._set_aside()
 
     def release(self, chat_id: str) -> None:
         """Free the conversation, if this chat has reserved it."""
         if self._chat_id == chat_id:  # a chat that was left behind may end during the next chat
             self._catch_up()
+            self._put_back()
             self._chat_id = None
+
+    # ── a chat that replaces an answer ──────────────────────────────────────────────────────
+
+    def _set_aside(self) -> None:
+        """If this chat replaces an answer, go back to the place of its question."""
+        place, self._place = self._place, None
+        if place is None:
+            return
+        ledger = self.ledger
+        self._aside = _Aside(
+            place=place,
+            items=self.items,
+            pending=self._pending,
+            claim=self._claim,
+            written=None if ledger is None else ledger.noted,
+        )
+        items = self.items[:place]
+        self._set(items, Survey(items), None)
+        self._claim = None
+        if ledger is not None:
+            ledger.start_over()
+
+    def _put_back(self) -> None:
+        """If no message of the new answer was written, go back to the old one."""
+        aside, self._aside = self._aside, None
+        if aside is None:
+            return
+        self._set(aside.items, Survey(aside.items), aside.pending, open_end=True)
+        self._claim = aside.claim
+        if self.ledger is not None and aside.written is not None:
+            self.ledger.noted = aside.written
 
     def _catch_up(self) -> None:
         """Keep the messages of an earlier life of the chat that this life has not reached."""
@@ -307,6 +389,8 @@ class Conversation:
         self._append(message)
 
     def _append(self, message: Message) -> None:
+        if self.ledger is None and isinstance(message, AssistantMessage):
+            self._aside = None  # replaced
         if self.ahead:  # an earlier life has written this message
             self.ahead.pop(0)
         self.items.append(message)
@@ -370,7 +454,8 @@ class Conversation:
         async with ledger.turn:
             try:
                 stored = await ledger.take(chat_id, life, lost)
-                step = self._pending if stored is None else stored.pending
+                mine = self._pending if self._aside is None else self._aside.pending
+                step = mine if stored is None else stored.pending
                 holder = held_by(step, LOCAL.now())
                 if holder not in (None, chat_id):
                     raise ConversationBusyError(self.id, holder, waits=True)
@@ -416,16 +501,30 @@ class Conversation:
         """Write pending changes and these messages to the store, then append the messages."""
         assert self.ledger is not None
         unwritten = (*self.items[self.ledger.count :], *more)
-        await self.ledger.write(unwritten, self.meta, self._standing)
+        if not self._waits_for_answer(unwritten):
+            await self.ledger.write(unwritten, self.meta, self._standing)
+            self._aside = None
         self.items += more
+
+    def _waits_for_answer(self, unwritten: Sequence[Message]) -> bool:
+        """Return whether the new answer has no message yet that replaces the old one."""
+        if self._aside is None:
+            return False
+        new = unwritten[self._aside.place :]
+        return not any(isinstance(message, AssistantMessage) for message in new)
 
     async def change(self, message: Message) -> None:
         """Replace the message that has this id, even if the task is cancelled during the write."""
-        if self.ledger is None:
+        if self.ledger is None or self._is_unwritten(message.id):
             self._replace(message)
         else:
             async with self.ledger.turn:
                 await finished(self._update(self.ledger, message))
+
+    def _is_unwritten(self, id: str) -> bool:
+        """Return whether a message waits for the first message of the answer that replaces one."""
+        new = () if self._aside is None else self.items[self._aside.place :]
+        return any(message.id == id for message in new)
 
     async def _update(self, ledger: Ledger, message: Message) -> None:
         await self._put()
@@ -437,6 +536,10 @@ class Conversation:
         self.items = [*self.items]  # a new list, so that existing views do not change
         self.items[place] = message
         self._snapshot = self._in_order = None
+        aside = self._aside
+        if aside is not None and place < aside.place:
+            items = [*aside.items[:place], message, *aside.items[place + 1 :]]
+            self._aside = aside.replace(items=items)
 
     async def leave(self, chat_id: str) -> None:
         """End this chat's reservation: write pending changes, and release its lease.
@@ -451,6 +554,7 @@ class Conversation:
             if not ledger.is_held_by(chat_id):  # the lease was refused, or the next chat has it
                 return
             self._catch_up()
+            self._put_back()
             self._close_step()
             try:
                 await self._put()

@@ -75,6 +75,15 @@ class Ledger:
         self.fresh = True
         self.unsettled = False  # nothing of the stored state counts any more
 
+    @property
+    def noted(self) -> tuple[int, bool, bool]:
+        """What is known of the stored messages, to go back to after `start_over`."""
+        return self.count, self.fresh, self.unsettled
+
+    @noted.setter
+    def noted(self, noted: tuple[int, bool, bool]) -> None:
+        self.count, self.fresh, self.unsettled = noted
+
     def differs(self, meta: dict[str, Any], pending: PendingStep | None) -> bool:
         """Return whether the stored messages are to be deleted, or another value differs."""
         return self.fresh or pending != self._pending or _encoded(meta) != self._meta

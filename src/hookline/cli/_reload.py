@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from hookline.cli._workers import hangups
+
 EVERY: Final = 0.4  # seconds between two checks
 SPARE: Final = 15  # seconds that a server may take to end, besides its drain time
+NEW_TOKEN: Final = "HOOKLINE_SERVE_NEW_TOKEN"  # a token that the server may print
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 
 
@@ -39,10 +42,13 @@ def changed(before: dict[str, int], now: dict[str, int]) -> list[str]:
     return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
 
 
-def watch(command: Sequence[str], token: str, *, relay: str | None, drain: float) -> int:
-    """Serve until a signal, and restart after each change; returns the exit status."""
-    signal.signal(signal.SIGTERM, _ended)
-    environment = {**os.environ, "HOOKLINE_TOKEN": token}
+def watch(command: Sequence[str], token: str, *, new: bool, relay: str | None, drain: float) -> int:
+    """Serve until a signal, and restart after each change; returns the exit status. `new`: the
+    server may print the token.
+    """
+    for number in (signal.SIGTERM, *hangups()):
+        signal.signal(number, _ended)
+    environment = {**os.environ, "HOOKLINE_TOKEN": token, **({NEW_TOKEN: token} if new else {})}
     if relay is not None:
         environment["HOOKLINE_RELAY"] = relay
     folder = Path.cwd()

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import signal
 import socket
 import sys
 from importlib import import_module
@@ -17,9 +18,9 @@ import msgspec
 
 from hookline import MemoryStore
 from hookline.cli._faults import INTERRUPTED, OK, TAKEN
-from hookline.cli._reload import watch
+from hookline.cli._reload import NEW_TOKEN, watch
 from hookline.cli._target import MakeDeps, deps_at, locate, settled
-from hookline.cli._workers import inherited, supervise
+from hookline.cli._workers import hangups, inherited, supervise
 from hookline.errors import UsageError
 from hookline.storage import resolve_store
 from hookline.web import Caps, Page, Site, app
@@ -29,13 +30,21 @@ from hookline.web.relay import RedisRelay
 OnDisconnect = Literal["detach", "cancel"]
 
 
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """The bearer token. Only a new token is printed: what is printed often ends up in a log."""
+
+    text: str
+    new: bool = False
+    """Whether this command has generated the token."""
+
+
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `hookline serve`."""
 
     agent: str
     host: str
     port: int
-    token: str
+    token: Token
     hosts: list[str]
     origins: list[str]
     on_disconnect: OnDisconnect
@@ -51,9 +60,13 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     reload: bool = False
 
 
-def token_of(given: str | None) -> str:
+def token_of(given: str | None) -> Token:
     """Return the token from the option or the environment, or a new one."""
-    return given or os.environ.get("HOOKLINE_TOKEN") or token_urlsafe(24)
+    generated = os.environ.pop(NEW_TOKEN, None)
+    supplied = given or os.environ.get("HOOKLINE_TOKEN")
+    if supplied and supplied != generated:
+        return Token(text=supplied)
+    return Token(text=generated or token_urlsafe(24), new=True)
 
 
 def serve(asked: Serving) -> int:
@@ -78,7 +91,13 @@ def serve(asked: Serving) -> int:
         if asked.workers > 1:
             raise UsageError("--reload serves from one process: leave --workers out")
         try:
-            return watch(_command(asked), asked.token, relay=asked.relay, drain=asked.drain)
+            return watch(
+                _command(asked),
+                asked.token.text,
+                new=asked.token.new,
+                relay=asked.relay,
+                drain=asked.drain,
+            )
         except KeyboardInterrupt:
             return INTERRUPTED
     found = locate(asked.agent)
@@ -130,12 +149,15 @@ async def _serve(asked: Serving, found: Any, make_deps: MakeDeps, listener: sock
     shown = "localhost" if asked.host in ("0.0.0.0", "::") else asked.host
     port = listener.getsockname()[1]
     print(f"hookline serves {asked.agent}", file=sys.stderr)
-    print(f"  page:  http://{shown}:{port}/#token={asked.token}", file=sys.stderr)
-    print(f"  token: {asked.token}", file=sys.stderr, flush=True)
+    token = asked.token
+    part = token.text if token.new else "…"
+    print(f"  page:  http://{shown}:{port}/#token={part}", file=sys.stderr)
+    told = token.text if token.new else "the one that you have set, in place of …"
+    print(f"  token: {told}", file=sys.stderr, flush=True)
     relay = asked.relay
     if asked.workers > 1 and relay is not None:
         return await supervise(
-            _command(asked), listener, workers=asked.workers, token=asked.token, relay=relay
+            _command(asked), listener, workers=asked.workers, token=token.text, relay=relay
         )
     await _listen(site, asked, listener)
     return OK
@@ -180,7 +202,7 @@ async def _site(asked: Serving, found: Any, make_deps: MakeDeps) -> Site:
         )
     return app(
         agent,
-        token=asked.token,
+        token=asked.token.text,
         hosts=hosts,
         origins=asked.origins,
         on_disconnect=asked.on_disconnect,
@@ -216,6 +238,11 @@ async def _listen(site: Site, asked: Serving, listener: socket.socket) -> None:
             await asyncio.sleep(0.1)
         await site.shutdown()
 
+    def stop() -> None:
+        server.handle_exit(signal.SIGTERM, None)
+
+    for number in hangups():  # uvicorn handles the other signals
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     ending = asyncio.create_task(end_runs())
     try:
         await server.serve(sockets=[listener])

@@ -26,6 +26,12 @@ def inherited() -> socket.socket | None:
     return None if number is None else socket.socket(fileno=int(number))
 
 
+def hangups() -> tuple[signal.Signals, ...]:
+    """Return the signal that the terminal was closed, unless `nohup` has made us ignore it."""
+    number = getattr(signal, "SIGHUP", None)
+    return () if number is None or signal.getsignal(number) is signal.SIG_IGN else (number,)
+
+
 async def supervise(
     command: Sequence[str], listener: socket.socket, *, workers: int, token: str, relay: str
 ) -> int:
@@ -39,8 +45,8 @@ async def supervise(
     }
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stopping.set)
+    for ending in (signal.SIGINT, signal.SIGTERM, *hangups()):
+        loop.add_signal_handler(ending, stopping.set)
 
     async def begin() -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

@@ -28,9 +28,9 @@ from hookline.providers._parts import (
     base64_text,
     choice,
     functions,
-    is_object,
     location,
     own,
+    record,
     refuse,
     run_there,
     said,
@@ -45,6 +45,14 @@ BREAKPOINTS: Final = 4  # the most cache breakpoints in a prompt
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _OTHERS: Final = "GoogleModel accepts audio and video; OpenAIChatModel accepts audio"
 _THINKING: Final = ("thinking", "redacted_thinking")
+_RECORDS: Final = frozenset(
+    {"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result"}
+    | {"code_execution_tool_result", "bash_code_execution_tool_result"}
+    | {"text_editor_code_execution_tool_result", "tool_search_tool_result"}
+    | {"mcp_tool_use", "mcp_tool_result", "mcp_tool_listing"}
+    | {"container_upload", "compaction", "fallback"}
+)
+"""The blocks of the provider's tools, which are sent back as they came."""
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -222,8 +230,10 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
             yield {**block, "citations": meta["citations"]} if meta.get("citations") else block
         elif message.partial or not isinstance(part, Reasoning):
             pass  # only for people to see
-        elif is_object(meta.get("block")):
-            yield dict(meta["block"])
+        elif meta.get("block"):
+            block_of_tool = record(meta["block"], _RECORDS)
+            if block_of_tool is not None:
+                yield block_of_tool
         elif meta.get("data"):
             yield {"type": "redacted_thinking", "data": meta["data"]}
         elif meta.get("signature"):

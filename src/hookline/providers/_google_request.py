@@ -38,6 +38,8 @@ from hookline.providers._parts import (
 from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "google"
+_RECORD: Final = ("executableCode", "codeExecutionResult", "thoughtSignature", "thought")
+"""The fields of the provider's code runs, which are sent back as they came."""
 _CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -202,8 +204,10 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
                 yield {**_part(part), **_signature(part)}
         elif message.partial or not isinstance(part, Reasoning):
             pass  # only for people to see
-        elif is_object(own(part.meta, PROVIDER).get("part")):
-            yield dict(own(part.meta, PROVIDER)["part"])  # a record of the provider's code run
+        elif is_object(run := own(part.meta, PROVIDER).get("part")):
+            record: dict[str, Any] = {name: run[name] for name in _RECORD if name in run}
+            if record.keys() & {"executableCode", "codeExecutionResult"}:
+                yield record
         elif signature := _signature(part):  # the thoughts themselves are not sent back
             yield {"text": "", **signature}
 

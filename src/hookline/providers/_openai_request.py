@@ -6,7 +6,7 @@ encrypted reasoning, is kept in the messages' meta under "openai", and sent with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from hookline import (
@@ -28,10 +28,10 @@ from hookline.providers._parts import (
     base64_text,
     choice,
     functions,
-    is_object,
     json_text,
     location,
     own,
+    record,
     refuse,
     run_there,
     said,
@@ -42,6 +42,17 @@ from hookline.providers._settings import effective, put, with_extra
 
 PROVIDER: Final = "openai"
 SEALED: Final = "reasoning.encrypted_content"
+_RECORDS: Final = frozenset(
+    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"}
+    | {"computer_call", "computer_call_output", "compaction", "program", "program_output"}
+    | {"tool_search_call", "tool_search_output", "mcp_call", "mcp_list_tools"}
+    | {"mcp_approval_request", "local_shell_call", "local_shell_call_output"}
+    | {"shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output"}
+    | {"custom_tool_call", "custom_tool_call_output"}
+)
+"""The items of the provider's tools, which are sent back as they came."""
+_REASONING: Final = ("id", "encrypted_content")
+_MESSAGE: Final = ("id", "phase")
 
 
 class OpenAISettings(Settings, frozen=True, kw_only=True):
@@ -220,15 +231,16 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
 def _record(part: Image | Reasoning | Source | File, *, sealed: bool) -> Iterable[dict[str, Any]]:
     """Return the original item of a part: reasoning, or the record of a provider's tool."""
     meta = own(part.meta, PROVIDER)
+    item = record(meta.get("item"), _RECORDS)
     if isinstance(part, Image):
-        if is_object(meta.get("item")) and part.data is not None:
-            yield {**meta["item"], "result": base64_text(part.data)}
+        if item is not None and part.data is not None:
+            yield {**item, "result": base64_text(part.data)}
     elif isinstance(part, Reasoning):
-        if is_object(meta.get("item")):
-            yield dict(meta["item"])
+        if item is not None:
+            yield item
         elif sealed and meta.get("id"):
             summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-            yield {"type": "reasoning", "summary": summary, **meta}
+            yield {"type": "reasoning", "summary": summary, **_named(meta, _REASONING)}
 
 
 def _text(part: Text, item: dict[str, Any] | None) -> dict[str, Any]:
@@ -238,4 +250,9 @@ def _text(part: Text, item: dict[str, Any] | None) -> dict[str, Any]:
     notes = own(part.meta, PROVIDER).get("annotations") or ()
     output = {"type": "output_text", "text": part.text, "annotations": notes}
     shape = {"type": "message", "role": "assistant", "status": "completed"}
-    return {**shape, **item, "content": [output]}
+    return {**shape, **_named(item, _MESSAGE), "content": [output]}
+
+
+def _named(meta: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return these fields of an original item; a role or type is never one of them."""
+    return {name: meta[name] for name in names if name in meta}

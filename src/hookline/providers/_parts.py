@@ -33,6 +33,15 @@ def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     return isinstance(value, (list, tuple))
 
 
+def record(value: object, types: frozenset[str]) -> dict[str, Any] | None:
+    """Return the record of a provider's tool, if it is of one of these types. Other items, such as
+    messages, are made only from hookline's own messages.
+    """
+    if not is_object(value) or value.get("type") not in types or "role" in value:
+        return None
+    return dict(value)
+
+
 def base64_text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 

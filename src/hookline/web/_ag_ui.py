@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from hookline import ApprovalRequest, AssistantMessage, Image, Source, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, Status
 from hookline.web._acts import (
@@ -47,8 +49,8 @@ STATE: Final = "ag_ui.state"  # the status with the changes of the shared state
 class AgUiEncoder:
     """Encodes the events of one chat as an AG-UI run.
 
-    `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent. `posted`:
-    the ids of the calls whose results the client sent.
+    `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent, as objects
+    or as their JSON text. `posted`: the ids of the calls whose results the client sent.
     """
 
     media_type = "text/event-stream"
@@ -62,7 +64,7 @@ class AgUiEncoder:
         thread_id: str,
         run_id: str,
         modern: bool = True,
-        messages: Sequence[dict[str, Any]] = (),
+        messages: Sequence[dict[str, Any] | msgspec.Raw] = (),
         known: Sequence[str] = (),
         posted: Sequence[str] = (),
         errors: ErrorText | None = None,
@@ -73,7 +75,7 @@ class AgUiEncoder:
         self._mask = Mask(errors, chat_id=chat_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._modern = modern
-        self._messages = [dict(message) for message in messages]
+        self._messages = [_text(message) for message in messages]
         self._reasoning: dict[str, str] = {}  # shown reasoning texts, by id
         self._more = b""  # the frame of a delta of the open part, without its text
         self._begun = False
@@ -211,13 +213,13 @@ class AgUiEncoder:
         if message.usage is not None:
             name = message.model or ""
             self._usage[name] = self._usage.get(name, Usage()) + message.usage
-        self._messages.append(as_ag_ui(message))
+        self._messages.append(_text(as_ag_ui(message)))
         return self._close_text() + self._bring()
 
     def _answered(self, message: ToolMessage) -> bytes:
         if message.call_id in self._posted:  # the client sent this result itself
             return b""
-        self._messages.append(as_ag_ui(message))
+        self._messages.append(_text(as_ag_ui(message)))
         return _event(
             "TOOL_CALL_RESULT",
             messageId=message.id,
@@ -231,7 +233,8 @@ class AgUiEncoder:
             if kind == "reasoning":  # a client keeps reasoning that a snapshot lacks
                 self._reasoning[id] = ""
         reasoning = [
-            {"id": id, "role": "reasoning", "content": text} for id, text in self._reasoning.items()
+            _text({"id": id, "role": "reasoning", "content": text})
+            for id, text in self._reasoning.items()
         ]
         self._announced.discard(act.message)
         self._brought = []
@@ -302,6 +305,11 @@ def _interrupt(request: ApprovalRequest) -> dict[str, Any]:
     if request.expires is not None:
         out["expiresAt"] = datetime.fromtimestamp(request.expires, UTC).isoformat()
     return out
+
+
+def _text(message: dict[str, Any] | msgspec.Raw) -> msgspec.Raw:
+    """Return the JSON text of a message."""
+    return message if isinstance(message, msgspec.Raw) else msgspec.Raw(dumps(message))
 
 
 def _step_end(number: int) -> bytes:

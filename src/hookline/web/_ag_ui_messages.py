@@ -25,11 +25,11 @@ from hookline.web._incoming import (
     Incoming,
     Refused,
     SystemPolicy,
+    bounded,
     call_id_of,
     decision_of,
     failed_message,
     id_of,
-    media,
     no_system,
     not_empty,
     object_of,
@@ -38,7 +38,8 @@ from hookline.web._incoming import (
     optional_id,
     text_of,
 )
-from hookline.web._wire import json_text
+from hookline.web._narrow import media, narrow
+from hookline.web._wire import dumps, json_text
 
 ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -49,6 +50,9 @@ ANSWER_SCHEMA: Final[dict[str, Any]] = {
     },
     "required": ["approved"],
 }
+FIELDS: Final = (
+    *("id", "role", "content", "name", "toolCalls", "toolCallId", "error", "encryptedValue"),
+)
 ENTRY: Final = ("interruptId", "status", "payload", "metadata")
 
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
@@ -140,7 +144,7 @@ def from_ag_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[
         elif role not in ("reasoning", "activity"):
             raise Refused(400, "The role of a message must be one that the protocol defines.")
     _close(out, open_calls)
-    return out
+    return [narrow(message) for message in out]
 
 
 def _close(out: list[Message], open_calls: dict[str, ToolCall]) -> None:
@@ -208,7 +212,7 @@ def _result(item: dict[str, Any], call: ToolCall) -> ToolMessage:
 
 def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
     """Read a RunAgentInput. Raises Refused for anything else."""
-    thread_id = id_of(body.get("threadId"), "threadId")
+    thread_id = id_of(bounded(body).get("threadId"), "threadId")
     run_id = id_of(body.get("runId"), "runId")
     items = objects(body.get("messages"), "messages")
     messages = from_ag_ui_messages(items, system=system)
@@ -217,7 +221,7 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         conversation_id=thread_id,
         run_id=run_id,
         modern=isinstance(version, str) and version.split(".")[0].isdigit() and version >= "1",
-        raw=tuple(items),
+        sent=tuple([_sent(item) for item in items if item.get("role") != "activity"]),
         tools=tuple(objects(body.get("tools") or [], "tools")),
         results=_results(items),
         state=_state(body.get("state")),
@@ -225,7 +229,9 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
     )
     resume = objects(body.get("resume") or [], "resume")
     if resume:
-        answers = dict(_answer(entry) for entry in resume)
+        answers = dict([_answer(entry) for entry in resume])
+        if len(answers) < len(resume):
+            raise Refused(400, "Send one answer to each approval.")
         return msgspec.structs.replace(incoming, history=tuple(messages), answers=answers)
     if incoming.results:
         return msgspec.structs.replace(incoming, history=tuple(messages))
@@ -233,6 +239,11 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         raise Refused(400, "The last message must be a user message.")
     said = not_empty(messages[-1])
     return msgspec.structs.replace(incoming, message=said, history=tuple(messages[:-1]))
+
+
+def _sent(item: dict[str, Any]) -> msgspec.Raw:
+    """Encode a message for a MESSAGES_SNAPSHOT, without unknown fields, which no client reads."""
+    return msgspec.Raw(dumps({name: item[name] for name in FIELDS if name in item}))
 
 
 def _state(value: Any) -> dict[str, Any]:

@@ -35,7 +35,6 @@ from hookline.web._incoming import (
     call_id_of,
     failed_message,
     id_of,
-    media,
     no_system,
     object_of,
     objects,
@@ -43,6 +42,7 @@ from hookline.web._incoming import (
     result_message,
     text_of,
 )
+from hookline.web._narrow import media, narrow
 
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
 
@@ -183,7 +183,7 @@ def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Mes
             out.extend(_assistant(item))
         else:
             raise Refused(400, "The role of a message must be one that the protocol defines.")
-    return out
+    return [narrow(message) for message in out]
 
 
 def _user(item: dict[str, Any]) -> UserMessage:

@@ -11,6 +11,7 @@ from hookline.web._incoming import (
     Incoming,
     Refused,
     SystemPolicy,
+    bounded,
     call_id_of,
     decision_of,
     id_of,
@@ -34,7 +35,7 @@ def parse_ai_sdk(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> In
 
     Raises Refused for anything else.
     """
-    conversation_id = optional_id(body.get("id"), "id")
+    conversation_id = optional_id(bounded(body).get("id"), "id")
     regenerate = body.get("trigger") == "regenerate-message"
     items = objects(body.get("messages", []), "messages")
     if not items and isinstance(body.get("message"), dict):
@@ -89,6 +90,8 @@ def _answers(message: dict[str, Any]) -> dict[str, Answer]:
         id = text_of(approval.get("id"), "An approval's id")
         if "input" not in part:
             raise Refused(400, "An approval must include the call's input.")
+        if id in found:
+            raise Refused(400, "Send one answer to each approval.")
         found[id] = Answer(
             decision=decision_of(approval.get("approved"), approval.get("reason")),
             call_id=call_id_of(part.get("toolCallId")),

@@ -7,6 +7,8 @@ from secrets import token_hex
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from hookline import Conversation
 from hookline.web._afar import answer_afar, deps_of, hooks_of
 from hookline.web._backlog import Run
@@ -38,6 +40,7 @@ class Answers:
         config = self._config
         body = await request.body(self._runs.caps.body_bytes, self._runs.caps.send)
         incoming = parse(protocol, read_object(body))
+        incoming = replace(incoming, history=())  # the server stores the history
         check_answers(incoming, approvals=config.approvals)
         asked = Asked(
             request=request,

@@ -113,8 +113,9 @@ class Reader:
 
 
 class Backlog:
-    """The entries of a run. `limit`: most bytes to keep. `left` is called after the last reader has
-    gone, `grew` with the change in bytes whenever the size changes.
+    """The entries of a run. `limit`: most bytes of entries to keep. `request`: the bytes that are
+    kept of the request beside the entries. `left` is called after the last reader has gone, `grew`
+    with the change in bytes whenever the size changes.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Backlog:
         *,
         kept: bool,
         limit: int,
+        request: int = 0,
         left: Callable[[], None] = lambda: None,
         grew: Callable[[int], None] = lambda more: None,
     ) -> None:
@@ -143,6 +145,9 @@ class Backlog:
         self._frames: dict[tuple[int, object], bytes] = {}
         self._told: dict[object, dict[str, str]] = {}
         self._room: asyncio.Future[None] | None = None
+        self._request = request if kept else 0
+        if self._request:
+            self._hold(self._request)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -162,7 +167,7 @@ class Backlog:
         self._entries.append((self.first + len(self._entries), at, item))
         if self.kept:
             self._hold(cost(item))
-            if self.bytes > self._limit:
+            if self.bytes - self._request > self._limit:
                 self.drop_half()
         for reader in self.readers:
             reader.wake()
@@ -195,6 +200,7 @@ class Backlog:
         """Drop all entries: there are no readers left."""
         self.first += len(self._entries)
         self._entries.clear()
+        self._request = 0
         self._hold(-self.bytes)
         self._free()
 

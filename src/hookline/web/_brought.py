@@ -1,11 +1,14 @@
-"""Encode the sources and files of an answer for a browser. Pure."""
+"""Encode sources and files for a browser, with only addresses that a browser may follow. Pure."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any
+from operator import is_
+from typing import Any, TypeVar, cast
 
-from hookline import File, Image, Source
+from hookline import File, Image, Message, Source, ToolMessage
+
+Part = TypeVar("Part", bound=Source | Image | File)
 
 
 def brought(id: str, part: Source | Image | File) -> dict[str, Any]:
@@ -32,4 +35,29 @@ def address_of(part: Source | Image | File) -> str | None:
     """Return an address for a browser: a web address, or a data: address with the bytes."""
     if not isinstance(part, Source) and part.data is not None:
         return f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
-    return part.url if part.url and part.url.startswith(("https://", "http://")) else None
+    return followed(part).url
+
+
+def followed(part: Part) -> Part:
+    """Return the part without an address that a page must not follow, such as `javascript:`."""
+    schemes = ("https://", "http://") if isinstance(part, Source) else ("https://", "data:")
+    if part.url is None or part.url.startswith(schemes):
+        return part
+    return cast("Part", part.replace(url=None))
+
+
+def addressed(message: Message) -> Message:
+    """Return the message without addresses that a page must not follow."""
+    if isinstance(message, ToolMessage):
+        media = _addressed(message.media)
+        return message if media is message.media else message.replace(media=media)
+    parts: Any = _addressed(message.parts)
+    return message if parts is message.parts else message.replace(parts=parts)
+
+
+def _addressed(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the same tuple if nothing changes, which is the rule."""
+    changed = [
+        followed(part) if isinstance(part, (Source, Image, File)) else part for part in parts
+    ]
+    return parts if all(map(is_, changed, parts)) else tuple(changed)

@@ -19,12 +19,17 @@ from hookline import (
     Tool,
     UserMessage,
 )
-from hookline.errors import ConversationBusyError, HistoryError, ToolDefinitionError
+from hookline.errors import (
+    ConversationBusyError,
+    HistoryError,
+    ToolDefinitionError,
+    UsageError,
+)
 from hookline.web._ai_sdk import Target
 from hookline.web._header import Header
 from hookline.web._incoming import Incoming, Refused, object_of, text_of
 from hookline.web._live import Live
-from hookline.web._protocols import Protocol, last_turn, release_for
+from hookline.web._protocols import Protocol, release_for
 from hookline.web._runs import Runs, busy
 from hookline.web._shared import AgUiState, share
 
@@ -111,7 +116,7 @@ def begin(
         conversation_id=conversation_id,
         run_id=incoming.run_id,
         modern=incoming.modern,
-        raw=incoming.raw,
+        sent=incoming.sent,
     )
     kept = opening.on_disconnect == "detach"
     scope_of = partial(scope_of_agent, agent)
@@ -213,27 +218,21 @@ def _of_server(
         return before, agent.resume_stream(conversation, {**decisions, **results}, **options)
     message = incoming.message
     if incoming.regenerate:
-        message = _take_back(conversation, incoming.message_id)
-        before = conversation.messages
+        message = _replaced(conversation, incoming.message_id)
+        before = before[: before.index(message)]
     assert message is not None
     if message.id and any(each.id == message.id for each in before):
         raise Refused(409, "This message was already sent; load its answer instead.")
     return before, agent.chat_stream(message, conversation=conversation, **options)
 
 
-def _take_back(conversation: Conversation, message_id: str | None) -> UserMessage:
-    """Remove an answer and all later messages; returns the question that it answered."""
-    messages = conversation.messages
-    end = len(messages)
-    if message_id is not None:
-        found = (at for at, each in enumerate(messages) if each.id == message_id)
-        end = next(found, end - 1) + 1
-    at = end - len(last_turn(messages[:end])) - 1
-    question = messages[at] if at >= 0 else None
-    if not isinstance(question, UserMessage):
-        raise Refused(409, "There is no answer to regenerate; send a message first.")
+def _replaced(conversation: Conversation, message_id: str | None) -> UserMessage:
+    """Let the chat replace an answer; returns the question that it answers again."""
     try:
-        conversation.restore(messages[:at])
+        return conversation.replace_answer(message_id)
     except ConversationBusyError:
         raise busy() from None
-    return question
+    except UsageError:
+        raise Refused(
+            409, "There is no such answer to regenerate; load the messages again."
+        ) from None

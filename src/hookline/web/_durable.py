@@ -113,7 +113,7 @@ class Abroad:
             message_id=incoming.message_id,
             run_id=incoming.run_id,
             modern=incoming.modern,
-            raw=incoming.raw,
+            sent=incoming.sent,
         )
         await self._relay.announce(key, header)
         try:

@@ -6,8 +6,7 @@ counts only if the server has asked for one.
 
 from __future__ import annotations
 
-from base64 import b64decode
-from binascii import Error as Base64Error
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -18,8 +17,6 @@ from hookline import (
     ApprovalRequest,
     Approve,
     Deny,
-    File,
-    Image,
     Message,
     Text,
     ToolFailure,
@@ -36,6 +33,10 @@ SystemPolicy: TypeAlias = Literal["refuse", "ignore"]
 MAX_ID: Final = 128
 MAX_ITEMS: Final = 10_000
 """The most messages in a request, and the most parts in a message."""
+MAX_VALUES: Final = 200_000
+"""The most JSON values in a request; an empty array takes 2 bytes of a body, but 64 of memory."""
+MAX_DEPTH: Final = 100
+"""How deep the JSON values of a request may be nested."""
 
 
 class Refused(Exception):
@@ -65,7 +66,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     `message` is the new user message, or None if the request continues the chat with `answers`.
     `history` is the history that the client sent. `message_id` is the answer to continue, or the
-    answer to replace if `regenerate` is True. `raw`: the messages as received.
+    answer to replace if `regenerate` is True.
     """
 
     conversation_id: str | None = None
@@ -87,7 +88,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """The client's id of the run (AG-UI)."""
     modern: bool = True
     """Whether the client uses AG-UI 1.0."""
-    raw: tuple[dict[str, Any], ...] = ()
+    sent: tuple[msgspec.Raw, ...] = ()
+    """The messages as JSON text, for a MESSAGES_SNAPSHOT (AG-UI)."""
 
     def decisions(
         self, pending: Sequence[ApprovalRequest], *, edits: bool = True
@@ -154,7 +156,42 @@ def read_object(data: bytes) -> dict[str, Any]:
         raise Refused(400, "The body must be JSON.") from None
     if not isinstance(value, dict):
         raise Refused(400, "The body must be a JSON object.")
-    return cast("dict[str, Any]", value)
+    body = bounded(cast("dict[str, Any]", value))
+    json.loads(data, object_pairs_hook=_unique)
+    return body
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    """Check that an object has no key twice: a proxy may read the first value, and we the last."""
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise Refused(
+                400, f"The body has the key {key[:64]!r} twice in one object; send it once."
+            )
+        keys.add(key)
+
+
+def bounded(body: dict[str, Any]) -> dict[str, Any]:
+    """Check the number and the depth of a request's JSON values, and the size of its integers."""
+    level: list[Any] = [body]
+    values = depth = 0
+    while level:
+        values, depth = values + len(level), depth + 1
+        if values > MAX_VALUES:
+            raise Refused(413, f"The body must not have more than {MAX_VALUES} JSON values.")
+        if depth > MAX_DEPTH:
+            raise Refused(400, f"The body must not be nested deeper than {MAX_DEPTH} levels.")
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += cast("dict[str, Any]", value).values()
+            elif isinstance(value, list):
+                inner += value
+            elif type(value) is int and not -(2**63) <= value < 2**64:
+                raise Refused(400, "An integer must fit into 64 bits.")
+        level = inner
+    return body
 
 
 def objects(value: Any, what: str) -> list[dict[str, Any]]:
@@ -225,32 +262,6 @@ def no_system(policy: SystemPolicy) -> None:
     """Refuse a system prompt from a client, if the policy says so."""
     if policy == "refuse":
         raise Refused(400, "System messages are not accepted from clients; leave them out.")
-
-
-def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Image | File:
-    """Read an image or document: inline data, or an https address."""
-    kind = text_of(media_type or "application/octet-stream", "A media type")
-    content: bytes | None = None
-    address: str | None = None
-    if isinstance(url, str) and url.startswith("data:"):
-        head, _, data = url.partition(",")
-        if not head.endswith(";base64"):
-            raise Refused(400, "A data: address must be base64.")
-        kind = head[5:-7].split(";")[0] or kind
-        url = None
-    if data is not None:
-        try:
-            content = b64decode(text_of(data, "File data"), validate=True)
-        except (Base64Error, ValueError):
-            raise Refused(400, "The data of a file must be base64.") from None
-    else:
-        address = text_of(url, "The address of a file")
-        if not address.startswith("https://"):
-            raise Refused(400, "A file must be a data: or an https: address.")
-    if kind.startswith("image/"):
-        return Image(media_type=kind, data=content, url=address)
-    label = name if isinstance(name, str) else None
-    return File(media_type=kind, name=label, data=content, url=address)
 
 
 def decision_of(approved: Any, reason: Any = None, arguments: Any = None) -> Decision:

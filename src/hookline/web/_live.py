@@ -100,7 +100,13 @@ class Live:
         self.scope_of = scope_of
         """Returns the scope of a tool, by the tool's name."""
         self.before = before
-        self.log = Backlog(kept=kept, limit=caps.replay_bytes, left=self._nobody_reads, grew=grew)
+        self.log = Backlog(
+            kept=kept,
+            limit=caps.replay_bytes,
+            request=header.bytes,
+            left=self._nobody_reads,
+            grew=grew,
+        )
         self.over = False  # the last event has arrived
         self.sink: Remote | None = None
         self.recorder: Callable[[Live], Sink] | None = None

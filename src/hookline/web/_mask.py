@@ -1,4 +1,6 @@
-"""Hide the texts of errors from browsers: show a short sentence and an id, which is also logged.
+"""Hide from browsers the texts of errors, and addresses that no page may follow.
+
+An error is shown as a short sentence and an id, which is also logged.
 
 The text of an exception may contain a password, a path or a query, so it stays on the server. Texts
 that an application writes for its user are shown: a `ToolFailure` made by hand, a refusal, and
@@ -16,16 +18,19 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from hookline import Message, ToolFailure, ToolMessage
+from hookline import Message, ToolFailure, ToolMessage, ToolResult
 from hookline.events import (
     ChatAborted,
     ChatDone,
     ChatEvent,
     ChatFailed,
     ErrorInfo,
+    FileAdded,
     MessageAdded,
+    SourceAdded,
     ToolCallFinished,
 )
+from hookline.web._brought import addressed, followed
 from hookline.web._incoming import Refused
 from hookline.web._wire import json_text
 
@@ -48,12 +53,14 @@ _CHAT: Final = {
 }
 
 
-_TELLING: Final = frozenset({ToolCallFinished, MessageAdded, ChatDone, ChatAborted, ChatFailed})
-"""The events that may contain errors."""
+_TELLING: Final = frozenset(
+    {ToolCallFinished, MessageAdded, ChatDone, ChatAborted, ChatFailed, SourceAdded, FileAdded}
+)
+"""The events that may contain errors or addresses."""
 
 
 class Mask:
-    """Hides the texts of exceptions in the events of one answer.
+    """Hides the texts of exceptions, and unsafe addresses, in the events of one answer.
 
     The id of an error derives from the id of its chat or call. So a stream, a stored timeline and a
     history that is loaded later show the same id. `chat_id`: the chat, for an error before the
@@ -74,7 +81,7 @@ class Mask:
         """The error texts of failed calls, by call id."""
 
     def event(self, event: ChatEvent) -> ChatEvent:
-        """Return the event with its error texts hidden."""
+        """Return the event with its error texts and unsafe addresses hidden."""
         self._chat_id = self._chat_id or event.chat_id
         if type(event) not in _TELLING:
             return event
@@ -83,6 +90,13 @@ class Mask:
                 assert isinstance(event.result, ToolFailure)
                 shown = self._tool(event.call_id, event.name, event.result)
                 return event if shown is event.result else event.replace(result=shown)
+            case ToolCallFinished(result=ToolResult(media=media)) if media:
+                media = tuple([followed(part) for part in media])
+                return event.replace(result=event.result.replace(media=media))
+            case SourceAdded():
+                return event.replace(source=followed(event.source))
+            case FileAdded():
+                return event.replace(file=followed(event.file))
             case MessageAdded():
                 message = self.message(event.message)
                 return event if message is event.message else event.replace(message=message)
@@ -102,6 +116,7 @@ class Mask:
 
     def message(self, message: Message) -> Message:
         """Return a message of the history with its error hidden. A tool's error in it is JSON."""
+        message = addressed(message)
         if not isinstance(message, ToolMessage) or message.outcome != "error":
             return message
         error = _read(message.text)

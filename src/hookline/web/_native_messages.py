@@ -12,6 +12,7 @@ from hookline.web._incoming import (
     Answer,
     Incoming,
     Refused,
+    bounded,
     decision_of,
     id_of,
     not_empty,
@@ -21,6 +22,7 @@ from hookline.web._incoming import (
     optional_id,
     text_of,
 )
+from hookline.web._narrow import narrow
 from hookline.web._wire import plain
 
 KEYS: Final = (
@@ -45,10 +47,10 @@ def parse_native(body: dict[str, Any]) -> Incoming:
     the client ran, by call id. Every request may also have `conversation` and `history`;
     `regenerate` may have `messageId`. Raises Refused for any other request, and for an unknown key.
     """
-    only(body, "The body", KEYS)
+    only(bounded(body), "The body", KEYS)
     given = {key: value for key, value in body.items() if value is not None}
     conversation_id = optional_id(given.get("conversation"), "conversation")
-    history = tuple(_message(each) for each in objects(given.get("history", []), "history"))
+    history = tuple([_message(item) for item in objects(given.get("history", []), "history")])
     regenerate = given.get("regenerate", False)
     if not isinstance(regenerate, bool):
         raise Refused(400, "regenerate must be true or false.")
@@ -108,6 +110,6 @@ def _said(value: Any) -> UserMessage:
 
 def _message(value: dict[str, Any]) -> Message:
     try:
-        return read_message(msgspec.json.encode(value))
+        return narrow(read_message(msgspec.json.encode(value)))
     except (msgspec.ValidationError, UnicodeError):
         raise Refused(400, "A message must have the form of a hookline message.") from None

@@ -98,7 +98,7 @@ def encoder_for(
         thread_id=conversation_id or "",
         run_id=header.run_id or header.run,
         modern=header.modern,
-        messages=header.raw,
+        messages=header.sent,
         known=known,
         posted=header.posted,
         errors=errors,

@@ -105,7 +105,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
             chat_id="",
             run_id=incoming.run_id,
             modern=incoming.modern,
-            raw=incoming.raw,
+            sent=incoming.sent,
         )
         encoder, _ = encoder_for(
             asked.protocol,

@@ -27,14 +27,15 @@ SILENCE: Final = 5.0
 UNFIT: Final = ("UNBLOCKED", "NOREPLICAS", "MISCONF")
 """How the errors of a Redis begin that cannot serve now: after a failover, or without its disk."""
 # Claim a conversation, if it has no run or the process of its run is gone. The command may arrive
-# twice, or after the process has given up: a claim whose run does not begin expires soon.
+# twice, or after the process has given up: a claim whose run does not begin expires soon. HSET is
+# the first write, because a Redis without memory refuses it there, but not after another write.
 CLAIM: Final = """
 local had = redis.call('HMGET', KEYS[1], 'worker', 'over', 'run')
 if had[3] == ARGV[2] then return 1 end
 if had[1] and had[2] ~= '1'
   and (had[1] == '-' or redis.call('EXISTS', ARGV[1] .. had[1]) == 1) then return 0 end
-redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'run', ARGV[2], 'worker', ARGV[3])
+redis.call('HDEL', KEYS[1], 'header', 'over', 'life')
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """
