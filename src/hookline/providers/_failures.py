@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final, TypeGuard
 
 from hookline.errors import (
@@ -72,14 +73,21 @@ class Exchange:
     """One request to a service. Each error of the request has the field `provider`, and a text that
     begins with `where`.
 
-    `secrets` are removed from every text. `request_id` is set once the service has answered.
+    `secrets` are removed from every text. `idle` is the longest time without an event, in seconds.
+    `request_id` is set once the service has answered.
     """
 
-    __slots__ = ("provider", "request_id", "secrets", "where")
+    __slots__ = ("idle", "provider", "request_id", "secrets", "where")
 
     def __init__(
-        self, provider: str, *, where: str | None = None, secrets: Iterable[str] = ()
+        self,
+        provider: str,
+        *,
+        where: str | None = None,
+        secrets: Iterable[str] = (),
+        idle: float = inf,
     ) -> None:
+        self.idle = idle
         self.provider = provider
         self.where = where or provider
         self.secrets = tuple(secrets)
@@ -88,6 +96,13 @@ class Exchange:
     def heard(self, headers: Mapping[str, str] | None) -> None:
         """Remember the id that the service gave to the request."""
         self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
+
+    def silent(self, what: str) -> IdleTimeoutError:
+        """Build the error for a service that sent nothing useful in time."""
+        return IdleTimeoutError(
+            f"{self.where}: {what} arrived in time; try again, or raise idle_timeout=",
+            provider=self.provider,
+        )
 
     def cut_off(self) -> MalformedStreamError:
         """Build the error for a response that ended too early."""
@@ -171,10 +186,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
             provider=provider,
         )
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
-        return IdleTimeoutError(
-            f"{where}: no data arrived in time ({kind}); try again, or raise idle_timeout=",
-            provider=provider,
-        )
+        return exchange.silent(f"no data ({kind})")
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
         return ModelConnectionError(
             f"{where}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
