@@ -30,6 +30,7 @@ from hookline.errors import (
 )
 from hookline.providers._parts import is_list, is_object
 from hookline.providers._said import details_of, first, retry_after, retry_delay, scrubbed
+from hookline.providers._sse import EventTooLarge
 
 _CONTEXT: Final = re.compile(
     r"context[_ ](length|window)|maximum context|prompt is too long|too many (input )?tokens"
@@ -178,6 +179,11 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
         text = str(getattr(exc, "message", None) or exc)
         fallback = "" if _NO_MESSAGE.fullmatch(text.strip()) else text
         return told(exchange, body, status=status, headers=headers, fallback=fallback)
+    if isinstance(exc, EventTooLarge):
+        return exchange.malformed(
+            f"{where}: the service sent {exc}; ask for less, such as a smaller image",
+            retryable=False,
+        )
     names = _names(exc)
     kind = type(exc).__name__
     if names & {"ConnectTimeout", "PoolTimeout", "ConnectionTimeoutError"}:

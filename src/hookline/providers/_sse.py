@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MAX_EVENT: Final = 16 * 1024 * 1024  # bytes; the largest events are images
+MAX_EVENT: Final = 10 * 1024 * 1024  # bytes, which become up to six times as many in memory
 
 
 class EventTooLarge(ValueError):
