@@ -84,6 +84,7 @@ class Peer:
         if attack in ATTACKS:
             _, _, packed, body = ATTACKS[attack]
             self.bodies = list(gzipped(body(size))) if packed else []
+        self.tasks: list[asyncio.Task[Any]] = []
         self.stolen = 0  # requests that came to the other host
 
     @asynccontextmanager
@@ -92,7 +93,12 @@ class Peer:
         other = await asyncio.start_server(self._steal, "127.0.0.1", 0)
         self.other = other.sockets[0].getsockname()[1]
         async with server, other:
-            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            try:
+                yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            finally:
+                for task in self.tasks:
+                    task.cancel()
+                await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _steal(self, reader: Any, writer: Any) -> None:
         self.stolen += 1
@@ -101,13 +107,22 @@ class Peer:
         writer.close()
 
     async def _answer(self, reader: Any, writer: Any) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-                length = head.partition("content-length:")[2].partition("\r\n")[0]
-                body = await reader.readexactly(int(length or 0))
-                await self._say(head, body, writer)
-        writer.close()
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.append(task)
+        try:
+            await self._requests(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _requests(self, reader: Any, writer: Any) -> None:
+        while not writer.is_closing():
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = head.partition("content-length:")[2].partition("\r\n")[0]
+            body = await reader.readexactly(int(length or 0))
+            await self._say(head, body, writer)
 
     async def _say(self, head: str, body: bytes, writer: Any) -> None:
         if self.mcp:
@@ -115,6 +130,15 @@ class Peer:
             if message.get("method") != "tools/call":
                 await self._handshake(message, writer)
                 return
+        if self.attack == "moved":
+            if "/moved" in head:
+                body = b'{"error":{"message":"it moved here"}}'
+                first = "HTTP/1.1 400 Bad\r\ncontent-type: application/json"
+            else:
+                body, first = b"", "HTTP/1.1 307 Away\r\nlocation: /moved"
+            writer.write(f"{first}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+            await writer.drain()
+            return
         if self.attack == "redirect":
             there = f"http://localhost:{self.other}/steal"
             writer.write(
@@ -138,6 +162,7 @@ class Peer:
             writer.write(part)
             await writer.drain()
         writer.close()
+        await writer.wait_closed()
 
     async def _handshake(self, message: dict[str, Any], writer: Any) -> None:
         match message.get("method"):
@@ -210,7 +235,7 @@ async def _attack_mcp(url: str) -> None:
         async def attack() -> None:
             response = await agent.chat("Go.")
             results = [message for message in response.messages if message.role == "tool"]
-            raise RuntimeError(str(results[0].results[0])[:300])
+            raise RuntimeError(str(results[0].result)[:300])
 
         await _measured(attack)
 

@@ -16,13 +16,14 @@ from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
 from hookline.mcp._errors import RAISED, sdk
-from hookline.mcp._process import MAX_LINE
 from hookline.providers._http import bounded, plain, put_body
 
 logger = getLogger("hookline.mcp")
 
 UNREADABLE: Final = "SSE stream failed"
 """The SDK's words for an event that cannot be read; only the request of that event has failed."""
+MAX_MESSAGE: Final = 8 * 1024 * 1024
+"""The bytes of one message, of which the SDK makes several copies."""
 SESSION_OVER: Final = "Session terminated"
 """The message of a protocol error whose session is over; the SDK uses the same words."""
 
@@ -39,10 +40,8 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
             await response.stream.aclose()
             put_body(response, error)
             return
-        # In a stream of events, the SDK limits the size of each event.
-        endless = response.headers.get("content-type", "").startswith("text/event-stream")
-        # The SDK converts too long a body to an error of the single request.
-        bounded(response, None if endless else MAX_LINE, values=True)
+        # The SDK converts the exception to an error of the single request.
+        bounded(response, message=MAX_MESSAGE)
 
     class Client(httpx2.AsyncClient):  # type: ignore[misc]
         """A client whose request is refused, and not sent, if its login raises an exception."""
@@ -67,7 +66,7 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
     )
     async with client:
         streams = streamable.streamable_http_client(
-            url, http_client=client, max_sse_event_size=MAX_LINE
+            url, http_client=client, max_sse_event_size=MAX_MESSAGE
         )
         async with streams as opened:
             yield opened

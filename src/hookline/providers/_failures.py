@@ -274,6 +274,8 @@ def _kind(status: int | None, about: str) -> tuple[type[ModelError], bool | None
         return RateLimitError, None
     if status == 413:
         return ContextTooLongError, None
+    if status is not None and 300 <= status < 400:  # a redirect that is not followed
+        return BadRequestError, None
     if status in (408, 409) or (status is not None and status >= 500):
         return OverloadedError, None
     if _REFUSED.search(about):

@@ -24,6 +24,7 @@ MAX_VALUES: Final = 400_000  # JSON values of one message, each of which may tak
 _SMALL: Final = 256 * 1024  # bytes that cannot hold too many values
 _VALUES: Final = b",[{"
 _BLANK: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")  # the end of a server-sent event
+_WIDE: Final = 4  # bytes of each character of a text with an emoji
 _WBITS: Final = 47  # zlib's word for gzip and deflate, by their header
 
 
@@ -53,7 +54,7 @@ async def _guard(response: Any) -> None:
         await response.stream.aclose()
         put_body(response, refusal)
     elif response.status_code >= 300:
-        bounded(response, MAX_ERROR, cut=True)
+        bounded(response, MAX_ERROR)
     else:
         bounded(response)
 
@@ -90,19 +91,17 @@ def put_body(response: Any, body: bytes, kind: str = "application/json") -> None
     response.stream = _library(response).ByteStream(body)
 
 
-def bounded(
-    response: Any, limit: int | None = None, *, cut: bool = False, values: bool = False
-) -> None:
-    """Let the body of a response arrive decoded, in small pieces, and up to `limit` bytes.
+def bounded(response: Any, limit: int | None = None, *, message: int | None = None) -> None:
+    """Let the body of a response arrive decoded and in small pieces.
 
-    A longer body is an error of the stream, or ends there with `cut`. With `values`, so is a
-    message of more than MAX_VALUES JSON values.
+    It ends after `limit` bytes. A message of more than `message` bytes, or of more than MAX_VALUES
+    JSON values, is an error of the stream; a message is the body, or an event of a stream.
     """
     library = _library(response)
     words = response.headers.get("content-encoding", "").lower().split(",")
     encodings = [word.strip() for word in words if word.strip() not in ("", "identity")]
     _forget_encoding(response)
-    response.stream = _stream_class(library)(response.stream, encodings, limit, cut, values)
+    response.stream = _stream_class(library)(response.stream, encodings, limit, message)
 
 
 def _forget_encoding(response: Any) -> None:
@@ -122,26 +121,28 @@ def _stream_class(library: Any) -> Any:
         """The decoded bytes of a response, up to the limit."""
 
         def __init__(
-            self, stream: Any, encodings: list[str], limit: int | None, cut: bool, values: bool
+            self, stream: Any, encodings: list[str], limit: int | None, message: int | None
         ) -> None:
             self._stream = stream
             self._encodings = encodings
             self._limit = limit
-            self._cut = cut
-            self._values = Values() if values else None
+            self._message = message
+            self._messages = None if message is None else Messages(message)
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
+            left = self._limit
             async for piece in self._pieces():
-                size += len(piece)
-                if self._limit is not None and size > self._limit:
-                    if not self._cut:
-                        raise library.StreamError(f"the server sent more than {self._limit} bytes")
-                    yield piece[: len(piece) - (size - self._limit)]
+                if self._messages is not None and self._messages.exceed(piece):
+                    raise library.StreamError(
+                        f"the server sent a message of more than {self._message} bytes, or "
+                        f"of more than {MAX_VALUES} values"
+                    )
+                if left is not None and len(piece) >= left:
+                    yield piece[:left]
                     return
-                if self._values is not None and self._values.exceed(piece):
-                    raise library.StreamError(f"the server sent more than {MAX_VALUES} values")
                 yield piece
+                if left is not None:
+                    left -= len(piece)
 
         async def _pieces(self) -> AsyncIterator[bytes]:
             if not self._encodings:
@@ -169,21 +170,42 @@ def _stream_class(library: Any) -> Any:
     return Bounded
 
 
-class Values:
-    """Counts the JSON values of a body; an empty line, which ends an event, begins anew."""
+class Messages:
+    """Bounds each message of a body: its bytes and its JSON values. An empty line begins another.
 
-    def __init__(self) -> None:
-        self._count = 0
+    In memory, each character of a text is as wide as its widest: other bytes than ASCII count more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = self._values = 0
+        self._wide = False
         self._tail = b""
 
     def exceed(self, piece: bytes) -> bool:
-        """Return whether one message has too many values."""
-        text = self._tail + piece
-        self._tail = text[-3:]
-        first, *others = _BLANK.split(text)
-        self._count += _values(first)
+        """Return whether one message is too large, or has too many values."""
+        tail, self._tail = self._tail, piece[-3:]
+        # An empty line may be split between two pieces.
+        at = _BLANK.search(tail + piece[:3])
+        if at is not None and at.end() > len(tail):
+            self._begin()
+        first, *others = _BLANK.split(piece)
+        self._add(first)
         for part in others:
-            if self._count > MAX_VALUES:
+            if self._over():
                 return True
-            self._count = _values(part)
-        return self._count > MAX_VALUES
+            self._begin()
+            self._add(part)
+        return self._over()
+
+    def _begin(self) -> None:
+        self._size = self._values = 0
+        self._wide = False
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        self._values += _values(part) + part.count(b"\n")
+        self._wide = self._wide or not part.isascii()
+
+    def _over(self) -> bool:
+        return self._size * (_WIDE if self._wide else 1) > self._limit or self._values > MAX_VALUES
