@@ -138,8 +138,12 @@ DOORS = (
     ),
     *("web", "__main__"),
 )
-# The command line is a door that stands on other doors.
-NEIGHBOURS = {"__main__": {"cli"}, "cli": {"mcp", "providers", "web"}}
+# The command line is a door that stands on other doors; MCP has the providers' bounded bodies.
+NEIGHBOURS = {
+    "__main__": {"cli"},
+    "cli": {"mcp", "providers", "web"},
+    "mcp": {"providers"},
+}
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [

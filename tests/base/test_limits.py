@@ -5,7 +5,9 @@ import math
 import sys
 import threading
 import traceback
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,12 +30,14 @@ from hookline._chat.channel import SIZE
 from hookline._chat.config import DEFAULT_LIMITS
 from hookline.errors import (
     HookTimeoutError,
+    IdleTimeoutError,
     StopChat,
     ToolArgumentsError,
     ToolDenied,
     ToolLimitError,
 )
-from hookline.events import ChatAborted, Status, ToolCallFinished
+from hookline.events import ChatAborted, Status, TextDelta, ToolCallFinished
+from hookline.models import Chunk, ModelRequest, TextChunk
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 
@@ -45,6 +49,7 @@ def test_the_defaults_are_finite_and_those_that_are_promised():
         "argument_bytes": 1_048_576,
         "output_bytes": 262_144,
         "answer_bytes": 8_388_608,
+        "request_seconds": 600.0,
         "tool_timeout": 120.0,
         "grace": 5.0,
     }
@@ -796,3 +801,75 @@ async def test_a_tool_that_was_left_behind_cannot_change_how_the_stream_ends():
         events = [event async for event in stream]
     assert isinstance(events[-1], ChatAborted)
     await goes_on(agent, conversation)
+
+
+# ── the time of a model call ────────────────────────────────────────────────────────────────
+
+
+class Endless:
+    """A model that sends reasoning without end, and never suspends for long."""
+
+    name, provider = "endless", "test"
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.silent = silent
+        self.calls = 0
+        self.closed = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        self.calls += 1
+        try:
+            if self.silent:
+                await asyncio.Event().wait()
+            while True:
+                yield TextChunk("x")
+                await asyncio.sleep(0)
+        finally:
+            self.closed += 1
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["sends", "is silent"])
+async def test_a_model_call_ends_at_request_seconds(silent: bool) -> None:
+    model = Endless(silent=silent)
+    agent = Agent(model, limits=Limits(request_seconds=0.05))
+    with pytest.raises(IdleTimeoutError, match=r"Limits\.request_seconds=0\.05") as caught:
+        await agent.chat("Go.")
+    assert caught.value.retryable
+    assert (model.calls, model.closed) == (1, 1)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_request_seconds_counts_each_attempt_of_proceed_on_its_own() -> None:
+    model = Endless(silent=True)
+    agent = Agent(model, limits=Limits(request_seconds=0.05))
+
+    async def again(ctx: Any, proceed: Any) -> Any:
+        with pytest.raises(IdleTimeoutError):
+            await proceed(ctx.request)
+        return await proceed(ctx.request.replace(model=ScriptedModel("Second.")))
+
+    agent.add_hook("aroundRequest", again)
+
+    assert (await agent.chat("Go.")).text == "Second."
+    assert model.closed == 1
+
+
+async def test_request_seconds_stands_still_while_a_slow_reader_is_awaited() -> None:
+    """The reader takes longer than the limit, and the model does not."""
+    words = ["x"] * 200
+    agent = Agent(ScriptedModel("".join(words), chunk=1), limits=Limits(request_seconds=0.2))
+    async with agent.chat_stream("Go.") as stream:
+        slept = False
+        async for event in stream:
+            if isinstance(event, TextDelta) and not slept:
+                slept = True
+                await asyncio.sleep(0.5)  # the time is what this is about
+    assert stream.response is not None
+    assert stream.response.text == "".join(words)
+
+
+async def test_request_seconds_may_be_none() -> None:
+    agent = Agent(ScriptedModel("Done."), limits=Limits(request_seconds=None))
+    assert (await agent.chat("Go.")).text == "Done."

@@ -232,7 +232,7 @@ async def test_what_is_not_the_format_is_a_malformed_stream(
     """It is worth another try where bytes were lost, and not where the server means it so."""
     found = await failing(kind, turn)
     assert type(found) is MalformedStreamError
-    assert found.retryable == (retryable or kind == "google")  # its SDK does not say which it was
+    assert found.retryable == retryable
 
 
 @each_wire

@@ -28,7 +28,7 @@
     │   ├── ContentRefusedError      the service's filter refuses the request or the answer
     │   ├── BadRequestError          the service refuses this request
     │   ├── ModelConnectionError     a connection that failed or broke off
-    │   ├── IdleTimeoutError         a connection that was silent for too long
+    │   ├── IdleTimeoutError         a service that was silent, or took too long
     │   └── MalformedStreamError     an answer that is cut off, or not in the service's format
     ├── OutputError              the answer does not fit the `output=` type, even after retries
     ├── StoreError               a store: it cannot be read or written
@@ -476,9 +476,10 @@ class ModelConnectionError(ModelError):
 
 
 class IdleTimeoutError(ModelError, TimeoutError):
-    """The service sent nothing for longer than the adapter's `idle_timeout`.
+    """The service sent no event for longer than the adapter's `idle_timeout`, or the call took
+    longer than `Limits.request_seconds`.
 
-    What to do: try again, or increase `idle_timeout=` for models that think for a long time.
+    What to do: try again, or increase the limit for models that think for a long time.
     """
 
     retryable = True

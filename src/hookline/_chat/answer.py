@@ -10,13 +10,14 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from math import inf
 from types import AsyncGeneratorType
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from hookline._base.cancel import being_cancelled
-from hookline._base.errors import ModelError, StopChat
+from hookline._base.cancel import Expired, being_cancelled
+from hookline._base.errors import IdleTimeoutError, ModelError, StopChat
 from hookline._base.events import PartEnd, TextDelta, ToolCallDelta
 from hookline._base.input import cleaned
 from hookline._base.json import clean_text, json_text
@@ -152,6 +153,20 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 
 
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
+    """The model's answer, within the time limit: a service may send for ever."""
+    seconds = chat.config.limits.request_seconds
+    if seconds is None or seconds == inf:
+        return await _stream(chat, request)
+    try:
+        return await chat.deadlines.run(_stream(chat, request), seconds, "the model")
+    except Expired:
+        raise IdleTimeoutError(
+            f"the model call took longer than Limits.request_seconds={seconds:g} and was stopped; "
+            "try again, ask for a shorter answer, or raise the limit"
+        ) from None
+
+
+async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Take the model's chunks. The middle of the loop is the hot path: one event a chunk."""
     asm = await _begin_answer(chat)
     request = fitted(_sendable(chat, request))

@@ -57,6 +57,9 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
     answer_bytes: int = _UNSET
     """The maximum size of an answer: text, reasoning and arguments (8 MiB); a longer answer is a
     ModelError."""
+    request_seconds: float | None = _UNSET
+    """The seconds that a model call may take (600), each attempt of a hook on its own; None for no
+    limit. A longer call is an IdleTimeoutError."""
     tool_timeout: float | None = _UNSET
     """The seconds that a tool call may take (120); None for no limit. A tool's `timeout=` overrides
     this field."""
@@ -95,6 +98,7 @@ DEFAULT_LIMITS = Limits(
     argument_bytes=1_048_576,
     output_bytes=262_144,
     answer_bytes=8_388_608,
+    request_seconds=600.0,
     tool_timeout=120.0,
     grace=5.0,
 )

@@ -9,7 +9,7 @@ fails, the server's own refusal is the error of that one call.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from inspect import isawaitable
 from logging import getLogger
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from hookline.errors import UsageError
+from hookline.mcp._addresses import check_address, hosts_of
 from hookline.mcp._errors import sdk
 
 if TYPE_CHECKING:
@@ -65,14 +66,19 @@ def oauth(
     client_id: str | None = None,
     client_secret: str | None = None,
     name: str = "hookline",
+    allow_hosts: Collection[str] = (),
 ) -> Auth:
     """Return the `auth=` of `MCPServer.http(url, …)` for a server that requires OAuth.
 
     `store` keeps the login; without a store the login lasts as long as the process. `login` sends
     the user to the given address, and returns the address to which the browser was redirected. The
     returned address begins with `redirect_uri`. Without `login`, only a stored login is used.
-    Without `client_id`, the client registers itself under `name`. Raises UsageError if the address
-    is not a URL, or if the extra is missing.
+    Without `client_id`, the client registers itself under `name`.
+
+    The server names the addresses of its login. They are asked only over https, at public addresses
+    or at the server's own host; on loopback only if the server is there, too. `allow_hosts` are
+    further hosts, such as an authorization server in your own network. Raises UsageError if the
+    address is not a URL, or if the extra is missing.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"oauth({url[:200]!r}) needs the URL of the server: begin with https://")
@@ -94,7 +100,8 @@ def oauth(
         url, metadata, kept, browser.redirected, browser.came_back
     )
     kept.context = provider.context
-    return _auth(provider)
+    hosts = hosts_of(allow_hosts)
+    return _auth(provider, lambda address: check_address(address, url, hosts))
 
 
 class _Browser:
@@ -168,7 +175,7 @@ def _json(model: Any) -> dict[str, Any]:
     return data
 
 
-def _auth(provider: Any) -> Auth:
+def _auth(provider: Any, check: Callable[[str], Awaitable[None]]) -> Auth:
     httpx2: Any = sdk("httpx2")
     failed: Any = sdk("mcp.client.auth").OAuthFlowError
 
@@ -184,10 +191,12 @@ def _auth(provider: Any) -> Auth:
                     async with aclosing(provider.async_auth_flow(request)) as flow:
                         sent = await anext(flow)
                         while sent is not request:  # renew the token first
+                            await check(str(sent.url))
                             sent = await flow.asend((yield sent))
                         if refused is not None and request.headers.get("Authorization") == used:
                             sent = await flow.asend(refused)
                             while sent is not request:
+                                await check(str(sent.url))
                                 sent = await flow.asend((yield sent))
                 except failed as exc:
                     logger.warning("an OAuth login has failed (%s)", type(exc).__name__)

@@ -1,6 +1,6 @@
 """A server at a URL: an HTTP client with size limits.
 
-The size of a response is limited. A refusal is reported with its status, which the SDK omits. An
+The size of a response is limited, after decoding. A refusal is reported with its status, which the SDK omits. An
 exception of a login would end the SDK's connection: it goes to the call or connection that needs
 the login, and the request counts as refused.
 """
@@ -8,7 +8,7 @@ the login, and the request counts as refused.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
 from typing import Any, Final
@@ -16,12 +16,14 @@ from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
 from hookline.mcp._errors import RAISED, sdk
-from hookline.mcp._process import MAX_LINE
+from hookline.providers._http import bounded, plain, put_body
 
 logger = getLogger("hookline.mcp")
 
 UNREADABLE: Final = "SSE stream failed"
 """The SDK's words for an event that cannot be read; only the request of that event has failed."""
+MAX_MESSAGE: Final = 8 * 1024 * 1024
+"""The bytes of one message, of which the SDK makes several copies."""
 SESSION_OVER: Final = "Session terminated"
 """The message of a protocol error whose session is over; the SDK uses the same words."""
 
@@ -32,34 +34,14 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
     httpx2: Any = sdk("httpx2")
     streamable: Any = sdk("mcp.client.streamable_http")
 
-    class Bounded(httpx2.AsyncByteStream):  # type: ignore[misc]
-        """The bytes of a response, up to the size limit."""
-
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for chunk in self._stream:
-                size += len(chunk)
-                if size > MAX_LINE:
-                    # The SDK converts this to an error of the single request.
-                    raise httpx2.StreamError(f"the server sent more than {MAX_LINE} bytes")
-                yield chunk
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
     async def bound(response: Any) -> None:
         error = _error_of(response, url)
         if error is not None:
             await response.stream.aclose()
-            response.headers["content-type"] = "application/json"
-            response.headers.pop("content-encoding", None)
-            response.stream = httpx2.ByteStream(error)
-        # In a stream of events, the SDK limits the size of each event.
-        elif not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = Bounded(response.stream)
+            put_body(response, error)
+            return
+        # The SDK converts the exception to an error of the single request.
+        bounded(response, message=MAX_MESSAGE)
 
     class Client(httpx2.AsyncClient):  # type: ignore[misc]
         """A client whose request is refused, and not sent, if its login raises an exception."""
@@ -80,11 +62,11 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
         headers=dict(headers),
         auth=_guarded(auth),
         timeout=httpx2.Timeout(30.0, read=300.0),
-        event_hooks={"response": [bound]},
+        event_hooks={"request": [plain], "response": [bound]},
     )
     async with client:
         streams = streamable.streamable_http_client(
-            url, http_client=client, max_sse_event_size=MAX_LINE
+            url, http_client=client, max_sse_event_size=MAX_MESSAGE
         )
         async with streams as opened:
             yield opened

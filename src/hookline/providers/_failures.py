@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final, TypeGuard
 
 from hookline.errors import (
@@ -29,6 +30,7 @@ from hookline.errors import (
 )
 from hookline.providers._parts import is_list, is_object
 from hookline.providers._said import details_of, first, retry_after, retry_delay, scrubbed
+from hookline.providers._sse import EventTooLarge
 
 _CONTEXT: Final = re.compile(
     r"context[_ ](length|window)|maximum context|prompt is too long|too many (input )?tokens"
@@ -72,14 +74,21 @@ class Exchange:
     """One request to a service. Each error of the request has the field `provider`, and a text that
     begins with `where`.
 
-    `secrets` are removed from every text. `request_id` is set once the service has answered.
+    `secrets` are removed from every text. `idle` is the longest time without an event, in seconds.
+    `request_id` is set once the service has answered.
     """
 
-    __slots__ = ("provider", "request_id", "secrets", "where")
+    __slots__ = ("idle", "provider", "request_id", "secrets", "where")
 
     def __init__(
-        self, provider: str, *, where: str | None = None, secrets: Iterable[str] = ()
+        self,
+        provider: str,
+        *,
+        where: str | None = None,
+        secrets: Iterable[str] = (),
+        idle: float = inf,
     ) -> None:
+        self.idle = idle
         self.provider = provider
         self.where = where or provider
         self.secrets = tuple(secrets)
@@ -88,6 +97,13 @@ class Exchange:
     def heard(self, headers: Mapping[str, str] | None) -> None:
         """Remember the id that the service gave to the request."""
         self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
+
+    def silent(self, what: str) -> IdleTimeoutError:
+        """Build the error for a service that sent nothing useful in time."""
+        return IdleTimeoutError(
+            f"{self.where}: {what} arrived in time; try again, or raise idle_timeout=",
+            provider=self.provider,
+        )
 
     def cut_off(self) -> MalformedStreamError:
         """Build the error for a response that ended too early."""
@@ -163,6 +179,11 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
         text = str(getattr(exc, "message", None) or exc)
         fallback = "" if _NO_MESSAGE.fullmatch(text.strip()) else text
         return told(exchange, body, status=status, headers=headers, fallback=fallback)
+    if isinstance(exc, EventTooLarge):
+        return exchange.malformed(
+            f"{where}: the service sent {exc}; ask for less, such as a smaller image",
+            retryable=False,
+        )
     names = _names(exc)
     kind = type(exc).__name__
     if names & {"ConnectTimeout", "PoolTimeout", "ConnectionTimeoutError"}:
@@ -171,10 +192,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
             provider=provider,
         )
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
-        return IdleTimeoutError(
-            f"{where}: no data arrived in time ({kind}); try again, or raise idle_timeout=",
-            provider=provider,
-        )
+        return exchange.silent(f"no data ({kind})")
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
         return ModelConnectionError(
             f"{where}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
@@ -256,6 +274,8 @@ def _kind(status: int | None, about: str) -> tuple[type[ModelError], bool | None
         return RateLimitError, None
     if status == 413:
         return ContextTooLongError, None
+    if status is not None and 300 <= status < 400:  # a redirect that is not followed
+        return BadRequestError, None
     if status in (408, 409) or (status is not None and status >= 500):
         return OverloadedError, None
     if _REFUSED.search(about):

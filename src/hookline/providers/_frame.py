@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from time import monotonic
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -26,9 +27,10 @@ from hookline.errors import (
 )
 from hookline.models import Chunk
 from hookline.providers._failures import Exchange, failure
-from hookline.providers._sse import Events
+from hookline.providers._http import MAX_ERROR, MAX_VALUES, too_many_values
+from hookline.providers._sse import Events, EventTooLarge
 
-MAX_PAGE: Final = 4 * 1024 * 1024  # the most bytes to keep of a body without events
+MAX_PAGE: Final = MAX_ERROR  # the most bytes to keep of a body without events
 DRAIN: Final = 0.1  # seconds to wait for the end of a body after a complete answer
 
 _logger = logging.getLogger("hookline")
@@ -132,25 +134,31 @@ async def server_sent(
 ) -> AsyncGenerator[Any, None]:
     """Yield the JSON of each server-sent event of a response; the word [DONE] becomes None.
 
+    Raises IdleTimeoutError if comments arrive, but no event within the `idle` of the exchange.
     A JSON body is yielded as a single event. Raises ModelError if the body is a page, such as HTML.
     """
+    exchange = exchange or Exchange("the service")
     events = Events()
     body = response.iter_bytes()
-    begun: list[bytes] | None = []  # the body, until the first event
+    begun: bytearray | None = bytearray()  # the body, until the first event
+    latest = monotonic()  # the time of the latest event: comments do not count
     try:
         async for chunk in body:
             if begun is not None:
-                begun.append(chunk)
+                begun += chunk
             for data in events.feed(chunk):
                 begun = None
                 yield None if data[:6] == b"[DONE]" else loaded(data)
-            if begun is not None and sum(map(len, begun)) > MAX_PAGE:
+                latest = monotonic()  # the reader may have taken its time
+            if monotonic() - latest > exchange.idle:
+                raise exchange.silent("no event")
+            if begun is not None and len(begun) > MAX_PAGE:
                 begun = None
         for data in events.end():
             begun = None
             yield None if data[:6] == b"[DONE]" else loaded(data)
         if begun:
-            yield _unstreamed(b"".join(begun), response, exchange or Exchange("the service"))
+            yield _unstreamed(bytes(begun), response, exchange)
     except BaseException:
         with suppress(Exception):  # which would replace the cancellation
             await response.close()
@@ -192,7 +200,9 @@ async def spent(body: AsyncIterator[Any]) -> None:
 
 
 def loaded(data: bytes) -> Any:
-    """Parse JSON; raises ValueError for invalid JSON."""
+    """Parse JSON; raises ValueError for invalid JSON, and for too many values."""
+    if too_many_values(data):
+        raise EventTooLarge(f"an event of more than {MAX_VALUES} JSON values")
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:

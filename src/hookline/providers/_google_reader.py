@@ -118,7 +118,8 @@ class GeminiReader:
         for each in _list(self._read, "urlMetadata"):
             if is_object(each) and each.get("urlRetrievalStatus") in (None, READ):
                 yield from self._found.source(each, url="retrievedUrl", title="", name="")
-        for each in _list(self._quoted, "citations"):
+        # The API and Vertex AI have different names for the same list.
+        for each in (*_list(self._quoted, "citations"), *_list(self._quoted, "citationSources")):
             yield from self._found.source(each, url="uri", name="")
 
     def _sounded(self) -> Iterable[Chunk]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MAX_EVENT: Final = 64 * 1024 * 1024  # bytes; the largest events are images
+MAX_EVENT: Final = 10 * 1024 * 1024  # bytes, which become up to six times as many in memory
 
 
 class EventTooLarge(ValueError):
@@ -18,12 +18,11 @@ class EventTooLarge(ValueError):
 class Events:
     """Parses bytes, split anywhere, and returns the data of each completed event."""
 
-    __slots__ = ("_data", "_held", "_pieces", "_size", "_started")
+    __slots__ = ("_data", "_held", "_line", "_started")
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []  # the pieces of the incomplete line
-        self._data: list[bytes] = []  # the lines of the incomplete event
-        self._size = 0
+        self._line = bytearray()  # the incomplete line
+        self._data: bytes | bytearray | None = None  # the lines of the incomplete event
         self._held = False  # whether the last byte was CR, which LF may follow
         self._started = False
 
@@ -35,44 +34,50 @@ class Events:
         if chunk[-1:] == b"\r":
             self._held = True
             chunk = chunk[:-1]
-        self._size += len(chunk)
         if b"\n" not in chunk and b"\r" not in chunk:
-            if chunk:
-                self._pieces.append(chunk)
-            if self._size > MAX_EVENT:
-                raise EventTooLarge(f"an event of more than {MAX_EVENT} bytes")
+            self._line += chunk
+            self._check()
             return []
-        if self._pieces:
-            self._pieces.append(chunk)
-            chunk = b"".join(self._pieces)
-            self._pieces = []
+        if self._line:
+            self._line += chunk
+            chunk, self._line = bytes(self._line), bytearray()
         lines = chunk.splitlines()  # bytes are split only at LF, CR and CRLF
-        if chunk[-1:] not in (b"\n", b"\r"):
-            self._pieces.append(lines.pop())
-        return self._take(lines)
+        whole = chunk[-1:] in (b"\n", b"\r")
+        del chunk  # it may be large
+        if not whole:
+            self._line += lines.pop()
+        events = self._take(lines)
+        self._check()
+        return events
+
+    def _check(self) -> None:
+        if len(self._line) + len(self._data or b"") > MAX_EVENT:
+            raise EventTooLarge(f"an event of more than {MAX_EVENT} bytes")
 
     def end(self) -> list[bytes]:
         """Return the event at the end of the body, if its blank line is missing."""
-        line = b"".join(self._pieces)
-        self._pieces = []
+        line, self._line = bytes(self._line), bytearray()
         return self._take([line, b""])
 
     def _take(self, lines: list[bytes]) -> list[bytes]:
-        found: list[bytes] = []
+        events: list[bytes] = []
         if not self._started and lines:
             self._started = True
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-        for line in lines:
+        lines.reverse()
+        while lines:
+            line = lines.pop()
             if line[:5] == b"data:":
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-            elif not line and self._data:
-                data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-                self._data = []
-                self._size = 0
+                data = line[6:] if line[5:6] == b" " else line[5:]
+                if self._data is None:
+                    self._data = data
+                else:
+                    if not isinstance(self._data, bytearray):
+                        self._data = bytearray(self._data)
+                    self._data += b"\n"
+                    self._data += data
+            elif not line and self._data is not None:
+                data, self._data = bytes(self._data), None
                 if data.strip():
-                    found.append(data)
-        if found or not self._data:
-            self._size = sum(map(len, self._pieces)) + sum(map(len, self._data))
-        elif self._size > MAX_EVENT:
-            raise EventTooLarge(f"an event of more than {MAX_EVENT} bytes")
-        return found
+                    events.append(data)
+        return events

@@ -32,6 +32,7 @@ from hookline.providers._clients import (
 )
 from hookline.providers._failures import Exchange
 from hookline.providers._frame import posted, relay
+from hookline.providers._http import hooks
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -51,7 +52,7 @@ class AnthropicModel:
     `client` is your own `AsyncAnthropic` (or the SDK's client for Bedrock, Vertex, …), or a
     function that returns a client. By default a client is created from `api_key` and `base_url`, or
     from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. `settings` are defaults, which the settings of
-    the agent and the chat override. `idle_timeout`: the longest time without data from the service,
+    the agent and the chat override. `idle_timeout`: the longest time without an event from the service,
     in seconds. Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is
     passed together with `client`.
     """
@@ -97,7 +98,7 @@ class AnthropicModel:
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
-        exchange = Exchange(PROVIDER, secrets=self._secrets())
+        exchange = Exchange(PROVIDER, secrets=self._secrets(), idle=self._idle_timeout)
         return relay(exchange, self._events(request, exchange), MessagesReader(exchange))
 
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
@@ -125,8 +126,13 @@ class AnthropicModel:
     def _make(self) -> AsyncAnthropic:
         if self._api_key is None and from_environment(*KEYS) is None:
             raise no_key(PROVIDER, KEYS[0])
-        made: Any = imported("anthropic").AsyncAnthropic
-        options: dict[str, Any] = {"api_key": self._api_key, "base_url": self._base_url}
+        sdk = imported("anthropic")
+        made: Any = sdk.AsyncAnthropic
+        options: dict[str, Any] = {
+            "api_key": self._api_key,
+            "base_url": self._base_url,
+            "http_client": sdk.DefaultAsyncHttpxClient(event_hooks=hooks()),
+        }
         if "open_telemetry" in signature(made).parameters:
             options["open_telemetry"] = {"traces": False}  # the agent has this span
         client: AsyncAnthropic = made(**options)

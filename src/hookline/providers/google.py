@@ -21,10 +21,11 @@ from hookline.providers._clients import (
     server_of,
     where_of,
 )
-from hookline.providers._failures import Exchange
-from hookline.providers._frame import relay, spent
+from hookline.providers._failures import Exchange, is_error
+from hookline.providers._frame import relay, server_sent
 from hookline.providers._google_reader import GeminiReader
 from hookline.providers._google_request import DEFAULTS, PROVIDER, GoogleSettings, request_body
+from hookline.providers._http import hooks, put_body
 from hookline.providers._parts import is_object, refuse
 
 if TYPE_CHECKING:
@@ -41,12 +42,30 @@ _NOT_WIRE: Final = {"sdk_http_response", "automatic_function_calling_history", "
 
 _LIMIT: Final = "X-Server-Timeout"
 
-_opened: ContextVar[list[Any]] = ContextVar("hookline_google_opened")
+_bodies: ContextVar[list[Any]] = ContextVar("hookline_google_bodies")
 
 
-async def _remember(response: Any) -> None:
-    """Remember the response, which the SDK does not expose, to close it."""
-    _opened.get([]).append(response)
+class _Answer:
+    """The body of an answer, which hookline reads itself: the SDK's reader has no size limit."""
+
+    def __init__(self, response: Any) -> None:
+        self.headers = dict(response.headers)
+        self._stream = response.stream
+
+    async def iter_bytes(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            yield piece
+
+    async def close(self) -> None:
+        await self._stream.aclose()
+
+
+async def _take_body(response: Any) -> None:
+    """Take the body of an answer; the SDK reads an empty event in its place."""
+    bodies = _bodies.get(None)
+    if bodies is not None and response.status_code < 300:
+        bodies.append(_Answer(response))
+        put_body(response, b"data: {}\n\n", "text/event-stream")
 
 
 async def _unlimited(request: Any) -> None:
@@ -63,7 +82,7 @@ class GoogleModel:
     `client` is your own `google.genai.Client`, or a function that returns a client. By default a
     client is created from `api_key` and `base_url`, or from GOOGLE_API_KEY or GEMINI_API_KEY. For
     Vertex AI, the SDK's own environment variables are used. `settings` are defaults, which the
-    settings of the agent and the chat override. `idle_timeout`: the longest time without data from
+    settings of the agent and the chat override. `idle_timeout`: the longest time without an event from
     the service, in seconds. In errors and traces `provider` is "gcp.gemini" or "gcp.vertex_ai".
     Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is passed together
     with `client`.
@@ -113,7 +132,7 @@ class GoogleModel:
         found = (self._api_key, *map(from_environment, KEYS))
         secrets = [each for each in found if each]
         where = where_of(self._base_url, PROVIDER, "googleapis.com")
-        exchange = Exchange(PROVIDER, where=where, secrets=secrets)
+        exchange = Exchange(PROVIDER, where=where, secrets=secrets, idle=self._idle_timeout)
         return relay(exchange, self._events(request, exchange), GeminiReader(exchange))
 
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:
@@ -133,24 +152,21 @@ class GoogleModel:
         except ValueError as exc:
             wrong = f"the SDK refuses these settings ({_places(exc)})"
             raise refuse(PROVIDER, wrong, "see the SDK's GenerateContentConfig") from None
-        opened: list[Any] = []
-        _opened.set(opened)
+        bodies: list[Any] = []
+        _bodies.set(bodies)
         stream: Any = await service.client.aio.models.generate_content_stream(
             model=self.name, contents=body["contents"], config=config
         )
         async with aclosing(stream):
-            try:
-                async for event in stream:
+            async for event in stream:
+                if not bodies:  # the user's own client: the SDK reads the answer
                     yield event.model_dump(
                         mode="json", by_alias=True, exclude_none=True, exclude=_NOT_WIRE
                     )
-            except BaseException:
-                for response in opened:
-                    with suppress(Exception):  # which would replace the cancellation
-                        await response.aclose()
-                if opened:
-                    await spent(stream)
-                raise
+        for answer in bodies:
+            async with aclosing(_read(answer, exchange)) as events:
+                async for event in events:
+                    yield event
 
     def _make(self) -> _Service:
         key = self._api_key or from_environment(*KEYS)
@@ -166,6 +182,20 @@ class GoogleModel:
 
     def __repr__(self) -> str:
         return f"<GoogleModel {self.name!r}>"
+
+
+async def _read(answer: _Answer, exchange: Exchange) -> AsyncGenerator[Any, None]:
+    """Yield the events of an answer as the SDK's would be; an error among them is raised."""
+    exchange.heard(answer.headers)
+    try:
+        async with aclosing(server_sent(answer, exchange)) as events:
+            async for event in events:
+                if is_error(event):
+                    raise exchange.told(event)
+                yield event
+    finally:
+        with suppress(Exception):  # which would replace the cancellation
+            await answer.close()
 
 
 def _on_vertex() -> bool:
@@ -198,10 +228,14 @@ def _options(base_url: str | None) -> tuple[Any, Any]:
     """Return SDK options with an HTTP client that reports each response, and that HTTP client."""
     types = imported("google.genai.types")
     address = {} if base_url is None else {"base_url": base_url}
+    guards = hooks()
     for name in ("httpx2", "httpx"):  # the SDK's version decides which of them it uses
         try:
             http = imported(name).AsyncClient(
-                event_hooks={"request": [_unlimited], "response": [_remember]},
+                event_hooks={
+                    "request": [_unlimited, *guards["request"]],
+                    "response": [*guards["response"], _take_body],
+                },
                 follow_redirects=True,
             )
             return types.HttpOptions(httpx_async_client=http, **address), http

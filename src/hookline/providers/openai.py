@@ -23,6 +23,7 @@ from hookline.providers._clients import (
 )
 from hookline.providers._failures import Exchange
 from hookline.providers._frame import posted, relay
+from hookline.providers._http import hooks
 from hookline.providers._openai_reader import ResponsesReader
 from hookline.providers._openai_request import DEFAULTS, PROVIDER, OpenAISettings, request_body
 
@@ -88,7 +89,12 @@ class Connection:
             if not self._keyless:
                 raise no_key(self._provider, *self._keys)
             key = "none"  # your own server needs no key
-        made: AsyncOpenAI = imported("openai").AsyncOpenAI(api_key=key, base_url=self._base_url)
+        sdk = imported("openai")
+        made: AsyncOpenAI = sdk.AsyncOpenAI(
+            api_key=key,
+            base_url=self._base_url,
+            http_client=sdk.DefaultAsyncHttpxClient(event_hooks=hooks()),
+        )
         return made
 
     def _key(self) -> Hashable:
@@ -131,7 +137,7 @@ class OpenAIModel:
     `client` is your own `AsyncOpenAI`, or a function that returns a client. By default a client is
     created from `api_key` and `base_url`, or from OPENAI_API_KEY and OPENAI_BASE_URL. `settings`
     are defaults, which the settings of the agent and the chat override. `idle_timeout`: the longest
-    time without data from the service, in seconds. Raises UsageError if the SDK is not installed,
+    time without an event from the service, in seconds. Raises UsageError if the SDK is not installed,
     or if `api_key` or `base_url` is passed together with `client`.
     """
 
@@ -160,7 +166,7 @@ class OpenAIModel:
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
-        exchange = Exchange(PROVIDER, secrets=self._connection.secrets())
+        exchange = Exchange(PROVIDER, secrets=self._connection.secrets(), idle=self._idle_timeout)
         return relay(exchange, self._events(request, exchange), ResponsesReader(exchange))
 
     async def _events(self, request: ModelRequest, exchange: Exchange) -> AsyncGenerator[Any, None]:

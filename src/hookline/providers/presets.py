@@ -14,6 +14,7 @@ import msgspec
 from hookline import Model
 from hookline.errors import UsageError
 from hookline.providers._clients import from_environment, imported, no_key
+from hookline.providers._http import hooks
 from hookline.providers._ids import NINE
 from hookline.providers._openai_chat_request import Dialect
 from hookline.providers.anthropic import AnthropicModel
@@ -182,16 +183,20 @@ def _azure(api_key: str | None) -> Any:
     if found is None and from_environment("AZURE_OPENAI_AD_TOKEN") is None:
         raise no_key("azure", key, "AZURE_OPENAI_AD_TOKEN")
     sdk = imported("openai")
+    http = sdk.DefaultAsyncHttpxClient(event_hooks=hooks())
     if found is None or from_environment("OPENAI_API_VERSION") is not None:
-        return sdk.AsyncAzureOpenAI(api_key=found)
-    return sdk.AsyncOpenAI(api_key=found, base_url=f"{endpoint.rstrip('/')}/openai/v1/")
+        return sdk.AsyncAzureOpenAI(api_key=found, http_client=http)
+    url = f"{endpoint.rstrip('/')}/openai/v1/"
+    return sdk.AsyncOpenAI(api_key=found, base_url=url, http_client=http)
 
 
 def _bedrock(api_key: str | None, base_url: str | None) -> Any:
     """Return Anthropic's client for Bedrock, which also answers with server-sent events."""
     if base_url is None:
         _set("bedrock", "AWS_REGION", "AWS_DEFAULT_REGION")
-    return imported("anthropic").AsyncAnthropicBedrockMantle(api_key=api_key, base_url=base_url)
+    sdk = imported("anthropic")
+    http = sdk.DefaultAsyncHttpxClient(event_hooks=hooks())
+    return sdk.AsyncAnthropicBedrockMantle(api_key=api_key, base_url=base_url, http_client=http)
 
 
 def _set(prefix: str, *names: str) -> str:

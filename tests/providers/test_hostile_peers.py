@@ -1,0 +1,97 @@
+"""Answers of hostile services: bounded after decoding, and followed to no other host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests._wires import ADAPTERS, KEY, WIRES
+from tests.hostile_peers import MEMORY, MIB, Peer, play
+
+from hookline import Agent
+from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
+from hookline.providers import server_sent
+from hookline.providers._frame import loaded
+from hookline.providers._http import MAX_VALUES, Messages
+from hookline.providers._sse import EventTooLarge
+
+each_wire = pytest.mark.parametrize("kind", WIRES)
+
+
+async def failing(kind: Any, peer: Peer, **options: Any) -> ModelError:
+    """The error of a chat with this peer."""
+    async with peer.serving() as url:
+        base = f"{url}/v1" if kind.startswith("openai") else url
+        model = ADAPTERS[kind]("m", base_url=base, api_key=KEY, **options)
+        with pytest.raises(ModelError) as caught:
+            await Agent(model).chat("Hello.")
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [*WIRES, "mcp"])
+@pytest.mark.parametrize("attack", ["bomb: error", "bomb: answer", "bomb: event"])
+async def test_a_compressed_answer_takes_bounded_memory(kind: str, attack: str) -> None:
+    figures = await play(kind, attack, 256 * MIB)
+    assert figures["outcome"] != "answered"
+    assert figures["peak"] < MEMORY, figures
+
+
+@each_wire
+async def test_a_redirect_to_another_host_is_not_followed(kind: Any) -> None:
+    peer = Peer("redirect", 0, mcp=False)
+    error = await failing(kind, peer)
+    assert peer.stolen == 0
+    assert type(error) is BadRequestError
+    assert not error.retryable
+    assert "follows no redirect to another host" in str(error)
+    assert KEY not in str(error)
+
+
+@each_wire
+async def test_a_redirect_on_the_same_host_is_followed(kind: Any) -> None:
+    peer = Peer("moved", 0, mcp=False)
+    error = await failing(kind, peer)
+    assert "(400): it moved here" in str(error)
+
+
+@each_wire
+async def test_comments_do_not_count_as_a_sign_of_life(kind: Any) -> None:
+    error = await failing(kind, Peer("slow comments", 0, mcp=False), idle_timeout=0.3)
+    assert type(error) is IdleTimeoutError
+    assert "idle_timeout=" in str(error)
+
+
+class Comments:
+    """A body of many comments, each a piece, and then an event."""
+
+    headers: dict[str, str] = {}  # noqa: RUF012
+
+    async def iter_bytes(self) -> Any:
+        for _ in range(200_000):
+            yield b": x\n"
+        yield b'data: {"a":1}\n\n'
+
+    async def close(self) -> None: ...
+
+
+async def test_many_comments_cost_no_more_than_their_number() -> None:
+    """A sum over all earlier pieces at each piece would take minutes, and the test's timeout."""
+    assert [event async for event in server_sent(Comments())] == [{"a": 1}]
+
+
+def test_an_event_of_too_many_values_is_refused_before_it_is_parsed() -> None:
+    data = b"[" + b"[]," * MAX_VALUES + b"1]"
+    with pytest.raises(EventTooLarge, match="JSON values"):
+        loaded(data)
+
+
+def test_messages_are_counted_one_by_one_wherever_the_pieces_of_a_stream_end() -> None:
+    event = b"data: [" + b"1," * (MAX_VALUES // 2) + b"1]\n\n"
+    for size in (len(event) // 3, len(event) - 1, len(event)):
+        messages = Messages(len(event) + 10)
+        text = event * 4
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert not any(messages.exceed(piece) for piece in pieces)
+    assert Messages(100 * len(event)).exceed(event[:-2] * 3)
+    assert Messages(len(event)).exceed(b"x" * (len(event) + 1))
+    assert Messages(100).exceed("é".encode() * 20)
