@@ -308,6 +308,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _finish(self, run: CallRun) -> None:
         """Settle and report the result, then write the messages whose turn has come."""
         chat = self.chat
+        chat.progress.use(run.id)
         if run.state is not AWAY:  # approved, and its client runs it
             chat.check()  # another call may have ended the chat while this one waited
             if run.state is not SETTLED:
@@ -373,12 +374,36 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         self.chat.making.batch = None
 
     def _unwritten(self) -> list[CallRun]:
-        """The calls whose message is neither written nor being written."""
-        return [run for run in self.runs if run.state < WRITING]
+        """The calls that lack their message, and do not wait again for an answer."""
+        waiting = self._waiting_again()
+        left = [run for run in self.runs if run.state < WRITING and run not in waiting]
+        # Calls behind a call that waits again have not been looked at: the next chat does that.
+        return [run for run in left if run.state is not PROPOSED] if waiting else left
+
+    def _waiting_again(self) -> list[CallRun]:
+        """The calls that an earlier chat has left waiting, and that have not begun in this chat.
+
+        An abort must not use up an approval. A denied call never waits again.
+        """
+        claimed = self.chat.conversation.claimed_by(self.chat.chat_id)
+        answers = self.chat.input.answers or {}
+        return [
+            run
+            for run in self.runs
+            if run.id in claimed
+            and run.state in (WAITING, AWAY, READY, RUNNING)
+            and not run.ran
+            and not (run.request and isinstance(answers.get(run.request.id), Deny))
+        ]
+
+    def give_back(self) -> None:
+        """Let the calls that wait again do so; the other calls have their results."""
+        waiting = [run.id for run in self._waiting_again()]
+        self.chat.conversation.give_back(self.chat.chat_id, waiting)
 
     def _break_off(self, run: CallRun) -> None:
-        """Settle a call that was broken off."""
-        if run.state < SETTLED:
+        """Settle a call that was broken off, unless it waits again for an answer."""
+        if run.state < SETTLED and run not in self._waiting_again():
             run.set(UNSEEN if run.ran and run.result is not None else ABORTED, "aborted")
             run.move(SETTLED)
 

@@ -177,6 +177,9 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
+    if run.request is not None:
+        await chat.conversation.begin(run.request.id)
+        chat.check()
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     try:
         error = admit(chat, run)
@@ -212,6 +215,7 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
     arguments: Any = run.bound
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
+    chat.progress.use(run.id)
     run.ran = True  # before the call: a function that raises did run
     if tool.is_async:
         return tool.fn(**arguments)
