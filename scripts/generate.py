@@ -101,6 +101,8 @@ PAYLOADS = {"message": "UserMessage", "request": "ModelRequest", "call": "ToolCa
 
 def returns(spec: PointSpec) -> str:
     union = " | ".join(kind.__name__ for kind in spec.acts)
+    if spec.pair is not None:
+        union += f" | tuple[{', '.join(kind.__name__ for kind in spec.pair)}]"
     return f"{union} | tuple[{union}, ...]" if spec.flat else union
 
 

@@ -32,10 +32,10 @@ import msgspec
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
-from hookline._base.messages import ToolCall, ToolMessage
+from hookline._base.messages import RanCall, ToolCall, ToolMessage
 from hookline._base.returns import Ask, Deny, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import CALL, RUN, Json
-from hookline._chat.approval import decide, prepare, put
+from hookline._chat.approval import decide, prepare, put, seal
 from hookline._chat.call import (
     ASKED,
     AWAY,
@@ -205,7 +205,11 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             scope=scope,
         )
         hooks, name = self.chat.view.preToolCall, run.wanted.name
-        return self._judge(run, *await intercept(hooks, ctx, self.chat, name))
+        names: list[str] = []
+        chain = await intercept(hooks, ctx, self.chat, name, names=names)
+        verdict = self._judge(run, *chain)
+        digest = seal(run.tool) if verdict.asks else ""
+        return msgspec.structs.replace(verdict, hooks=tuple(names), tool_digest=digest)
 
     def _judge(
         self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]
@@ -240,12 +244,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     def _accept(self, run: CallRun, verdict: CallVerdict) -> None:
         """Carry out the verdict. After a Stop, `_decide` settles the call next."""
         answer = verdict.answer
+        if verdict.hooks:
+            run.record = RanCall(hooks=verdict.hooks)
         if isinstance(answer, ToolResult):
             run.refuse(answer, "answered")
         elif isinstance(answer, ToolFailure):
             run.refuse(answer, "error" if verdict.failed else "denied")
         elif verdict.asks:
-            prepare(self.chat, self.iteration, run, verdict.asks)
+            prepare(self.chat, self.iteration, run, verdict)
         else:
             run.let_run()
 
@@ -302,6 +308,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.state is not RUNNING:  # it was left behind, and the ending has settled it
                 raise CancelledError
             run.stop, run.ran = ran.stop, ran.began  # a replay did not set them
+            if run.record is not None:
+                run.record = run.record.replace(at=ran.at, duration=ran.duration)
             run.set(ran.result, ran.outcome)
             run.move(SETTLING)
 
@@ -441,7 +449,7 @@ def open_batch(
     chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
 ) -> ToolBatch:
     """A new batch of these calls."""
-    runs = [CallRun(call.id, call, place) for place, call in enumerate(calls)]
+    runs = [CallRun(call.id, call, place, written=call) for place, call in enumerate(calls)]
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
     chat.making.batch = batch
     return batch

@@ -195,7 +195,8 @@ class AddHook(Protocol[D]):
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
-            [p.PreToolCall[D]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+            [p.PreToolCall[D]],
+            Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]],
         ],
         *,
         priority: int = 0,
@@ -565,7 +566,8 @@ class HookDecorator(Protocol[DepsT]):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> InterceptorDecorator[
-        p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop
+        p.PreToolCall[DepsT],
+        ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask],
     ]: ...
     @overload
     def __call__(
@@ -934,7 +936,8 @@ class DefineHook(Protocol):
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
-            [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+            [p.PreToolCall[Any]],
+            Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]],
         ],
         *,
         id: str | None = None,
@@ -1447,11 +1450,16 @@ class DefineHook(Protocol):
     ) -> Callable[
         [
             Callable[
-                [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+                [p.PreToolCall[Any]],
+                Maybe[
+                    ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]
+                ],
             ]
             | Callable[
                 [Any, p.PreToolCall[Any]],
-                Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop],
+                Maybe[
+                    ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]
+                ],
             ]
         ],
         HookDef,
