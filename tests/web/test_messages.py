@@ -400,7 +400,7 @@ def test_an_answer_about_an_endless_number_is_refused() -> None:
         said = {**part, "input": {"amount": amount}, "approval": {"id": "1", "approved": True}}
         incoming = parse_ai_sdk(ui({"id": "a", "role": "assistant", "parts": [said]}))
         with pytest.raises(Refused) as caught:
-            incoming.decisions([request])
+            incoming.decisions([request], by="ada")
         assert caught.value.status == 409
 
 
@@ -409,4 +409,4 @@ def test_an_answer_that_nobody_asked_for_is_refused() -> None:
     incoming = parse_native(body)
     assert isinstance(incoming, Incoming)
     with pytest.raises(Refused, match="not waiting"):
-        incoming.decisions(())
+        incoming.decisions((), by="ada")

@@ -17,6 +17,7 @@ import msgspec
 from hookline._base.cancel import Expired
 from hookline._base.errors import ApprovalError
 from hookline._base.events import ApprovalRequested
+from hookline._base.input import cleaned
 from hookline._base.messages import ToolCall
 from hookline._base.returns import (
     Answer,
@@ -70,7 +71,7 @@ def prepare(chat: Chat, iteration: int, run: CallRun, verdict: CallVerdict) -> N
     run.bound = None  # the approver may change the arguments
     asks, now = verdict.asks, chat.runtime.now()
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
-    details = tuple([ask.details for ask in asks]) if any(ask.details for ask in asks) else ()
+    details = cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
         call=run.wanted,

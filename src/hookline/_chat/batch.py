@@ -208,8 +208,11 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         names: list[str] = []
         chain = await intercept(hooks, ctx, self.chat, name, names=names)
         verdict = self._judge(run, *chain)
-        digest = seal(run.tool) if verdict.asks else ""
-        return msgspec.structs.replace(verdict, hooks=tuple(names), tool_digest=digest)
+        if names:
+            verdict = msgspec.structs.replace(verdict, hooks=tuple(names))
+        if not verdict.asks:
+            return verdict
+        return msgspec.structs.replace(verdict, tool_digest=seal(run.tool))
 
     def _judge(
         self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]

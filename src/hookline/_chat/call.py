@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hookline._base.input import cleaned
 from hookline._base.json import clean_text, json_text
 from hookline._base.messages import CallOutcome, MediaPart, RanCall, ToolCall, ToolMessage
 from hookline._base.returns import (
@@ -168,10 +169,10 @@ class CallRun(msgspec.Struct, eq=False):
 
     def _what_ran(self) -> RanCall | None:
         """The record of the call, with arguments that are not the model's."""
-        arguments = self.wanted.arguments
-        if self.written is None or arguments == self.written.arguments:
-            return self.record
-        return (self.record or RanCall()).replace(arguments=arguments)
+        record, arguments = self.record, self.wanted.arguments
+        if self.written is not None and arguments != self.written.arguments:
+            record = (record or RanCall()).replace(arguments=arguments)
+        return None if record is None else cleaned(record)
 
     def run_of(self, chat: ChatPort) -> Run[Any]:
         """The run as this call's hooks and its handler see it."""

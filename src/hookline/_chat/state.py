@@ -7,7 +7,7 @@ answers every question about them.
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Event
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
@@ -154,7 +154,7 @@ class Progress:
         self.continuations = 0
         self.resumes: str | None = None  # the chat whose step waited for approvals
         self.accepted: set[str] | None = None  # calls approved by `resume` that have not begun
-        self.waiter: Event | None = None  # of `ChatStream.answers_used`
+        self.waiter: Callable[[], None] | None = None  # of `ChatStream.answers_used`
 
     def accept(self, call_ids: Iterable[str]) -> None:
         """Note the calls that the answers of this chat let run."""
@@ -167,7 +167,7 @@ class Progress:
             return
         self.accepted.discard(call_id)
         if not self.accepted and self.waiter is not None:
-            self.waiter.set()
+            self.waiter()
 
 
 class Chat:

@@ -174,9 +174,15 @@ class ChatStream(Generic[OutT]):
         progress = supervisor.chat.progress
         if supervisor.chat.input.answers is None or progress.accepted == set():
             return
-        if progress.waiter is None:
-            progress.waiter = Event()
-        await progress.waiter.wait()
+        used, others = Event(), progress.waiter
+
+        def wake() -> None:
+            used.set()
+            if others is not None:
+                others()
+
+        progress.waiter = wake
+        await used.wait()
 
     async def aclose(self) -> None:
         """Stop the chat if it still runs, and wait for its end.
