@@ -145,6 +145,8 @@ def options(spec: PointSpec) -> str:
     if spec.at_tool:
         lines.append("tools: Iterable[str] | None = None,")
     lines.append("inherit: bool = False,")
+    if spec.name in ("onResponse", "preMessage"):
+        lines.append("keeps_deltas: bool = False,")
     return "\n        ".join(lines)
 
 

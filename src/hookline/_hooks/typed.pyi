@@ -165,6 +165,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -177,6 +178,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -529,6 +531,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> InterceptorDecorator[p.OnResponse[DepsT], ModelResponse]: ...
     @overload
     def __call__(
@@ -540,6 +543,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> InterceptorDecorator[
         p.PreMessage[DepsT], UserMessage | AssistantMessage | ToolMessage
     ]: ...
@@ -902,6 +906,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -916,6 +921,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -1391,6 +1397,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Callable[
         [
             Callable[[p.OnResponse[Any]], Maybe[ModelResponse]]
@@ -1410,6 +1417,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Callable[
         [
             Callable[[p.PreMessage[Any]], Maybe[UserMessage | AssistantMessage | ToolMessage]]
