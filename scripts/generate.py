@@ -102,6 +102,8 @@ PAYLOADS = {"message": "UserMessage", "request": "ModelRequest", "call": "ToolCa
 
 def returns(spec: PointSpec) -> str:
     union = " | ".join(kind.__name__ for kind in spec.acts)
+    if spec.pair is not None:
+        union += f" | tuple[{', '.join(kind.__name__ for kind in spec.pair)}]"
     return f"{union} | tuple[{union}, ...]" if spec.flat else union
 
 
@@ -144,6 +146,8 @@ def options(spec: PointSpec) -> str:
     if spec.at_tool:
         lines.append("tools: Iterable[str] | None = None,")
     lines.append("inherit: bool = False,")
+    if spec.name in ("onResponse", "preMessage"):
+        lines.append("keeps_deltas: bool = False,")
     return "\n        ".join(lines)
 
 

@@ -220,6 +220,22 @@ class _OfChat:
 # ── scenes ──────────────────────────────────────────────────────────────────────────────────
 
 
+def untimed(value: Any) -> Any:
+    """The data without the times of calls and questions: a later life has other ones."""
+    if isinstance(value, tuple):
+        return tuple([untimed(each) for each in value])
+    if not isinstance(value, msgspec.Struct) or not hasattr(value, "replace"):
+        return value
+    data: Any = value
+    fields = {name: getattr(data, name) for name in data.__struct_fields__}
+    without = {name: None if name in TIMES else untimed(each) for name, each in fields.items()}
+    changes = {name: each for name, each in without.items() if each is not fields[name]}
+    return data.replace(**changes) if changes else data
+
+
+TIMES = ("at", "duration", "asked_at")
+
+
 class Life:
     """What one life of a chat came to."""
 
@@ -236,7 +252,7 @@ class Life:
 
     @property
     def history(self) -> tuple[Any, ...]:
-        return self.conversation.messages
+        return untimed(self.conversation.messages)
 
     @property
     def notes(self) -> list[str]:
@@ -275,12 +291,12 @@ async def live(
     heard = agent.subscribe()
     runtime.died = heard.close  # what is cleaned up after a crash is not seen by anybody
     try:
-        life.response = await begin(agent, conversation)
+        life.response = untimed(await begin(agent, conversation))
     except (Exception, Crash) as exc:
         life.error = exc
     heard.close()
     async for event in heard:
-        life.events.append(event)
+        life.events.append(untimed(event))
     return life
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
+from hashlib import sha256
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ from hookline import (
     Limits,
     LocalRuntime,
     MemoryStore,
+    RanCall,
     Run,
     Scope,
     Stop,
@@ -56,6 +58,8 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.formats import to_openai
+from hookline.hooks import audit
 from hookline.testing import ScriptedModel, call, collect
 
 # `delete` asks, `look` does not, `last` runs alone.
@@ -1446,21 +1450,31 @@ async def test_a_denied_tool_that_is_gone_on_resume_is_denied():
     assert [(id, outcome) for id, outcome, _ in results(answer)] == [("a", "denied")]
 
 
-async def test_an_approved_tool_whose_parameters_have_changed_is_validated_anew():
+@pytest.mark.parametrize("change", ["parameters", "description"])
+async def test_an_approval_of_a_tool_that_has_changed_does_not_count(change):
     out = []
 
     @tool(name="delete")
     async def before(path: str) -> None: ...
 
-    @tool(name="delete")
-    async def after(file: str) -> None:
-        out.append("run")
+    if change == "parameters":
+
+        @tool(name="delete")
+        async def after(path: str, force: bool = True) -> None:
+            out.append("run")
+    else:
+
+        @tool(name="delete", description="Delete for good.")
+        async def after(path: str) -> None:
+            out.append("run")
 
     agent, conversation, response = await pend(call("delete", path="/x"), "done", tools=[before])
     agent.scopes.unregister("agent")
     agent.scopes.register(Scope("agent", tools=[after]))
     answer = await agent.resume(conversation, yes(response))
-    assert [outcome for _, outcome, _ in results(answer)] == ["error"]
+    ((_, outcome, text),) = results(answer)
+    assert outcome == "denied"
+    assert "were changed after the approval was requested" in text
     assert out == []
 
 
@@ -1618,11 +1632,123 @@ async def test_reset_forgets_what_is_pending():
 # ── what docs/approvals.md says of upgrades and copies ──────────────────────────────────────
 
 
+async def test_who_decided_and_what_ran_stand_beside_the_result(tmp_path):
+    """In the history, in a store, and in a log; no model reads it."""
+    paid, log = [], tmp_path / "audit.jsonl"
+    store = MemoryStore()
+
+    @tool
+    async def pay(euros: int) -> str:
+        paid.append(euros)
+        return "paid"
+
+    model = ScriptedModel(call("pay", euros=1, id="a"), "done")
+    agent = Agent(model, tools=[pay], store=store, hooks=[audit(log, content=True)])
+    agent.add_hook("preToolCall", lambda ctx: Ask("may it?"), name="asker")
+    (request,) = (await agent.chat("go", conversation="t")).pending
+    answer = Approve(arguments={"euros": 9}, by="lea", note="as agreed")
+    response = await agent.resume("t", {request.id: answer})
+    assert paid == [9]
+    for messages in (response.messages, (await store.open("t")).messages):
+        ran = next(each.ran for each in messages if isinstance(each, ToolMessage))
+        assert (ran.arguments, ran.approved, ran.by, ran.note) == (
+            {"euros": 9},
+            True,
+            "lea",
+            "as agreed",
+        )
+        assert ran.at >= request.asked_at
+        assert ran.duration >= 0
+    lines = map(json.loads, log.read_text().splitlines())
+    (line,) = [each for each in lines if each["what"] == "approval: approve"]
+    assert (line["by"], line["note"], line["arguments"]) == ("lea", "as agreed", {"euros": 9})
+    assert "lea" not in json.dumps(to_openai(response.messages))
+
+
+async def test_a_denial_says_who_denied():
+    agent, conversation, response = await pend(delete(), "done")
+    await agent.resume(conversation, {response.pending[0].id: Deny("no", by="lea")})
+    (ran,) = [each.ran for each in conversation.messages if isinstance(each, ToolMessage)]
+    assert ran == RanCall(approved=False, by="lea")
+
+
+async def test_a_hook_that_changes_or_answers_a_call_stands_beside_its_result():
+    agent = agent_of([call("look", id="a"), call("last", id="b")], "done")
+
+    @agent.hook("preToolCall", tools=["look"])
+    def answers(ctx):
+        return ToolResult("not today")
+
+    response = await agent.chat("go")
+    looked, last = response.tool_results
+    assert looked.ran == RanCall(hooks=(answers.__qualname__,))
+    assert last.ran is None  # nobody decided
+
+
+async def test_a_hook_may_change_a_call_and_ask_about_it_in_one_value():
+    out = []
+    conversation = Conversation()
+    agent = agent_of(delete("/x"), "done", out=out)
+    agent.add_hook(
+        "preToolCall",
+        lambda ctx: (ctx.call.replace(arguments={"path": "/y"}), Ask("the other?")),
+        tools=["delete"],
+        priority=-1,
+    )
+    response = await agent.chat("go", conversation=conversation)
+    (request,) = response.pending
+    assert (request.call.arguments, request.prompts) == ({"path": "/y"}, ("may it?", "the other?"))
+    await agent.resume(conversation, yes(response))
+    assert out == ["delete /y"]
+
+
+@pytest.mark.parametrize("value", [(Ask("a"),), (Ask("a"), Ask("b")), (Deny("a"), Ask("b"))])
+async def test_another_tuple_is_refused(value):
+    agent = agent_of(delete())
+    agent.add_hook("preToolCall", lambda ctx: value, priority=1)
+    with pytest.raises(HooklineError, match=r"a tuple \(ToolCall, Ask\)"):
+        await agent.chat("go", conversation=Conversation())
+
+
+async def test_the_details_of_a_question_are_kept_and_sealed():
+    out = []
+    conversation = Conversation()
+    agent = agent_of(delete("/x"), "done", out=out)
+    agent.add_hook("preToolCall", lambda ctx: Ask("sure?", details={"files": [1, 2]}), priority=1)
+    (request,) = (await agent.chat("go", conversation=conversation)).pending
+    assert request.prompts == ("sure?", "may it?")
+    assert request.details == ({"files": [1, 2]}, None)
+    text = conversation.to_json().decode()
+    assert Conversation.from_json(text).pending == (request,)
+    forged = Conversation.from_json(text.replace('{"files":[1,2]}', '{"files":[1]}'))
+    with pytest.raises(ApprovalError, match="changed after the request"):
+        await agent.resume(forged, {request.id: Approve()})
+    assert out == []
+
+
+async def test_a_request_of_an_older_version_can_still_be_answered():
+    """It has no time, no details and no digest of the tool; a claim of that time is used up."""
+    out = []
+    agent, conversation, _ = await pend(delete("/x"), "done", out=out)
+    stored = json.loads(conversation.to_json())
+    (request,) = stored["pending"]["requests"]
+    for name in ("asked_at", "details", "tool_digest"):
+        request.pop(name, None)
+    stored["pending"].pop("begun", None)
+    data = json.dumps([request["call"]["id"], request["call"]["name"], {"path": "/x"}])
+    request["digest"] = sha256(data.replace(" ", "").encode()).hexdigest()
+    old = Conversation.from_json(json.dumps(stored))
+    await agent.resume(old, {old.pending[0].id: Approve()})
+    assert out == ["delete /x"]
+    stored["pending"] |= {"claimed": "dead", "answered": [request["id"]]}
+    assert Conversation.from_json(json.dumps(stored)).pending == ()
+
+
 async def test_after_an_upgrade_the_tool_of_that_name_runs_with_what_was_approved():
     ran = []
 
     @tool(name="delete")
-    async def moved_to_the_bin(path: str) -> str:
+    async def moved_to_the_bin(path: str = "/") -> str:
         ran.append(path)
         return "in the bin"
 

@@ -51,17 +51,17 @@ async def test_the_mounted_application_answers() -> None:
         assert text_of("ai-sdk", answer.content) == "Hello!"
 
 
-async def test_the_lifespan_ends_the_runs_before_it_closes_the_store(
+async def test_the_lifespan_lets_the_runs_end_before_it_closes_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = names_of("site.shutdown(drain=0)")
+    names = names_of("site.shutdown(drain=10)")
     order: list[str] = []
     gate, reached = asyncio.Event(), asyncio.Event()
 
     async def wait(ctx: Any) -> None:
         reached.set()
-        await gate.wait()  # never: the shutdown ends the run
+        await gate.wait()
 
     agent, store = names["site"]._config.agent, names["store"]
     agent.add_hook("preRequest", wait)
@@ -83,8 +83,9 @@ async def test_the_lifespan_ends_the_runs_before_it_closes_the_store(
                 http.post("/agent/native", json=request_of("native", "hi"))
             )
             await reached.wait()
-        assert b"chat_aborted" in (await posting).content
-    assert order == ["aborted", "closed"]
+            asyncio.get_running_loop().call_soon(gate.set)  # by then the shutdown waits
+        assert b"chat_done" in (await posting).content
+    assert order == ["done", "closed"]
 
 
 async def test_the_routes_that_detach_answer() -> None:

@@ -404,7 +404,7 @@ def test_an_answer_about_an_endless_number_is_refused() -> None:
         assert caught.value.status == 400
         answer = Answer(decision=Approve(), arguments={"amount": amount})
         with pytest.raises(Refused) as caught:
-            Incoming(answers={"1": answer}).decisions([request])
+            Incoming(answers={"1": answer}).decisions([request], by="ada")
         assert caught.value.status == 409
 
 
@@ -413,4 +413,4 @@ def test_an_answer_that_nobody_asked_for_is_refused() -> None:
     incoming = parse_native(body)
     assert isinstance(incoming, Incoming)
     with pytest.raises(Refused, match="not waiting"):
-        incoming.decisions(())
+        incoming.decisions((), by="ada")

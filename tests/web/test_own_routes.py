@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -34,6 +36,7 @@ from hookline.errors import (
 from hookline.events import ChatStarted
 from hookline.hooks import allow_tools
 from hookline.points import OnChatStart, PreChat
+from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel
 from hookline.web import (
     Refused,
@@ -184,6 +187,25 @@ async def test_the_asker_reads_the_decision_while_it_is_carried_out_also_after_a
     outputs = [each["output"] for each in chunks if each["type"] == "tool-output-available"]
     assert outputs == ["paid 10.0 to Ada"]
     assert paid == ["Ada"]
+
+
+@pytest.mark.parametrize("drain", [0, 10])
+async def test_an_approval_that_was_accepted_right_before_a_shutdown_is_carried_out(
+    tmp_path: Path, drain: int
+) -> None:
+    """The shutdown comes after more and more turns of the event loop, as far as 200 tries go."""
+    async with SQLStore(f"sqlite:///{tmp_path}/desk.db") as store:
+        for tries in range(int(os.environ.get("HOOKLINE_TRIES", "12"))):
+            agent, paid = asking()
+            id = f"acme/ada/{tries}"
+            talk, runs = await store.open(id), Runs()
+            (request,) = (await agent.chat("pay", conversation=talk)).pending
+            await resume_detached(agent, talk, {request.id: Approve()}, runs=runs)
+            for _ in range(tries * 5):
+                await asyncio.sleep(0)
+            await runs.shutdown(drain)
+            assert paid == ["Ada"]
+            assert await store.pending(id) == ()
 
 
 async def test_a_refusal_by_somebody_else_is_shown_as_one() -> None:

@@ -14,9 +14,10 @@ from tests.web._scenes import weather
 from tests.web._server import client, conversation_of, direct, eventually, site_of
 from tests.web._sse import read
 
-from hookline import Agent, Ask, MemoryStore, Response, Run, tool
+from hookline import Agent, Ask, MemoryStore, Response, Run, ToolMessage, define_hook, tool
 from hookline.errors import OverloadedError
 from hookline.events import ChatDone, ErrorInfo, MessageAdded, TextDelta, read_event
+from hookline.hooks import redact
 from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreChat, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps
@@ -771,3 +772,52 @@ async def test_tools_see_the_deps_of_the_principal() -> None:
     results = [e.message for e in native(data) if isinstance(e, MessageAdded)]
     assert results[2].text == "owner of http"
     assert json.loads(read(data)[0][0].data)["conversation_id"] == "c1"
+
+
+async def text_deltas(*hooks: Any) -> list[str]:
+    """The pieces of text that a client of the AI SDK, version 6, gets."""
+    text = " ".join(f"word{number}" for number in range(100))
+    agent = Agent(ScriptedModel(text, chunk=8), hooks=hooks)
+    async with direct(agent, store=MemoryStore()) as (_, http):
+        answer = await http.post("/ai-sdk", json=request_of("ai-sdk", "hi"))
+    chunks = ai_sdk.check(answer.content)
+    return [each["delta"] for each in chunks if each["type"] == "text-delta"]
+
+
+async def test_redact_keeps_the_stream_of_clients_that_cannot_withdraw_text() -> None:
+    plain = await text_deltas()
+    redacted = await text_deltas(*redact(r"[0-9]{4}-[0-9]{4}", hold=24))
+    assert "".join(redacted) == "".join(plain)
+    assert len(redacted) >= len(plain) - 4  # the pieces that were held back come together
+
+
+async def test_a_hook_that_may_change_an_answer_delays_it_and_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rewrites = define_hook("onResponse", lambda ctx: None, name="rewrites")
+    assert len(await text_deltas(rewrites)) == 1
+    (line,) = [each for each in caplog.messages if "rewrites" in each]
+    assert "keeps_deltas=True" in line
+    promises = define_hook("onResponse", lambda ctx: None, name="promises", keeps_deltas=True)
+    assert await text_deltas(promises) == await text_deltas()
+
+
+async def test_the_route_names_the_principal_who_decided_whatever_a_client_sends() -> None:
+    agent, paid = asking()
+    store = MemoryStore()
+    async with direct(agent, store=store, authorize=lambda http: "ann") as (_, http):
+        await http.post("/native", json={"conversation": "c", "message": "pay"})
+        (request,) = await store.pending()
+        answer = {"approved": True, "by": "the boss"}
+        body = {"conversation": "c", "answers": {request.id: answer}}
+        done = await http.post("/native", json=body)
+        if done.status_code != 200:  # an unknown field may be refused
+            body = {"conversation": "c", "answers": {request.id: {"approved": True}}}
+            done = await http.post("/native", json=body)
+        assert done.status_code == 200
+    assert paid == ["Ada"]
+    stored = await store.load(request.conversation_id or "")
+    assert stored is not None
+    (ran,) = [each.ran for each in stored.messages if isinstance(each, ToolMessage)]
+    assert ran is not None
+    assert ran.by == "ann"

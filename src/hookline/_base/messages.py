@@ -434,6 +434,29 @@ class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role",
         ) -> Self: ...
 
 
+class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
+    """What became of a call that a hook or a person decided about; never sent to a model."""
+
+    arguments: dict[str, Any] | None = None
+    """The effective arguments, if they are not those that the model wrote."""
+    hooks: tuple[str, ...] = ()
+    """The names of the `preToolCall` hooks that changed, answered or denied the call, or asked."""
+    approved: bool | None = None
+    """The decision of a person or an approver; None if nobody was asked."""
+    by: str | None = None
+    """Who decided, as `Approve(by=…)` or `Deny(by=…)` names them."""
+    note: str | None = None
+    """The remark of `Approve(note=…)`."""
+    at: float | None = None
+    """When the call began to run, in seconds since the epoch; None if it did not run."""
+    duration: float | None = None
+    """How long the call ran, in seconds."""
+
+    def __post_init__(self) -> None:
+        own(self, "arguments")
+        own_tuple(self, "hooks")
+
+
 class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):
     """The result of one call; `text` is sent to the model."""
 
@@ -451,6 +474,8 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     """How the call ended."""
     media: tuple[MediaPart, ...] = ()
     """Pictures and files that are sent to the model together with the text."""
+    ran: RanCall | None = None
+    """What ran, if a hook or a person decided about the call; never sent to a model."""
 
     def __post_init__(self) -> None:
         own_tuple(self, "media")

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from typing_extensions import TypeVar
 
 from hookline._base.errors import ToolArgumentsError
-from hookline._base.frozen import own, own_tuple
+from hookline._base.frozen import freeze, own, own_tuple
 from hookline._base.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -68,6 +68,11 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
     If the approver has not answered when the question expires, the call is denied. An answer to a
     stored question that has expired raises ApprovalError.
     """
+    details: dict[str, Any] | None = None
+    """JSON data about the question, such as a diff, for everyone who shows it; sealed with it."""
+
+    def __post_init__(self) -> None:
+        own(self, "details")
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
@@ -230,6 +235,10 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
 
     arguments: dict[str, Any] | None = None
     """The arguments for the call; None keeps the model's arguments."""
+    by: str | None = None
+    """The person or program that decided, such as a user's id."""
+    note: str | None = None
+    """A remark for the records; the model does not see it."""
 
     def __post_init__(self) -> None:
         own(self, "arguments")
@@ -244,6 +253,8 @@ class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
 
     reason: str = "denied"
     """The reason that the model sees."""
+    by: str | None = None
+    """The person or program that decided, such as a user's id."""
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
@@ -259,7 +270,8 @@ Answer: TypeAlias = Decision | CallResult
 class ApprovalRequest(Data, frozen=True, kw_only=True):
     """A call that waits for an approval. `call` is exactly the call that runs after an approval.
 
-    `digest` covers the call's name, arguments and id. `expires` is in seconds since the epoch.
+    `digest` seals the call, the details, and the tool as it was. `expires` is in seconds since the
+    epoch.
     """
 
     id: str
@@ -275,7 +287,13 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     iteration: int
     """The step, counted from 0."""
     digest: str
-    """A digest of the call's name, arguments and id."""
+    """A digest of the call's name, arguments and id, of `details`, and of `tool_digest`."""
+    tool_digest: str = ""
+    """A digest of the tool's name, description and parameters; empty in requests of older versions."""
+    asked_at: float | None = None
+    """When the approval was requested, in seconds since the epoch."""
+    details: tuple[dict[str, Any] | None, ...] = ()
+    """The details of the questions, in the order of `prompts`; empty if no question has details."""
     expires: float | None = None
     """When the request expires, in seconds since the epoch; None if it never expires."""
     schema: dict[str, Any] | None = None
@@ -284,6 +302,8 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         own(self, "schema")
         own_tuple(self, "prompts")
+        if self.details:
+            force_setattr(self, "details", tuple([freeze(each) for each in self.details]))
 
     if TYPE_CHECKING:  # by scripts/generate.py
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hookline._base.cancel import Expired
 from hookline._base.errors import ApprovalError
 from hookline._base.events import ApprovalRequested
+from hookline._base.input import cleaned
 from hookline._base.messages import ToolCall
 from hookline._base.returns import (
     Answer,
@@ -31,30 +32,46 @@ from hookline._base.returns import (
 from hookline._base.runtime import ANSWER, ANSWERED, NOTHING
 from hookline._base.runtime import ASKED as ASKED_KEY
 from hookline._chat.asking import answer_of, tell
-from hookline._chat.call import ASKED, WAITING, CallRun
+from hookline._chat.call import ASKED, WAITING, CallRun, CallVerdict
 from hookline._chat.results import as_data
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
+from hookline._model.tool import AnyTool
 from hookline._talk.conversation import Conversation
 from hookline._talk.store import PendingStep
 
 
-def digest_of(call: ToolCall) -> str:
-    """The digest that seals a call."""
+def _digest(data: tuple[Any, ...]) -> str:
     from hashlib import sha256  # only here: it costs a millisecond of an import
 
-    text = msgspec.json.encode((call.id, call.name, call.arguments), order="deterministic")
-    return sha256(text).hexdigest()
+    return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
 
 
-def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> None:
+def seal(tool: AnyTool | None) -> str:
+    """A digest of the tool as the person who answers knows it; its code may change."""
+    return "" if tool is None else _digest((tool.name, tool.description, tool.parameters))
+
+
+def digest_of(call: ToolCall, tool_digest: str = "", details: Sequence[Any] = ()) -> str:
+    """The digest that seals a request. Requests of older versions seal only the call."""
+    data: tuple[Any, ...] = (call.id, call.name, call.arguments)
+    return _digest((*data, details, tool_digest) if tool_digest else data)
+
+
+def _is_sealed(request: ApprovalRequest) -> bool:
+    return digest_of(request.call, request.tool_digest, request.details) == request.digest
+
+
+def prepare(chat: Chat, iteration: int, run: CallRun, verdict: CallVerdict) -> None:
     """Make the call's request for approval, or deny the call if nobody can answer."""
     if not _is_answered_here(chat) and not chat.keeps:
         reason = "this call needs an approval, and nobody can give it"
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
     run.bound = None  # the approver may change the arguments
+    asks, now = verdict.asks, chat.runtime.now()
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
+    details = cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
         call=run.wanted,
@@ -62,8 +79,11 @@ def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> No
         chat_id=chat.chat_id,
         conversation_id=chat.conversation_id,
         iteration=iteration,
-        digest=digest_of(run.wanted),
-        expires=chat.runtime.now() + min(limits) if limits else None,
+        digest=digest_of(run.wanted, verdict.tool_digest, details),
+        tool_digest=verdict.tool_digest,
+        asked_at=now,
+        details=details,
+        expires=now + min(limits) if limits else None,
     )
     run.move(ASKED)
 
@@ -143,10 +163,14 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     if chat.view.onApproval:
         key = (ANSWERED, iteration, run.id)
         await chat.runtime.step(key, tell, NOTHING, chat, request, decision)
+    run.note(decision)
     if isinstance(decision, Deny):
         run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")
         return
-    if digest_of(request.call) != request.digest:  # checked again: hooks have seen the request
+    if request.tool_digest and run.tool is not None and seal(run.tool) != request.tool_digest:
+        run.refuse(ToolFailure(_CHANGED.format(run.tool.name), type="Denied"), "denied")
+        return
+    if not _is_sealed(request):  # checked again: hooks have seen the request
         raise ApprovalError(
             f"approval {request.id!r}: the call was changed after the request; start a new chat to "
             "ask again"
@@ -159,6 +183,12 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
         run.let_run()
     else:
         run.refuse(error, "error")
+
+
+_CHANGED: Final = (
+    "not run: the description or the parameters of tool {!r} were changed after the approval was "
+    "requested, so the approval does not count; call the tool again, which asks again"
+)
 
 
 def _check_edit(id: str, decision: Any) -> None:
@@ -212,7 +242,7 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Answer], now
         if not isinstance(decision, (Approve, Deny)):
             raise ApprovalError(f"the answer to {id!r} is {decision!r}; use Approve() or Deny()")
         _check_edit(id, decision)
-        if digest_of(request.call) != request.digest:
+        if not _is_sealed(request):
             raise ApprovalError(
                 f"approval {id!r}: the call was changed after the request; start a new chat to ask "
                 "again"

@@ -54,6 +54,7 @@ async def ask(
         conversation_id=chat.conversation_id,
         iteration=chat.iteration,
         digest="",
+        asked_at=chat.runtime.now(),
         schema=schema,
     )
     await chat.publish(ApprovalRequested(chat_id=chat.chat_id, request=request))

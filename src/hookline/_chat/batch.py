@@ -32,10 +32,10 @@ import msgspec
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
-from hookline._base.messages import ToolCall, ToolMessage
+from hookline._base.messages import RanCall, ToolCall, ToolMessage
 from hookline._base.returns import Ask, Deny, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import CALL, RUN, Json
-from hookline._chat.approval import decide, prepare, put
+from hookline._chat.approval import decide, prepare, put, seal
 from hookline._chat.call import (
     ASKED,
     AWAY,
@@ -205,7 +205,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             scope=scope,
         )
         hooks, name = self.chat.view.preToolCall, run.wanted.name
-        return self._judge(run, *await intercept(hooks, ctx, self.chat, name))
+        names: list[str] = []
+        chain = await intercept(hooks, ctx, self.chat, name, names=names)
+        verdict = self._judge(run, *chain)
+        if names:
+            verdict = msgspec.structs.replace(verdict, hooks=tuple(names))
+        if not verdict.asks:
+            return verdict
+        return msgspec.structs.replace(verdict, tool_digest=seal(run.tool))
 
     def _judge(
         self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]
@@ -240,12 +247,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     def _accept(self, run: CallRun, verdict: CallVerdict) -> None:
         """Carry out the verdict. After a Stop, `_decide` settles the call next."""
         answer = verdict.answer
+        if verdict.hooks:
+            run.record = RanCall(hooks=verdict.hooks)
         if isinstance(answer, ToolResult):
             run.refuse(answer, "answered")
         elif isinstance(answer, ToolFailure):
             run.refuse(answer, "error" if verdict.failed else "denied")
         elif verdict.asks:
-            prepare(self.chat, self.iteration, run, verdict.asks)
+            prepare(self.chat, self.iteration, run, verdict)
         else:
             run.let_run()
 
@@ -302,12 +311,15 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.state is not RUNNING:  # it was left behind, and the ending has settled it
                 raise CancelledError
             run.stop, run.ran = ran.stop, ran.began  # a replay did not set them
+            if run.record is not None:
+                run.record = run.record.replace(at=ran.at, duration=ran.duration)
             run.set(ran.result, ran.outcome)
             run.move(SETTLING)
 
     async def _finish(self, run: CallRun) -> None:
         """Settle and report the result, then write the messages whose turn has come."""
         chat = self.chat
+        chat.progress.use(run.id)
         if run.state is not AWAY:  # approved, and its client runs it
             chat.check()  # another call may have ended the chat while this one waited
             if run.state is not SETTLED:
@@ -373,12 +385,36 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         self.chat.making.batch = None
 
     def _unwritten(self) -> list[CallRun]:
-        """The calls whose message is neither written nor being written."""
-        return [run for run in self.runs if run.state < WRITING]
+        """The calls that lack their message, and do not wait again for an answer."""
+        waiting = self._waiting_again()
+        left = [run for run in self.runs if run.state < WRITING and run not in waiting]
+        # Calls behind a call that waits again have not been looked at: the next chat does that.
+        return [run for run in left if run.state is not PROPOSED] if waiting else left
+
+    def _waiting_again(self) -> list[CallRun]:
+        """The calls that an earlier chat has left waiting, and that have not begun in this chat.
+
+        An abort must not use up an approval. A denied call never waits again.
+        """
+        claimed = self.chat.conversation.claimed_by(self.chat.chat_id)
+        answers = self.chat.input.answers or {}
+        return [
+            run
+            for run in self.runs
+            if run.id in claimed
+            and run.state in (WAITING, AWAY, READY, RUNNING)
+            and not run.ran
+            and not (run.request and isinstance(answers.get(run.request.id), Deny))
+        ]
+
+    def give_back(self) -> None:
+        """Let the calls that wait again do so; the other calls have their results."""
+        waiting = [run.id for run in self._waiting_again()]
+        self.chat.conversation.give_back(self.chat.chat_id, waiting)
 
     def _break_off(self, run: CallRun) -> None:
-        """Settle a call that was broken off."""
-        if run.state < SETTLED:
+        """Settle a call that was broken off, unless it waits again for an answer."""
+        if run.state < SETTLED and run not in self._waiting_again():
             run.set(UNSEEN if run.ran and run.result is not None else ABORTED, "aborted")
             run.move(SETTLED)
 
@@ -416,7 +452,7 @@ def open_batch(
     chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
 ) -> ToolBatch:
     """A new batch of these calls."""
-    runs = [CallRun(call.id, call, place) for place, call in enumerate(calls)]
+    runs = [CallRun(call.id, call, place, written=call) for place, call in enumerate(calls)]
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
     chat.making.batch = batch
     return batch

@@ -21,9 +21,19 @@ from typing import Any, Final
 
 import msgspec
 
+from hookline._base.input import cleaned
 from hookline._base.json import clean_text, json_text
-from hookline._base.messages import CallOutcome, MediaPart, ToolCall, ToolMessage
-from hookline._base.returns import ApprovalRequest, Ask, CallResult, Stop, ToolFailure, ToolResult
+from hookline._base.messages import CallOutcome, MediaPart, RanCall, ToolCall, ToolMessage
+from hookline._base.returns import (
+    ApprovalRequest,
+    Ask,
+    CallResult,
+    Decision,
+    Deny,
+    Stop,
+    ToolFailure,
+    ToolResult,
+)
 from hookline._base.run import ChatPort, Run
 from hookline._model.scopes import Scope
 from hookline._model.tool import AnyTool
@@ -73,6 +83,8 @@ class CallVerdict(msgspec.Struct, frozen=True, kw_only=True):
     answer: ToolResult | ToolFailure | Stop | None = None
     asks: tuple[Ask, ...] = ()
     failed: bool = False  # the answer is an error, not the refusal of a hook
+    hooks: tuple[str, ...] = ()  # that returned a value
+    tool_digest: str = ""  # of the tool that was asked about
 
 
 class CallRun(msgspec.Struct, eq=False):
@@ -81,6 +93,7 @@ class CallRun(msgspec.Struct, eq=False):
     id: str
     wanted: ToolCall  # as hooks left it
     place: int  # among the calls of its answer
+    written: ToolCall | None = None  # by the model
     state: CallState = PROPOSED
     tool: AnyTool | None = None
     scope: Scope | None = None
@@ -91,6 +104,7 @@ class CallRun(msgspec.Struct, eq=False):
     result: CallResult | None = None
     outcome: CallOutcome = "ok"
     stop: Stop | None = None  # from its tool or its hooks
+    record: RanCall | None = None  # what hooks and persons decided, and what ran
     message: ToolMessage | None = None  # as it will be written, once preMessage has run
 
     def move(self, state: CallState) -> None:
@@ -103,6 +117,14 @@ class CallRun(msgspec.Struct, eq=False):
         """Give it this result."""
         self.result = result
         self.outcome = outcome or ("ok" if isinstance(result, ToolResult) else "error")
+
+    def note(self, decision: Decision) -> None:
+        """Record who approved or denied the call."""
+        record = self.record or RanCall()
+        if isinstance(decision, Deny):
+            self.record = record.replace(approved=False, by=decision.by)
+        else:
+            self.record = record.replace(approved=True, by=decision.by, note=decision.note)
 
     def let_run(self) -> None:
         """Let the call run, here or at its client."""
@@ -142,7 +164,15 @@ class CallRun(msgspec.Struct, eq=False):
             text=text,
             outcome=self.outcome,
             media=media,
+            ran=self._what_ran(),
         )
+
+    def _what_ran(self) -> RanCall | None:
+        """The record of the call, with arguments that are not the model's."""
+        record, arguments = self.record, self.wanted.arguments
+        if self.written is not None and arguments != self.written.arguments:
+            record = (record or RanCall()).replace(arguments=arguments)
+        return None if record is None else cleaned(record)
 
     def run_of(self, chat: ChatPort) -> Run[Any]:
         """The run as this call's hooks and its handler see it."""

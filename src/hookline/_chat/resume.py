@@ -28,6 +28,8 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, Step
     answers = chat.input.answers or {}
     await chat.conversation.claim(chat.chat_id, answers)
     batch = _reopen(chat, pending)
+    requests = [run.request for run in batch.runs if run.request is not None]
+    chat.progress.accept([each.call.id for each in requests if each.id in answers])
     for run in batch.runs:
         answer = answers.get(run.id if run.request is None else run.request.id)
         if isinstance(answer, (ToolResult, ToolFailure)):

@@ -49,6 +49,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop | None = None
     began: bool = True  # the tool's function was called
     outcome: CallOutcome | None = None  # None: follows from the result
+    at: float | None = None  # when it began, for the record of a call that was decided about
+    duration: float | None = None
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
@@ -114,9 +116,15 @@ def denied(run: CallRun, exc: ToolDenied) -> ToolFailure:
 async def run_handler(chat: Chat, run: CallRun) -> Ran:
     """Run the call, through aroundToolCall."""
     handler = _wrapped if chat.view.aroundToolCall else _handle
+    at = None if run.record is None else chat.runtime.now()
     result = await handler(chat, run)
     refused = not isinstance(result, ToolResult) and isinstance(result.exception, ToolDenied)
-    return Ran(result=result, stop=run.stop, began=run.ran, outcome="denied" if refused else None)
+    outcome: CallOutcome | None = "denied" if refused else None
+    ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=outcome)
+    if at is None or not run.ran:
+        return ran
+    duration = max(0.0, chat.runtime.now() - at)
+    return msgspec.structs.replace(ran, at=at, duration=duration)
 
 
 async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
@@ -177,6 +185,9 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
+    if run.request is not None:
+        await chat.conversation.begin(run.request.id)
+        chat.check()
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     try:
         error = admit(chat, run)
@@ -212,6 +223,7 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
     arguments: Any = run.bound
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
+    chat.progress.use(run.id)
     run.ran = True  # before the call: a function that raises did run
     if tool.is_async:
         return tool.fn(**arguments)

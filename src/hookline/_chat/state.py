@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -146,13 +146,28 @@ class LastAnswer:
 class Progress:
     """The progress of the chat."""
 
-    __slots__ = ("continuations", "resumes", "started", "steps")
+    __slots__ = ("accepted", "continuations", "resumes", "started", "steps", "waiter")
 
     def __init__(self) -> None:
         self.started = 0.0  # by the runtime's clock
         self.steps = 0  # steps that have begun
         self.continuations = 0
         self.resumes: str | None = None  # the chat whose step waited for approvals
+        self.accepted: set[str] | None = None  # calls approved by `resume` that have not begun
+        self.waiter: Callable[[], None] | None = None  # of `ChatStream.answers_used`
+
+    def accept(self, call_ids: Iterable[str]) -> None:
+        """Note the calls that the answers of this chat let run."""
+        self.accepted = set(call_ids)
+        self.use("")
+
+    def use(self, call_id: str) -> None:
+        """Note that this call has begun, or has a result."""
+        if self.accepted is None:
+            return
+        self.accepted.discard(call_id)
+        if not self.accepted and self.waiter is not None:
+            self.waiter()
 
 
 class Chat:

@@ -8,7 +8,7 @@ does not refer to the handle. A handle that is dropped can therefore end its run
 from __future__ import annotations
 
 import warnings
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import AbstractEventLoop, Event, get_running_loop
 from collections.abc import AsyncIterator
 from contextvars import Context, copy_context
 from typing import Any, Generic, NoReturn, Self
@@ -162,6 +162,27 @@ class ChatStream(Generic[OutT]):
             timely, self._closed = not self._closed, True
             return timely
         return self._supervisor.chat.abort(reason, by_reader=True)
+
+    async def answers_used(self) -> None:
+        """Wait until the calls that `resume_stream` has approved have begun, or the chat has ended.
+
+        An abort before that gives the answers back: their requests wait again.
+        """
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.ended:
+            return
+        progress = supervisor.chat.progress
+        if supervisor.chat.input.answers is None or progress.accepted == set():
+            return
+        used, others = Event(), progress.waiter
+
+        def wake() -> None:
+            used.set()
+            if others is not None:
+                others()
+
+        progress.waiter = wake
+        await used.wait()
 
     async def aclose(self) -> None:
         """Stop the chat if it still runs, and wait for its end.

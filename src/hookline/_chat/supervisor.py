@@ -440,6 +440,7 @@ class Supervisor:
             self.error = None  # its own abort is a normal end
         chat.life.move(Sign.ENDED)
         chat.dispose()
+        chat.progress.accept(())  # nobody waits for its approved calls any more
         self.ended = True
         if self.channel is not None:
             self.channel.end()

@@ -38,6 +38,7 @@ from hookline._hooks.one_hook import (
     log_fault,
     outcome_of_error,
     outcome_of_value,
+    parts_of,
     refusal,
 )
 from hookline._hooks.points import END, KEEP, HookOutcome, OnHook
@@ -191,25 +192,32 @@ async def intercept(
     firing: Firing = OUTSIDE,
     tool: str = "",
     refused: type | None = None,
+    names: list[str] | None = None,
 ) -> tuple[C, Any, list[Any]]:
     """Call interceptors as a chain; returns the last context, the value at the end, kept values.
 
-    `refused` is a type that the point accepts but this dispatch does not.
+    `refused` is a type that the point accepts but this dispatch does not. `names` takes the names
+    of the hooks that returned a value.
     """
     last, end = ctx, None
     kept: list[Any] = []
 
     def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
         nonlocal last, end
-        act = effect_of(hook, ctx, value, refused)
-        if act is END:
-            end = value
-            return ()  # without a context, no further hook runs
-        if act is KEEP:
-            kept.append(value)
-            return None
-        last = _replace(ctx, **{act: value})
-        return (last,)
+        if names is not None:
+            names.append(hook.name)
+        made: Sequence[Any] | None = None
+        for part in parts_of(hook, value):
+            act = effect_of(hook, ctx, part, refused)
+            if act is END:
+                end = part
+                return ()  # without a context, no further hook runs
+            if act is KEEP:
+                kept.append(part)
+            else:
+                last = ctx = _replace(ctx, **{act: part})
+                made = (last,)
+        return made
 
     await _drive(hooks, ctx, take, firing, tool)
     return last, end, kept

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hookline._base.cancel import Deadlines, Expired, being_cancelled
 from hookline._base.errors import HookError, HookReturnError, HookTimeoutError, StopChat, ToolDenied
@@ -125,6 +125,17 @@ def effect_of(hook: Hook, ctx: Any, value: object, refused: type | None = None) 
     return act
 
 
+def parts_of(hook: Hook, value: object) -> tuple[object, ...]:
+    """Return the values that a hook returned: one, or the two of a point's pair."""
+    pair = hook.spec.pair
+    if pair is None or not isinstance(value, tuple):
+        return (value,)
+    parts = cast("tuple[object, ...]", value)
+    if len(parts) != 2 or not all(map(isinstance, parts, pair)):
+        raise refusal(hook, parts)
+    return parts
+
+
 def refusal(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
     return HookReturnError(hook.spec.name, hook.name, value, allowed or hook.spec.allowed)
 
@@ -133,8 +144,9 @@ def outcome_of_value(hook: Hook, value: object) -> HookOutcome:
     """Return the outcome of an observer or interceptor that returned this value."""
     if value is None or hook.spec.kind != "interceptor":
         return "ok"
-    if _act_of(hook, value) in (END, KEEP):
+    last = parts_of(hook, value)[-1]
+    if _act_of(hook, last) in (END, KEEP):
         for kind, outcome in DECIDED.items():
-            if isinstance(value, kind):
+            if isinstance(last, kind):
                 return outcome
     return "changed"

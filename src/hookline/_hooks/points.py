@@ -101,6 +101,8 @@ class PointSpec(Data, frozen=True, kw_only=True):
     """Whether hooks at this point can be limited to tools with `tools=`."""
     flat: bool = False
     """Whether a hook may return a tuple of the allowed values."""
+    pair: tuple[type, type] | None = None
+    """Two types whose values a hook may return together, as a tuple."""
     payload: str = ""
     """The field that `proceed(changed)` or a user-defined interceptor replaces."""
     takes: tuple[type, ...] = ()
@@ -126,6 +128,8 @@ class PointSpec(Data, frozen=True, kw_only=True):
         names = [kind.__name__ for kind in self.acts]
         if self.flat:
             names.append("a tuple of these")
+        if self.pair is not None:
+            names.append(f"a tuple ({self.pair[0].__name__}, {self.pair[1].__name__})")
         return ", ".join([*names, "None"] if self.kind == "interceptor" else names) or "nothing"
 
 
@@ -456,8 +460,10 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
     {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolFailure: END, Deny: END, Stop: END},
     check=_same_call,
     at_tool=True,
+    pair=(ToolCall, Ask),
     throws=f"{ENDS_CHAT}; with `on_error='deny'`, only this call is refused",
-    note="A hook may change only the arguments of the call. If a hook returns a result, a `Deny` "
+    note="A hook may change only the arguments of the call. `(call, Ask(…))` changes the call and "
+    "asks about it. If a hook returns a result, a `Deny` "
     "or a `Stop`, the tool does not run",
 )
 class PreToolCall(Context[D], frozen=True, kw_only=True):

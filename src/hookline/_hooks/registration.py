@@ -64,6 +64,9 @@ class HookOptions(Data, frozen=True, kw_only=True):
     """Whether the hook also runs in a chat with `only_hooks=`."""
     withhold: bool = False
     """Whether an answer is shown only after the hooks at onResponse have accepted it."""
+    keeps_deltas: bool = False
+    """A promise: what `onDelta` has let pass is what the hook leaves in the answer. Other hooks at
+    onResponse and preMessage delay the text for clients that cannot withdraw it."""
 
 
 class HookInfo(HookOptions, frozen=True, kw_only=True):
@@ -237,6 +240,7 @@ def _problem(
     id: object = None,
     required: object = False,
     withhold: object = False,
+    keeps_deltas: object = False,
 ) -> str | None:
     """Describe the first problem with a hook and its options; None if there is none."""
     if not callable(hook):
@@ -249,11 +253,14 @@ def _problem(
         return f"priority={priority!r} must be an int"
     if id is not None and not (isinstance(id, str) and _ID.fullmatch(id)):
         return f"the id {id!r} must be lowercase letters, digits and '_', and begin with a letter"
-    for option, value in (("inherit", inherit), ("required", required), ("withhold", withhold)):
+    switches = {"inherit": inherit, "required": required, "withhold": withhold}
+    for option, value in (*switches.items(), ("keeps_deltas", keeps_deltas)):
         if not isinstance(value, bool):
             return f"{option}={value!r} must be True or False"
     if withhold and spec.name != "onResponse":
         return f"withhold={withhold!r} works only at onResponse; leave it out"
+    if keeps_deltas and spec.name not in ("onResponse", "preMessage"):
+        return f"keeps_deltas={keeps_deltas!r} works only at onResponse and preMessage; leave it out"
     if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return _problem_at(spec, hook, tools, timeout, on_error)

@@ -165,6 +165,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -177,6 +178,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -195,7 +197,8 @@ class AddHook(Protocol[D]):
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
-            [p.PreToolCall[D]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+            [p.PreToolCall[D]],
+            Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]],
         ],
         *,
         priority: int = 0,
@@ -528,6 +531,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> InterceptorDecorator[p.OnResponse[DepsT], ModelResponse]: ...
     @overload
     def __call__(
@@ -539,6 +543,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> InterceptorDecorator[
         p.PreMessage[DepsT], UserMessage | AssistantMessage | ToolMessage
     ]: ...
@@ -565,7 +570,8 @@ class HookDecorator(Protocol[DepsT]):
         tools: Iterable[str] | None = None,
         inherit: bool = False,
     ) -> InterceptorDecorator[
-        p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop
+        p.PreToolCall[DepsT],
+        ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask],
     ]: ...
     @overload
     def __call__(
@@ -900,6 +906,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -914,6 +921,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -934,7 +942,8 @@ class DefineHook(Protocol):
         self,
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
-            [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+            [p.PreToolCall[Any]],
+            Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]],
         ],
         *,
         id: str | None = None,
@@ -1388,6 +1397,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Callable[
         [
             Callable[[p.OnResponse[Any]], Maybe[ModelResponse]]
@@ -1407,6 +1417,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        keeps_deltas: bool = False,
     ) -> Callable[
         [
             Callable[[p.PreMessage[Any]], Maybe[UserMessage | AssistantMessage | ToolMessage]]
@@ -1447,11 +1458,16 @@ class DefineHook(Protocol):
     ) -> Callable[
         [
             Callable[
-                [p.PreToolCall[Any]], Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop]
+                [p.PreToolCall[Any]],
+                Maybe[
+                    ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]
+                ],
             ]
             | Callable[
                 [Any, p.PreToolCall[Any]],
-                Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop],
+                Maybe[
+                    ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]
+                ],
             ]
         ],
         HookDef,

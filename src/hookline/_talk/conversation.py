@@ -8,7 +8,7 @@ each message to the store first. A conversation without a store has no such over
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +28,7 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import ApprovalRequest
 from hookline._base.runtime import LOCAL
-from hookline._talk.history import Survey, in_call_order, surveyed
+from hookline._talk.history import Survey, in_call_order, open_calls, surveyed
 from hookline._talk.ledger import Ledger, Lost
 from hookline._talk.store import (
     PendingStep,
@@ -365,7 +365,7 @@ class Conversation:
         begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
         step = self._pending
         if self._claim is not None and self._claim.claimed == chat_id:
-            step = self._claim.replace(claimed=None, answered=())
+            step = self._claim.replace(claimed=None, answered=(), begun=None)
         elif step is not None and step.chat_id == chat_id:  # this life asks its questions again
             step = None
         kept = items[:begin]
@@ -407,8 +407,11 @@ class Conversation:
 
     async def claim(self, chat_id: str, answered: Iterable[str]) -> None:
         """Claim the answers to these requests for this chat, so that no answer is used twice."""
-        assert self._pending is not None
-        claimed = self._pending.replace(claimed=chat_id, answered=tuple(answered))
+        step = self._pending
+        assert step is not None
+        ids = tuple(answered)
+        posted = tuple([each.id for each in step.client_calls if each.id in ids])  # clients ran them
+        claimed = step.replace(claimed=chat_id, answered=ids, begun=posted)
         if self.ledger is None:
             self._pending, self._claim = None, claimed
         else:
@@ -423,6 +426,39 @@ class Conversation:
         except BaseException:  # the questions stay open
             self._pending, self._claim = before
             raise
+
+    async def begin(self, request_id: str) -> None:
+        """Note that the tool of a claimed request begins now; from here on, the answer is used.
+
+        Does nothing for a request that was not claimed. Raises StoreError; then the tool must not
+        begin.
+        """
+        claim = self._claim
+        if claim is None or request_id not in claim.answered or request_id in (claim.begun or ()):
+            return
+        begun = (*(claim.begun or ()), request_id)
+        self._claim = claim.replace(begun=begun)
+        await self.flush()
+
+    def give_back(self, chat_id: str, call_ids: Collection[str] | None = None) -> None:
+        """Let claimed calls of this chat wait again, since the chat ends before they have begun.
+
+        `call_ids` names these calls; None stands for all calls of the claim without a result.
+        """
+        claim = self._claim
+        if self._pending is not None or claim is None or claim.claimed != chat_id:
+            return
+        open = {call.id for call in open_calls(self.items)}
+        step = claim.reopened(open if call_ids is None else open.intersection(call_ids))
+        if step is not None:
+            self._pending, self._claim = step, None
+
+    def claimed_by(self, chat_id: str) -> frozenset[str]:
+        """The ids of the calls that waited when this chat claimed their step."""
+        claim = self._claim
+        if claim is None or claim.claimed != chat_id:
+            return frozenset()
+        return frozenset([call.id for call in claim.calls])
 
     def disorder(self) -> None:
         """Mark the results as committed out of order, so that requests sort the results."""
@@ -571,7 +607,8 @@ class Conversation:
         if self._pending is not None:
             self._claim = None
         elif self._claim is not None:  # it has no open questions left
-            self._claim = self._claim.replace(answered=self._claim.ids)
+            ids = self._claim.ids
+            self._claim = self._claim.replace(answered=ids, begun=ids)
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}: {len(self.items)} messages>"

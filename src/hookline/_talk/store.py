@@ -7,7 +7,7 @@ changes of other writers are never overwritten. This module contains only data a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import UNSET, UnsetType
@@ -24,7 +24,8 @@ class PendingStep(Data, frozen=True, kw_only=True):
 
     A call that has no result may still be missing from these lists. Such a call has not been
     processed, because a call must not overtake a waiting call. A chat claims the answers that it
-    uses. Because of this claim, each answer is used only once, even if the chat fails.
+    uses, and notes each call right before its tool begins. A claimed answer whose tool has not
+    begun is given back if the chat ends: its request waits again.
     """
 
     chat_id: str
@@ -59,6 +60,9 @@ class PendingStep(Data, frozen=True, kw_only=True):
     """The id of the chat that has claimed the answers."""
     answered: tuple[str, ...] = ()
     """The ids of the requests and client calls whose answers were claimed."""
+    begun: tuple[str, ...] | None = None
+    """The ids among `answered` whose calls may have run. None, in claims of older versions, stands
+    for all of them."""
 
     @property
     def waiting(self) -> tuple[ApprovalRequest, ...]:
@@ -66,9 +70,26 @@ class PendingStep(Data, frozen=True, kw_only=True):
         return tuple([each for each in self.requests if each.id not in self.answered])
 
     @property
+    def unbegun(self) -> tuple[ApprovalRequest, ...]:
+        """The requests that wait once no chat runs: the calls of their answers have not begun."""
+        used = self.answered if self.begun is None else self.begun
+        return tuple([each for each in self.requests if each.id not in used])
+
+    @property
     def away(self) -> tuple[ToolCall, ...]:
         """The client calls whose results have not been posted."""
         return tuple([each for each in self.client_calls if each.id not in self.answered])
+
+    def reopened(self, call_ids: Collection[str]) -> PendingStep | None:
+        """Return the step with only these calls, all of them unanswered; None if it has none."""
+        step = self.replace(
+            requests=tuple([each for each in self.requests if each.call.id in call_ids]),
+            client_calls=tuple([each for each in self.client_calls if each.id in call_ids]),
+            claimed=None,
+            answered=(),
+            begun=None,
+        )
+        return step if step.calls else None
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -284,26 +305,24 @@ def left_behind(
 ) -> tuple[PendingStep | None, tuple[ToolMessage, ...]]:
     """Close the step of a chat that died: the open questions, and results for the lost calls.
 
-    A call that had begun, or whose approval was claimed, may have run, so it does not run again.
+    A call that had begun may have run, so it does not run again. An approval that was claimed for
+    a call that had not begun waits again.
     """
     if step is not None and step.claimed is None:
         return step, ()
     calls = open_calls(messages)
-    rest = None if step is None else _unanswered(step, calls)
+    rest = None if step is None else step.reopened(_not_begun(step, calls))
     open = [] if rest is None else [each.id for each in rest.calls]
     lost = [call for call in calls if call.id not in open]
     more = tuple(  # the ids do not depend on the process that writes them
         [interrupted(call, f"interrupted.{len(messages) + n}") for n, call in enumerate(lost)]
     )
-    return rest if open else None, more
+    return rest, more
 
 
-def _unanswered(step: PendingStep, calls: Sequence[ToolCall]) -> PendingStep:
-    """Reduce the step to those of these calls that have not been answered."""
-    ids = {call.id for call in calls}
-    return step.replace(
-        requests=tuple([each for each in step.waiting if each.call.id in ids]),
-        client_calls=tuple([each for each in step.away if each.id in ids]),
-        claimed=None,
-        answered=(),
-    )
+def _not_begun(step: PendingStep, calls: Sequence[ToolCall]) -> set[str]:
+    """The ids of those of these calls that wait, or waited, and cannot have run."""
+    begun = step.answered if step.begun is None else step.begun
+    waiting = {each.call.id for each in step.requests if each.id not in begun}
+    waiting |= {each.id for each in step.client_calls if each.id not in begun}
+    return waiting & {call.id for call in calls}

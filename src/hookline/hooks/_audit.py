@@ -88,9 +88,12 @@ def audit(
         more: dict[str, Any] = {}
         if isinstance(decision, Deny):
             more["reason"] = told(decision.reason)
-        elif decision is not None and decision.arguments is not None:
-            more |= {"edited": True, "arguments": told(decision.arguments)}
-        await add_line(ctx.run, f"approval: {how}", call=call.id, tool=call.name, **more)
+        elif decision is not None:
+            more["note"] = None if decision.note is None else told(decision.note)
+            if decision.arguments is not None:
+                more |= {"edited": True, "arguments": told(decision.arguments)}
+        by = None if decision is None else decision.by
+        await add_line(ctx.run, f"approval: {how}", call=call.id, tool=call.name, by=by, **more)
 
     async def end(ctx: OnChatEnd[Any]) -> None:
         error = None if ctx.error is None else type(ctx.error).__name__

@@ -77,11 +77,11 @@ def redact(
         add("aroundChat", mine.chat, priority=-LAST),
         add("aroundRequest", mine.request, priority=LAST),
         add("onDelta", mine.delta, priority=LAST),
-        add("onResponse", mine.response, priority=LAST),
+        add("onResponse", mine.response, priority=LAST, keeps_deltas=True),
         add("aroundToolCall", mine.tool_call, priority=LAST),
         add("onToolCallResult", mine.result, priority=LAST),
         add("onToolCallError", mine.error, priority=LAST),
-        add("preMessage", mine.message, priority=LAST),
+        add("preMessage", mine.message, priority=LAST, keeps_deltas=True),
         add("preMessageUpdate", mine.update, priority=LAST),
         mine.streams.forget("redact", inherit=inherit, required=required),
     )

@@ -72,6 +72,7 @@ LINK: Final = "hookline.link"
 APPROVAL_EVENT: Final = "hookline.approval"
 APPROVAL_DECISION: Final = "hookline.approval.decision"
 APPROVAL_EDITED: Final = "hookline.approval.edited"
+APPROVAL_BY: Final = "hookline.approval.by"
 APPROVAL_WAIT: Final = "hookline.approval.wait"
 HOOK_EVENT: Final = "hookline.hook"
 # For each status that hookline itself publishes: its event, and the keys of its data.

@@ -64,6 +64,8 @@ def tell_approval(trace: Trace, ctx: OnApproval) -> None:
         found[names.APPROVAL_DECISION] = "approved" if approved else "denied"
         if isinstance(decision, Approve) and decision.arguments is not None:
             found[names.APPROVAL_EDITED] = True
+        if decision.by is not None:
+            found[names.APPROVAL_BY] = trace.op.kit.content.word(decision.by)
         waited = trace.links.waited(ctx.run, call.id)
         if waited is not None:
             found[names.APPROVAL_WAIT] = waited

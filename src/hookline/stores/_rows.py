@@ -151,7 +151,7 @@ async def write(
     if change.pending is not msgspec.UNSET:
         step = change.pending
         values["pending"] = None if step is None else step.to_json().decode()
-        values["waits"] = int(step is not None and bool(step.waiting))
+        values["waits"] = int(step is not None and bool(step.unbegun))
     await connection.execute(CONVERSATION.update().where(C.id == conversation_id).values(values))
     rows = [
         row_of(conversation_id, count + place, message, now)

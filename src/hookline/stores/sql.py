@@ -205,7 +205,8 @@ class SQLStore:
 
     async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
         """The requests that wait for an approval, in one conversation or in all conversations."""
-        query = sa.select(C.id, C.pending).where(C.waits == 1).order_by(C.id)
+        alive = sa.and_(C.owner.is_not(None), C.expires > self._now).label("alive")
+        query = sa.select(C.id, C.pending, alive).where(C.waits == 1).order_by(C.id)
         if conversation_id is not None:
             check_id(conversation_id)
             query = query.where(C.id == conversation_id)
@@ -214,8 +215,15 @@ class SQLStore:
             return (await connection.execute(query)).all()
 
         rows = await self._database.run("read", work)
-        steps = [pending_of(id, pending) for id, pending in rows]
-        return tuple([each for step in steps if step is not None for each in step.waiting])
+        steps = [(pending_of(id, pending), runs) for id, pending, runs in rows]
+        return tuple(
+            [
+                request
+                for step, runs in steps
+                if step is not None
+                for request in (step.waiting if runs else step.unbegun)
+            ]
+        )
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 

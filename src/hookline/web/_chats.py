@@ -103,7 +103,7 @@ def begin(
         if conversation.busy:
             raise busy()
         denied = denied_calls(incoming, conversation)
-        before, stream = _of_server(opening, incoming, conversation, options)
+        before, stream = _of_server(opening, incoming, conversation, principal, options)
     header = Header(
         run=run or token_hex(6),
         chat_id=stream.chat_id,
@@ -205,12 +205,16 @@ def _nobody(request: ApprovalRequest, run: Run[Any]) -> Deny:
 
 
 def _of_server(
-    opening: Opening, incoming: Incoming, conversation: Conversation, options: Options
+    opening: Opening,
+    incoming: Incoming,
+    conversation: Conversation,
+    principal: str,
+    options: Options,
 ) -> tuple[tuple[Any, ...], ChatStream]:
     agent: Agent[Any] = opening.agent
     before = conversation.messages
     if incoming.answers or incoming.results:
-        decisions = incoming.decisions(conversation.pending, edits=opening.edits)
+        decisions = incoming.decisions(conversation.pending, by=principal, edits=opening.edits)
         away = {call.id for call in conversation.client_calls}
         results = {id: each for id, each in incoming.results.items() if id in away}
         if not decisions and not results:

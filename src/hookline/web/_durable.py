@@ -98,7 +98,7 @@ class Abroad:
         """Begin the run that a request asks for. Raises Refused, with nothing changed."""
         key, message = conversation.id, incoming.message
         waits = waiting_on(conversation)
-        decisions = incoming.decisions(conversation.pending, edits=self._edits)
+        decisions = incoming.decisions(conversation.pending, by=principal, edits=self._edits)
         _check(incoming, waits, answered=bool(decisions))
         chat_id = waits or chat_of(key, message)
         if waits is None and any(m.id.startswith(f"{chat_id}.") for m in conversation.messages):

@@ -92,9 +92,11 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """The messages as JSON text, for a MESSAGES_SNAPSHOT (AG-UI)."""
 
     def decisions(
-        self, pending: Sequence[ApprovalRequest], *, edits: bool = True
+        self, pending: Sequence[ApprovalRequest], *, by: str, edits: bool = True
     ) -> dict[str, Decision]:
-        """Return the decisions, by approval id; the server must have asked for each decision.
+        """Return the decisions of the principal `by`, by approval id.
+
+        The server must have asked for each decision.
 
         Raises Refused if an approval is not pending, or if an answer is for another call or other
         arguments. Without `edits`, also raises Refused if an answer changes the arguments.
@@ -115,7 +117,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
                 raise Refused(409, "This approval is for other arguments; load the messages again.")
             if not edits and _edited(answer.decision, request.call.arguments):
                 raise Refused(403, "The arguments must not be changed; approve or deny the call.")
-        return {id: answer.decision for id, answer in self.answers.items()}
+        who = by or None
+        return {id: answer.decision.replace(by=who) for id, answer in self.answers.items()}
 
 
 def _edited(decision: Decision, arguments: Any) -> bool:

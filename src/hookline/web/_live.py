@@ -235,6 +235,10 @@ class Live:
             self.log.forget()
         return timely
 
+    async def answers_used(self) -> None:
+        """Wait until the calls that the run's approvals let run have begun."""
+        await self._stream.answers_used()
+
     def _nobody_reads(self) -> None:
         """Abort a run that is not kept after its reader has left."""
         if not self.kept:

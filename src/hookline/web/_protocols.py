@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
+from weakref import WeakSet
 
 from hookline import (
     Agent,
@@ -36,6 +38,8 @@ ENCODERS: Final[dict[Protocol, type[Encoder]]] = {
     "ai-sdk": AiSdkEncoder,
     "ag-ui": AgUiEncoder,
 }
+logger = logging.getLogger("hookline.web")
+_told: Final[WeakSet[Agent[Any]]] = WeakSet()  # agents whose delayed answers were logged
 
 
 def check_protocol(name: str) -> None:
@@ -174,5 +178,17 @@ def release_for(
     """Return "live", unless hooks may withdraw a shown text and the client cannot remove it."""
     if protocol != "ai-sdk" or target >= 7:
         return "live"
-    rewrites = agent.hooks("onResponse") or agent.hooks("preMessage")
-    return "response" if rewrites else "live"
+    hooks = (*agent.hooks("onResponse"), *agent.hooks("preMessage"))
+    names = sorted({hook.name for hook in hooks if not hook.keeps_deltas})
+    if not names:
+        return "live"
+    if agent not in _told:
+        _told.add(agent)
+        logger.warning(
+            "AI SDK: answers are shown only when they are complete, because the hooks %s may change "
+            "them and clients with target=%s cannot withdraw text; declare the hooks with "
+            "keeps_deltas=True if they leave what onDelta has let pass, or use target=7",
+            ", ".join(names),
+            target,
+        )
+    return "response"

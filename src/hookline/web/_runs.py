@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -214,6 +215,9 @@ class Runs:
     async def shutdown(self, drain: float | None = None) -> None:
         """Refuse new runs, let the active runs end, and abort the remaining runs after `drain`
         seconds. Returns when all runs have ended; aborted runs end within the agents' grace period.
+
+        Whatever `drain` is, runs are not aborted until their approved calls have begun, for up to
+        `Caps.drain` seconds.
         """
         self.closing = True
         self._lines.stop_all(CLOSING)
@@ -224,11 +228,19 @@ class Runs:
         if running:
             seconds = self.caps.drain if drain is None else drain
             await asyncio.wait(running, timeout=seconds)
+            await self._use_answers()
             for live in list(self._chats.values()):
                 live.abort(CLOSING)
             await asyncio.wait(running)
         for key in list(self._live):
             self._drop(key)
+
+    async def _use_answers(self) -> None:
+        """Wait until the approved calls of the active runs have begun, for `Caps.drain` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.caps.drain):
+                for live in list(self._chats.values()):
+                    await live.answers_used()
 
     def watch(self, agent: Agent[Any], *, details: bool = False) -> None:
         """Record every hook of the agent and its sub-agents in the run in which the hook fires.
