@@ -142,7 +142,10 @@ def options(spec: PointSpec) -> str:
     )
     if spec.at_tool:
         lines.append("tools: Iterable[str] | None = None,")
-    lines.append("inherit: bool = False,")
+    # Only guards inherit by default, and only preToolCall has guards.
+    lines.append("inherit: bool | None = None," if deny else "inherit: bool = False,")
+    if deny:
+        lines.append("guard: bool = False,")
     return "\n        ".join(lines)
 
 
@@ -157,9 +160,16 @@ def point_type(spec: PointSpec) -> str:
     return f'Literal["{spec.name}"] | type[{context(spec).format(D="Any")}]'
 
 
-def withhold(spec: PointSpec) -> str:
-    """The option of a definition at onResponse."""
-    return "withhold: bool = False,\n        " if spec.name == "onResponse" else ""
+REQUIRED = "required: bool = False,\n        "
+
+
+def of_definitions(spec: PointSpec) -> str:
+    """The options of a definition that depend on the point."""
+    # Only a guard is required by default.
+    required = REQUIRED.replace("bool = False", "bool | None = None")
+    required = required if spec.name == "preToolCall" else REQUIRED
+    withhold = "withhold: bool = False,\n        " if spec.name == "onResponse" else ""
+    return required + withhold
 
 
 def calls(result: str, extra: str, *, var: str) -> str:
@@ -172,7 +182,7 @@ def calls(result: str, extra: str, *, var: str) -> str:
         point: {point_type(spec)},
         hook: {hook},
         *,
-        {extra}{withhold(spec) if extra else ""}{options(spec)}
+        {extra}{of_definitions(spec) if extra else ""}{options(spec)}
     ) -> {result}: ...
 """)
     for point, hook in OWN:
@@ -182,7 +192,7 @@ def calls(result: str, extra: str, *, var: str) -> str:
         point: {point},
         hook: {hook},
         *,
-        {extra}{OWN_OPTIONS}
+        {extra}{REQUIRED if extra else ""}{OWN_OPTIONS}
     ) -> {result}: ...
 """)
     return "".join(out)
@@ -194,12 +204,12 @@ def decorators(extra: str) -> str:
         (
             point_type(spec),
             hook_type(spec).replace("{D}", "Any"),
-            withhold(spec) + options(spec),
+            of_definitions(spec) + options(spec),
         )
         for spec in TABLE.values()
     ]
     # Of a function, or of a method, whose first parameter is the object.
-    hooks += [(point, hook, OWN_OPTIONS) for point, hook in OWN]
+    hooks += [(point, hook, REQUIRED + OWN_OPTIONS) for point, hook in OWN]
     return "".join(
         f"""    @overload
     def __call__(
@@ -247,7 +257,7 @@ def typed() -> str:
         {OWN_OPTIONS}
     ) -> {kind}: ...
 """
-    extra = "id: str | None = None,\n        required: bool = False,\n        "
+    extra = "id: str | None = None,\n        "
     text += "\n\nclass DefineHook(Protocol):\n" + calls("HookDef", extra, var="Any")
     text += decorators(extra)
     return text

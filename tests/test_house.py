@@ -67,6 +67,7 @@ PLAN = {
     "_hooks": (
         "subscribe",
         "points",
+        "option_checks",
         "registration",
         "declared",
         "plugins",
@@ -94,6 +95,7 @@ PLAN = {
         "results",
         "request",
         "answer",
+        "guards",
         "run_tool",
         "approval",
         "entry",

@@ -54,6 +54,7 @@ def prepare(chat: Chat, iteration: int, run: CallRun, asks: Sequence[Ask]) -> No
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
     run.bound = None  # the approver may change the arguments
+    run.judged = None  # its guards may decide otherwise after the wait
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
@@ -154,6 +155,7 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     run.wanted = request.call
     if decision.arguments is not None:
         run.wanted = run.wanted.replace(arguments=decision.arguments, raw=None)
+    run.approved = run.wanted
     error = admit(chat, run)
     if error is None:
         run.let_run()

@@ -9,6 +9,7 @@ happens to the context:
 - `notify` ignores the value, and the context stays the same.
 - `intercept` looks up the value's type in the point's row. Either the context gets the value as its
   new payload, or the value is kept and the context stays the same, or the value ends the chain.
+- `look` counts only refusals and kept values; the context stays the same.
 - `flow` replaces one delta by none, one or several. Later hooks see each of them separately.
 
 A sync hook creates no coroutine. An exception is treated as a value until the hook's own failure
@@ -190,10 +191,12 @@ async def intercept(
     firing: Firing = OUTSIDE,
     tool: str = "",
     refused: type | None = None,
+    edits: list[Hook] | None = None,
 ) -> tuple[C, Any, list[Any]]:
     """Call interceptors as a chain; returns the last context, the value at the end, kept values.
 
-    `refused` is a type that the point accepts but this dispatch does not.
+    `refused` is a type that the point accepts but this dispatch does not. The hooks that change the
+    payload are added to `edits`.
     """
     last, end = ctx, None
     kept: list[Any] = []
@@ -208,10 +211,36 @@ async def intercept(
             kept.append(value)
             return None
         last = _replace(ctx, **{act: value})
+        if edits is not None:
+            edits.append(hook)
         return (last,)
 
     await _drive(hooks, ctx, take, firing, tool)
     return last, end, kept
+
+
+async def look(
+    hooks: Hooks, ctx: Any, firing: Firing, tool: str, refusals: tuple[type, ...]
+) -> tuple[Any, list[Any]]:
+    """Call interceptors that can only refuse or ask; returns the refusal and the kept values.
+
+    Changes, and values at the end that are no refusals, are ignored.
+    """
+    end = None
+    kept: list[Any] = []
+
+    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
+        nonlocal end
+        act = effect_of(hook, ctx, value)
+        if act is KEEP:
+            kept.append(value)
+        elif act is END and isinstance(value, refusals):
+            end = value
+            return ()
+        return None
+
+    await _drive(hooks, ctx, take, firing, tool)
+    return end, kept
 
 
 async def flow(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> Sequence[Any]:

@@ -203,7 +203,8 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -563,7 +564,8 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> InterceptorDecorator[
         p.PreToolCall[DepsT], ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop
     ]: ...
@@ -938,13 +940,14 @@ class DefineHook(Protocol):
         ],
         *,
         id: str | None = None,
-        required: bool = False,
+        required: bool | None = None,
         priority: int = 0,
         name: str | None = None,
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -1437,13 +1440,14 @@ class DefineHook(Protocol):
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         *,
         id: str | None = None,
-        required: bool = False,
+        required: bool | None = None,
         priority: int = 0,
         name: str | None = None,
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> Callable[
         [
             Callable[
