@@ -96,6 +96,7 @@ PLAN = {
         "request",
         "answer",
         "guards",
+        "reach",
         "run_tool",
         "approval",
         "entry",

@@ -352,9 +352,9 @@ def test_a_guard_is_required_or_denies_on_errors_or_says_so():
         hook = define_hook("preToolCall", nothing, **each).options
         assert (hook.guard, hook.required, hook.inherit) == (True, True, True), each
     plain = define_hook("preToolCall", nothing).options
-    assert (plain.guard, plain.required, plain.inherit) == (False, False, False)
+    assert (plain.guard, plain.required, plain.inherit) == (False, False, None)
     elsewhere = define_hook("onResponse", nothing, required=True).options
-    assert (elsewhere.guard, elsewhere.inherit) == (False, False)
+    assert (elsewhere.guard, elsewhere.inherit) == (False, None)
 
 
 def test_a_guard_elsewhere_than_before_a_tool_call_is_refused():

@@ -64,6 +64,7 @@ class View:
         self.sources = sources
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.guards: tuple[str, ...] = ()  # required hooks that were passed to the chat itself
+        self.checked: object = None  # the guards and tools that `reach.py` has compared
         self.tool_guards = EMPTY  # the guards among the hooks of preToolCall
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
         with _lock:  # no registration may come between watching a bus and reading its hooks

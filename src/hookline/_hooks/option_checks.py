@@ -20,8 +20,8 @@ def fill_in(spec: PointSpec, options: dict[str, Any]) -> None:
     options["guard"] = guard
     if options.get("required") is None:
         options["required"] = guard
-    if options.get("inherit") is None:
-        options["inherit"] = guard
+    if options.get("inherit") is None and guard:
+        options["inherit"] = True  # for other hooks, None says that nobody has decided
 
 
 def problem_of(
@@ -60,7 +60,7 @@ def problem_of(
 
 def _problem_of_flags(spec: PointSpec, flags: dict[str, object]) -> str | None:
     for option, value in flags.items():
-        if not isinstance(value, bool):
+        if not isinstance(value, bool) and (option, value) != ("inherit", None):
             return f"{option}={value!r} must be True or False"
     for option, point in (("withhold", "onResponse"), ("guard", "preToolCall")):
         if flags[option] and spec.name != point:

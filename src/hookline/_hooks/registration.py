@@ -84,6 +84,9 @@ class HookInfo(HookOptions, frozen=True, kw_only=True):
     """The `module:line` of the hook's function, if known."""
     unmatched: tuple[str, ...] = ()
     """The entries of `tools` that match none of the agent's current tools."""
+    off: str | None = None
+    """The option of the agent that leaves the hook out: `bus=NullBus()` or `global_hooks=False`;
+    None if the hook runs."""
 
 
 class Hook:
@@ -101,6 +104,7 @@ class Hook:
         "origin",
         "spec",
         "timeout",
+        "told",
         "tools",
     )
 
@@ -121,13 +125,16 @@ class Hook:
         self.definition = definition  # the HookDef that it was made from
         self.declared = False  # True if made from `hooks=`: `only_hooks=` of a chat replaces it
         self.alive = True
+        self.told: set[str] = set()  # what was logged about it, since each is logged once
         self.is_async = is_async_callable(fn)
         self.guard = options.guard  # read before each tool call
 
     def info(self) -> HookInfo:
         """Return the registration as `hooks()` shows it."""
+        options = msgspec.structs.asdict(self.options)
+        options["inherit"] = bool(options["inherit"])
         return HookInfo(
-            **msgspec.structs.asdict(self.options),
+            **options,
             point=self.spec.name,
             origin=self.origin,
             kind=self.spec.kind,
