@@ -141,7 +141,7 @@ DOORS = (
     *("web", "__main__"),
 )
 # The command line is a door that stands on other doors.
-NEIGHBOURS = {"__main__": {"cli"}, "cli": {"mcp", "providers", "web"}}
+NEIGHBOURS = {"__main__": {"cli"}, "cli": {"mcp", "providers", "testing", "web"}}
 
 # What one chat is made of: it reaches the world through the runtime alone.
 LOOP = [

@@ -117,8 +117,9 @@ def test_hooks_are_listed_by_point_in_firing_order_with_their_rules(folder: Path
         "preToolCall · interceptor",
         f"200 agent.early app:{line_of('inherit=True')} add_hook · sync · inherit",
         f"20 agent.guard app:{line_of('guard(ctx)') - 1}",
-        "add_hook · async · tools del*, delte · no tool delte · on_error deny · timeout 5 s · guard",
-        "inherit",
+        "add_hook · async · tools del*, delte · no tool delte · on_error deny · timeout 5 s · "
+        "guard",
+        "· inherit",
         "onStep · interceptor",
         f"0 declared app:{line_of('def declared')} plugin plug · sync",
         "Mine · observer",
@@ -228,8 +229,8 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (
             ["frob"],
-            'Unknown command "frob". Available commands: chat, hooks, conversations, init, mcp, '
-            "models, serve.",
+            'Unknown command "frob". Available commands: chat, hooks, check, conversations, init, '
+            "mcp, models, serve.",
         ),
         (["hooks"], "requires an argument. See: hookline hooks --help"),
         (["serve", "app:agent", "--port", "x"], "See: hookline serve --help"),

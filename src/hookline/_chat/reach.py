@@ -11,7 +11,6 @@ It also tells, once, of hooks at preToolCall that do not follow into a chat insi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from hookline._base.errors import UsageError, closest, did_you_mean
 from hookline._base.log import logger
@@ -23,8 +22,6 @@ from hookline._hooks.bus import global_bus
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
 from hookline._model.tool import ProviderTool
-
-_OPEN: Final = "correct tools=, or leave it out to guard all tools"
 
 
 def check_guards(chat: Chat, request: ModelRequest) -> None:
@@ -67,7 +64,7 @@ def _check(chat: Chat, hook: Hook, names: Sequence[str], provided: Sequence[str]
         hint = did_you_mean(dict.fromkeys(n for each in missing for n in closest(each, names)))
         raise UsageError(
             f"guard {hook.name!r} is for {shown}, but agent {chat.agent_name!r} has no such tool"
-            f"{hint}; {_OPEN}"
+            f"{hint}; change tools=, or leave it out to guard all tools"
         )
     for each in missing:
         if each not in hook.told:

@@ -195,7 +195,7 @@ def check_hook(
     fill_in(spec, options)
     problem = problem_of(spec, fn, **options)
     if problem:
-        raise HookOptionError(spec.name, name, problem)
+        raise HookOptionError(spec.name, name, f"{problem}")
     if options.get("tools") is not None:
         options["tools"] = tuple(sorted(set(options["tools"])))
     return spec, HookOptions(**options)
