@@ -57,6 +57,7 @@ SIGNALS = {
 # Functions whose `{problem}` another function returns.
 GIVERS = {
     "_hooks/wrappers.py:_ask_again": ("_chat/run_tool.py", "again"),
+    "_hooks/registration.py:check_hook": ("_hooks/option_checks.py", "problem_of"),
     "_model/chunks.py:checked": ("_model/chunks.py", "_problem"),
 }
 # A text that repeats what another error says.

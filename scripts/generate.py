@@ -145,7 +145,10 @@ def options(spec: PointSpec) -> str:
     )
     if spec.at_tool:
         lines.append("tools: Iterable[str] | None = None,")
-    lines.append("inherit: bool = False,")
+    # Only guards inherit by default, and only preToolCall has guards.
+    lines.append("inherit: bool | None = None," if deny else "inherit: bool = False,")
+    if deny:
+        lines.append("guard: bool = False,")
     if spec.name in ("onResponse", "preMessage"):
         lines.append("keeps_deltas: bool = False,")
     return "\n        ".join(lines)
@@ -162,9 +165,16 @@ def point_type(spec: PointSpec) -> str:
     return f'Literal["{spec.name}"] | type[{context(spec).format(D="Any")}]'
 
 
-def withhold(spec: PointSpec) -> str:
-    """The option of a definition at onResponse."""
-    return "withhold: bool = False,\n        " if spec.name == "onResponse" else ""
+REQUIRED = "required: bool = False,\n        "
+
+
+def of_definitions(spec: PointSpec) -> str:
+    """The options of a definition that depend on the point."""
+    # Only a guard is required by default.
+    required = REQUIRED.replace("bool = False", "bool | None = None")
+    required = required if spec.name == "preToolCall" else REQUIRED
+    withhold = "withhold: bool = False,\n        " if spec.name == "onResponse" else ""
+    return required + withhold
 
 
 def calls(result: str, extra: str, *, var: str) -> str:
@@ -177,7 +187,7 @@ def calls(result: str, extra: str, *, var: str) -> str:
         point: {point_type(spec)},
         hook: {hook},
         *,
-        {extra}{withhold(spec) if extra else ""}{options(spec)}
+        {extra}{of_definitions(spec) if extra else ""}{options(spec)}
     ) -> {result}: ...
 """)
     for point, hook in OWN:
@@ -187,7 +197,7 @@ def calls(result: str, extra: str, *, var: str) -> str:
         point: {point},
         hook: {hook},
         *,
-        {extra}{OWN_OPTIONS}
+        {extra}{REQUIRED if extra else ""}{OWN_OPTIONS}
     ) -> {result}: ...
 """)
     return "".join(out)
@@ -199,12 +209,12 @@ def decorators(extra: str) -> str:
         (
             point_type(spec),
             hook_type(spec).replace("{D}", "Any"),
-            withhold(spec) + options(spec),
+            of_definitions(spec) + options(spec),
         )
         for spec in TABLE.values()
     ]
     # Of a function, or of a method, whose first parameter is the object.
-    hooks += [(point, hook, OWN_OPTIONS) for point, hook in OWN]
+    hooks += [(point, hook, REQUIRED + OWN_OPTIONS) for point, hook in OWN]
     return "".join(
         f"""    @overload
     def __call__(
@@ -252,7 +262,7 @@ def typed() -> str:
         {OWN_OPTIONS}
     ) -> {kind}: ...
 """
-    extra = "id: str | None = None,\n        required: bool = False,\n        "
+    extra = "id: str | None = None,\n        "
     text += "\n\nclass DefineHook(Protocol):\n" + calls("HookDef", extra, var="Any")
     text += decorators(extra)
     return text
@@ -335,10 +345,11 @@ def docs() -> str:
         "hooks, call `hookline.points.matches`. `tools=[]` and empty names are refused, because",
         "the hook would never run.",
         "",
-        'A guard at `preToolCall` is a hook that is `required` or has `on_error="deny"`. If a',
-        "guard names a tool that its agent does not have, hookline logs a warning once. The",
-        "warning comes before the next chat of an agent with tools. `agent.hooks()` lists the",
-        "missing names as `unmatched`, and `hookline hooks` shows these names too.",
+        'A hook at `preToolCall` that is `required` or has `on_error="deny"` or `guard=True` is',
+        "a [guard](guards.md). If the `tools=` of a guard match no tool, the first request with",
+        "tools raises `UsageError`. If only some of the names match no tool, hookline logs a",
+        "warning once. `agent.hooks()` lists the missing names as `unmatched`, and",
+        "`hookline hooks` shows these names too.",
         "",
         "Use priorities of 200 and above for safety guards, 100 to 199 for infrastructure, 0 to 99",
         "for the application, and below 0 for post-processing.",

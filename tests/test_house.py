@@ -68,6 +68,7 @@ PLAN = {
     "_hooks": (
         "subscribe",
         "points",
+        "option_checks",
         "registration",
         "declared",
         "plugins",
@@ -95,6 +96,8 @@ PLAN = {
         "results",
         "request",
         "answer",
+        "guards",
+        "reach",
         "run_tool",
         "approval",
         "entry",
@@ -141,7 +144,7 @@ DOORS = (
 # The command line is a door that stands on other doors; MCP has the providers' bounded bodies.
 NEIGHBOURS = {
     "__main__": {"cli"},
-    "cli": {"mcp", "providers", "web"},
+    "cli": {"mcp", "providers", "testing", "web"},
     "mcp": {"providers"},
 }
 

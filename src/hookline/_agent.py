@@ -18,7 +18,6 @@ from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
 from hookline._base.input import as_message
 from hookline._base.lists import as_tuple
-from hookline._base.log import logger
 from hookline._base.messages import Message
 from hookline._base.patterns import unmatched
 from hookline._base.returns import Answer, MessageChanges, OutT
@@ -39,6 +38,7 @@ from hookline._chat.config import (
 )
 from hookline._chat.speaker import (
     HANDOFFS,
+    SUB_AGENT,
     Speaker,
     check_output,
     handoff_tool,
@@ -46,7 +46,7 @@ from hookline._chat.speaker import (
 )
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
-from hookline._hooks.bus import HookBus, NullBus, View, listed
+from hookline._hooks.bus import HookBus, NullBus, View, global_bus, listed
 from hookline._hooks.declared import (
     HookDef,
     HookLike,
@@ -240,8 +240,6 @@ class Agent(Chats[DepsT, OutT]):
             output_validators=as_tuple("output_validators", output_validators),
         )
         self._plugins: list[Uninstall] = []
-        self._looked: object = None  # the tools and guards at the last check
-        self._warned: set[tuple[str, str]] = set()
         self._known = definitions(hooks, definitions(as_tuple("known_hooks", known_hooks)))
         for hook in expand(hooks, self._known, origin="agent"):
             self.bus.enter(hook)
@@ -289,8 +287,8 @@ class Agent(Chats[DepsT, OutT]):
     @property
     def add_hook(self) -> AddHook[DepsT]:
         """`add_hook(point, hook, *, priority=0, name=None, tools=None, timeout=None,
-        on_error="raise", inherit=False)` adds a hook at a point and returns its disposer, which
-        removes only this registration.
+        on_error="raise", inherit=None, guard=False)` adds a hook at a point and returns its
+        disposer, which removes only this registration.
 
         `point` is the name of a point, such as "preToolCall", or the class of its context. The page
         "The hook points" of the documentation lists all points and options. Raises UnknownHookError
@@ -305,29 +303,23 @@ class Agent(Chats[DepsT, OutT]):
         return self.bus.hook
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
-        """List the hooks at one point or at all points, in firing order, including global hooks."""
+        """List the hooks at one point or at all points, in firing order, including global hooks.
+
+        A hook that this agent leaves out has the reason in `off`.
+        """
         return tuple(
-            each.replace(unmatched=unmatched(each.tools, self.scopes.tools)) if each.tools else each
-            for each in listed(tuple(bus for bus, _ in self._sources), point)
+            each.replace(
+                unmatched=unmatched(each.tools or (), self.scopes.tools), off=self._off(each.origin)
+            )
+            for each in listed((global_bus, self.bus), point)
         )
 
-    def _warn_of_guards(self) -> None:
-        """Log a warning for each name in a guard's `tools=` that matches no tool of this agent.
-
-        Each name is logged once. The check runs before a chat if guards or tools have changed.
-        """
-        now = tools, _ = self.scopes.tools, self._plain.preToolCall
-        if now == self._looked:
-            return
-        self._looked = now
-        for hook in self.hooks("preToolCall") if tools else ():
-            for each in hook.unmatched if hook.required or hook.on_error == "deny" else ():
-                if hook.origin != "global" and (hook.name, each) not in self._warned:
-                    self._warned.add((hook.name, each))
-                    logger.warning(
-                        "agent %r: hook %r at preToolCall has tools=%r, but the agent "
-                        "itself has no such tool", self.name, hook.name, each,
-                    )  # fmt: skip
+    def _off(self, origin: str) -> str | None:
+        """The option of this agent that leaves out hooks of this origin."""
+        if isinstance(self.bus, NullBus):
+            return "bus=NullBus()"
+        opted_out = all(bus is not global_bus for bus, _ in self._sources)
+        return "global_hooks=False" if origin == "global" and opted_out else None
 
     async def use(
         self, plugin: SetUp[Agent[DepsT]] | PluginObject | HookLike, *, name: str | None = None
@@ -441,7 +433,6 @@ class Agent(Chats[DepsT, OutT]):
         if given.chat_id is not None:
             check_chat_id(given.chat_id)
         model = None if given.model is None else model_of(given.model)
-        self._warn_of_guards()
         view = self._view(given.hooks, given.only_hooks)
         chat_input = ChatInput(
             chat_id=given.chat_id or self._config.runtime.new_id(),
@@ -557,6 +548,7 @@ class Agent(Chats[DepsT, OutT]):
             formed = self._config.output is not None and response.stop_reason is None
             return response.output if formed else response.text
 
+        setattr(ask, SUB_AGENT, self._config)
         about = description or f"Ask the agent {self.name!r}; `input` is the question or task."
         return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
 

@@ -85,7 +85,7 @@ POINTS = {
     "onMessage": ("observer", "message", ""),
     "preToolCall": (
         "interceptor",
-        "iteration call tool scope",
+        "iteration call tool scope again",
         "ToolCall Ask ToolResult ToolFailure Deny Stop",
     ),
     "aroundToolCall": ("wrapper", "call tool scope", "ToolResult ToolFailure"),

@@ -51,7 +51,6 @@ def test_the_hooks_of_the_page_are_those_of_its_picture(folder: Path) -> None:
             "preRequest · interceptor",
             "onDelta · interceptor",
             "preToolCall · interceptor",
-            "aroundToolCall · wrapper",
         ]
         assert "add_hook · async · tools shell · on_error deny · timeout 5 s" in terminal.lines[8]
 

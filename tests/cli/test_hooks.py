@@ -117,7 +117,9 @@ def test_hooks_are_listed_by_point_in_firing_order_with_their_rules(folder: Path
         "preToolCall · interceptor",
         f"200 agent.early app:{line_of('inherit=True')} add_hook · sync · inherit",
         f"20 agent.guard app:{line_of('guard(ctx)') - 1}",
-        "add_hook · async · tools del*, delte · no tool delte · on_error deny · timeout 5 s",
+        "add_hook · async · tools del*, delte · no tool delte · on_error deny · timeout 5 s · "
+        "guard",
+        "· inherit",
         "onStep · interceptor",
         f"0 declared app:{line_of('def declared')} plugin plug · sync",
         "Mine · observer",
@@ -150,13 +152,15 @@ def test_hooks_as_json_are_those_of_the_agent(folder: Path) -> None:
         "priority": 20,
         "origin": "add_hook",
         "id": None,
-        "required": False,
+        "required": True,
+        "guard": True,
+        "off": None,
         "withhold": False,
         "on_error": "deny",
         "timeout": 5,
         "tools": ["del*", "delte"],
         "unmatched": ["delte"],
-        "inherit": False,
+        "inherit": True,
         "kind": "interceptor",
         "is_async": True,
         "where": f"app:{line_of('guard(ctx)') - 1}",
@@ -225,8 +229,8 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (
             ["frob"],
-            'Unknown command "frob". Available commands: chat, hooks, conversations, init, mcp, '
-            "models, serve.",
+            'Unknown command "frob". Available commands: chat, hooks, check, conversations, init, '
+            "mcp, models, serve.",
         ),
         (["hooks"], "requires an argument. See: hookline hooks --help"),
         (["serve", "app:agent", "--port", "x"], "See: hookline serve --help"),

@@ -17,13 +17,10 @@ from hookline import (
     ModelResponse,
     NullBus,
     Observer,
-    Scope,
     Stop,
-    Tool,
     ToolResult,
     Wrapper,
     define_hook,
-    global_bus,
     tool,
 )
 from hookline._base.patterns import NamePatterns
@@ -900,42 +897,6 @@ def test_names_are_remembered_and_not_without_a_bound() -> None:
 
 async def test_tools_may_be_an_iterator() -> None:
     assert await _names("preToolCall", tools=iter(["good", "bad"])) == ["bad", "good"]
-
-
-def _warned(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "hookline"]
-
-
-async def test_a_guard_for_a_tool_that_is_not_there_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    agent: Any = Agent(ScriptedModel(*["Done."] * 4), tools=[good, bad])
-    agent.add_hook("preToolCall", _sync, tools=["ba*", "goood"], on_error="deny", name="typo")
-    agent.add_hook("preToolCall", _sync, tools=["neither"], name="no guard")
-    assert [hook.unmatched for hook in agent.hooks("preToolCall")] == [("goood",), ("neither",)]
-    await agent.chat("hi")
-    await agent.chat("hi")
-    text = "agent 'agent': hook 'typo' at preToolCall has tools='goood', but the agent itself"
-    assert _warned(caplog) == [f"{text} has no such tool"]
-    await agent.use([define_hook("preToolCall", _sync, tools=["wrose"], name="w", required=True)])
-    await agent.chat("hi")
-    assert len(_warned(caplog)) == 2
-    assert "'wrose'" in _warned(caplog)[1]
-    agent.scopes.register(Scope("later", tools=[Tool(good.fn, name="wrose")]))
-    assert agent.hooks("preToolCall")[-1].unmatched == ()
-    await agent.chat("hi")
-    assert len(_warned(caplog)) == 2
-
-
-async def test_guards_of_an_agent_without_tools_and_global_ones_are_not_warned_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    agent: Any = Agent(ScriptedModel("Done."))
-    agent.add_hook("preToolCall", _sync, tools=["shell"], on_error="deny")
-    await agent.chat("hi")
-    with global_bus.add_hook("preToolCall", _sync, tools=["shell"], on_error="deny"):
-        await Agent(ScriptedModel("Done."), tools=[good]).chat("hi")
-    assert _warned(caplog) == []
 
 
 # ── decorator and table ─────────────────────────────────────────────────────────────────────

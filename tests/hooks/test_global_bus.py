@@ -111,7 +111,9 @@ def test_global_hooks_are_listed_first_with_their_origin() -> None:
     assert listed[0] == ("company", "global")
     assert [origin for _, origin in listed] == ["global", "agent"]
     assert [info.origin for info in agent.hooks()] == ["global", "agent"]
-    assert [info.origin for info in agent_of(global_hooks=False).hooks()] == []
+    assert [info.off for info in agent.hooks()] == [None, None]
+    [company] = agent_of(global_hooks=False).hooks()
+    assert (company.origin, company.off) == ("global", "global_hooks=False")
 
 
 async def test_a_plugin_may_bring_global_hooks_and_takes_them_back() -> None:

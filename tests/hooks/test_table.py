@@ -47,7 +47,8 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "preMessage": ("interceptor", "message", "UserMessage AssistantMessage ToolMessage", ""),
     "onMessage": ("observer", "message", "", ""),
     "preToolCall": (
-        "interceptor", "iteration call tool scope", "ToolCall Ask ToolResult ToolFailure Deny Stop",
+        "interceptor", "iteration call tool scope again",
+        "ToolCall Ask ToolResult ToolFailure Deny Stop",
         "ToolResult ToolFailure Deny Stop",
     ),
     "aroundToolCall": ("wrapper", "call tool scope", "ToolResult ToolFailure", ""),

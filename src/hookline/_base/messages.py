@@ -456,6 +456,20 @@ class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
         own(self, "arguments")
         own_tuple(self, "hooks")
 
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            arguments: dict[str, Any] | None = ...,
+            hooks: tuple[str, ...] = ...,
+            approved: bool | None = ...,
+            by: str | None = ...,
+            note: str | None = ...,
+            at: float | None = ...,
+            duration: float | None = ...,
+        ) -> Self: ...
+
 
 class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):
     """The result of one call; `text` is sent to the model."""
@@ -491,6 +505,7 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
             text: str = ...,
             outcome: CallOutcome = ...,
             media: tuple[MediaPart, ...] = ...,
+            ran: RanCall | None = ...,
         ) -> Self: ...
 
 

@@ -76,7 +76,13 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
-        def replace(self, *, prompt: str = ..., expires: float | None = ...) -> Self: ...
+        def replace(
+            self,
+            *,
+            prompt: str = ...,
+            expires: float | None = ...,
+            details: dict[str, Any] | None = ...,
+        ) -> Self: ...
 
 
 class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
@@ -245,7 +251,13 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
-        def replace(self, *, arguments: dict[str, Any] | None = ...) -> Self: ...
+        def replace(
+            self,
+            *,
+            arguments: dict[str, Any] | None = ...,
+            by: str | None = ...,
+            note: str | None = ...,
+        ) -> Self: ...
 
 
 class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
@@ -258,7 +270,7 @@ class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
-        def replace(self, *, reason: str = ...) -> Self: ...
+        def replace(self, *, reason: str = ..., by: str | None = ...) -> Self: ...
 
 
 Decision: TypeAlias = Approve | Deny
@@ -317,6 +329,9 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
             conversation_id: str | None = ...,
             iteration: int = ...,
             digest: str = ...,
+            tool_digest: str = ...,
+            asked_at: float | None = ...,
+            details: tuple[dict[str, Any] | None, ...] = ...,
             expires: float | None = ...,
             schema: dict[str, Any] | None = ...,
         ) -> Self: ...

@@ -23,7 +23,6 @@ from hookline._base.returns import (
     Answer,
     ApprovalRequest,
     Approve,
-    Ask,
     Decision,
     Deny,
     ToolFailure,
@@ -69,6 +68,7 @@ def prepare(chat: Chat, iteration: int, run: CallRun, verdict: CallVerdict) -> N
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
     run.bound = None  # the approver may change the arguments
+    run.judged = None  # its guards may decide otherwise after the wait
     asks, now = verdict.asks, chat.runtime.now()
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
     details = cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
@@ -178,6 +178,7 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     run.wanted = request.call
     if decision.arguments is not None:
         run.wanted = run.wanted.replace(arguments=decision.arguments, raw=None)
+    run.approved = run.wanted
     error = admit(chat, run)
     if error is None:
         run.let_run()

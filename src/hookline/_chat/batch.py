@@ -53,17 +53,18 @@ from hookline._chat.call import (
     CallVerdict,
 )
 from hookline._chat.commit import commit, write_now, write_past_hooks
+from hookline._chat.guards import STOPPED, ask_guards, before_call
 from hookline._chat.request import foreign_names, lookup
 from hookline._chat.results import as_data, settle, worded
 from hookline._chat.run_tool import RAN, admit, run_handler
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept
-from hookline._hooks.points import PreToolCall
+from hookline._hooks.points import END, KEEP
+from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
 from hookline._talk.store import PendingStep
 
 _CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
-STOPPED: Final = ToolFailure("not run: the chat was stopped", type="Stopped")
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolFailure(
     "the call ran; the chat ended before its result was saved", type="Aborted"
@@ -186,6 +187,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             names = [tool.name for tool in self.request.tools] if self.request else []
             return _failed(wanted, UnknownToolError(wanted.name, names))
         if not chat.view.preToolCall and not run.tool.client:
+            run.judged = wanted
             return CallVerdict(call=wanted)
         key = (CALL, self.iteration, run.id)
         verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
@@ -195,38 +197,38 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         return verdict
 
     async def _ask_hooks(self, run: CallRun) -> CallVerdict:
-        tool: Any = run.tool
-        scope: Any = run.scope
-        ctx: PreToolCall[Any] = PreToolCall(
-            run=run.run_of(self.chat),
-            iteration=self.iteration,
-            call=run.wanted,
-            tool=tool,
-            scope=scope,
-        )
-        hooks, name = self.chat.view.preToolCall, run.wanted.name
-        names: list[str] = []
-        chain = await intercept(hooks, ctx, self.chat, name, names=names)
-        verdict = self._judge(run, *chain)
-        if names:
-            verdict = msgspec.structs.replace(verdict, hooks=tuple(names))
-        if not verdict.asks:
-            return verdict
-        return msgspec.structs.replace(verdict, tool_digest=seal(run.tool))
-
-    def _judge(
-        self, run: CallRun, last: PreToolCall[Any], end: Any, asks: list[Ask]
-    ) -> CallVerdict:
-        """The verdict that follows from the chain of hooks."""
+        ctx = before_call(self.chat, run, run.wanted)
+        view, name = self.chat.view, run.wanted.name
+        hooks, guards = view.preToolCall, view.tool_guards
+        effects: list[tuple[Hook, str]] = []
+        last, end, asks = await intercept(hooks, ctx, self.chat, name, effects=effects)
         changed = last.call
         if changed.arguments is not run.wanted.arguments:
             try:
                 arguments = to_json_data(changed.arguments)
             except NotJson as exc:
                 issue = f"a hook's arguments: {exc}"
-                return _failed(run.wanted, ToolArgumentsError(run.wanted.name, (issue,)))
+                return _failed(run.wanted, ToolArgumentsError(name, (issue,)))
             # a hook may have replaced arguments that were not an object
             changed = changed.replace(arguments=arguments, raw=None)
+        if end is None and changed != run.wanted:
+            # These guards saw the call before its last change. They are asked now, and not only
+            # when it runs, because a question can still be answered.
+            last_edit = [hook for hook, effect in effects if effect not in (END, KEEP)][-1]
+            seen_before = hooks[: hooks.index(last_edit) + 1]
+            early = [hook for hook in seen_before if hook.guard]
+            end, more = await ask_guards(self.chat, run, early, changed)
+            asks += [ask for ask in more if ask not in asks]
+        run.judged, run.judges = changed, guards
+        verdict = self._judge(run, changed, end, asks)
+        return msgspec.structs.replace(
+            verdict,
+            hooks=tuple(dict.fromkeys([hook.name for hook, _ in effects])),
+            tool_digest=seal(run.tool) if verdict.asks else "",
+        )
+
+    def _judge(self, run: CallRun, changed: ToolCall, end: Any, asks: list[Ask]) -> CallVerdict:
+        """The verdict that follows from the chain of hooks."""
         if end is None:
             run.wanted = changed
             # A call that waits is checked now, inside the step, so that a replay decides the same.

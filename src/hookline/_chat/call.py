@@ -16,6 +16,7 @@ itself moves the call on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -99,6 +100,10 @@ class CallRun(msgspec.Struct, eq=False):
     scope: Scope | None = None
     offered: bool = False  # by this step's final request
     request: ApprovalRequest | None = None
+    approved: ToolCall | None = None  # as the approver has allowed it
+    judged: ToolCall | None = None  # as the guards have just let it pass, in this life of the chat
+    judges: Sequence[object] = ()  # these guards
+    refusal: ToolFailure | None = None  # of its guards, when it was about to run
     bound: dict[str, Any] | None = None  # validated arguments
     ran: bool = False  # its tool's function was called, here or by its client
     result: CallResult | None = None

@@ -86,6 +86,7 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
             argument_bytes: int = ...,
             output_bytes: int = ...,
             answer_bytes: int = ...,
+            request_seconds: float | None = ...,
             tool_timeout: float | None = ...,
             grace: float = ...,
         ) -> Self: ...

@@ -33,6 +33,7 @@ from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import Json
 from hookline._chat.call import CallRun
+from hookline._chat.guards import STOPPED, is_due, last_look
 from hookline._chat.request import FROM_HOOK
 from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
@@ -118,13 +119,21 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
     handler = _wrapped if chat.view.aroundToolCall else _handle
     at = None if run.record is None else chat.runtime.now()
     result = await handler(chat, run)
-    refused = not isinstance(result, ToolResult) and isinstance(result.exception, ToolDenied)
-    outcome: CallOutcome | None = "denied" if refused else None
-    ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=outcome)
+    ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=_outcome(run, result))
     if at is None or not run.ran:
         return ran
     duration = max(0.0, chat.runtime.now() - at)
     return msgspec.structs.replace(ran, at=at, duration=duration)
+
+
+def _outcome(run: CallRun, result: CallResult) -> CallOutcome | None:
+    """The outcome of a call that was refused or stopped; None if it follows from the result."""
+    if isinstance(result, ToolResult):
+        return None
+    if result is STOPPED:
+        return "stopped"
+    refused = result is run.refusal or (result.type == "Denied" and not run.ran)
+    return "denied" if refused or isinstance(result.exception, ToolDenied) else None
 
 
 async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
@@ -181,6 +190,13 @@ def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
     run.bound = None
 
 
+async def _look(chat: Chat, run: CallRun, tool: AnyTool) -> ToolFailure | None:
+    """Ask the guards about a call that could run; return its error or their refusal."""
+    if _interrupted(chat, tool):
+        return INTERRUPTED
+    return admit(chat, run) or await last_look(chat, run)
+
+
 async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
@@ -189,6 +205,9 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
         await chat.conversation.begin(run.request.id)
         chat.check()
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+    if is_due(chat, run) and (refusal := await _look(chat, run, tool)) is not None:
+        return refusal
+    run.judged = None  # each run of the handler needs a look of its own
     try:
         error = admit(chat, run)
         if error is not None:
@@ -212,10 +231,15 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
             raise
         return ToolFailure.of(exc)  # raised by the tool: nobody cancelled it
     except Exception as exc:
-        if FRAMES_KNOW_WHO_AWAITED:
-            chat.making.raised = [*(chat.making.raised or ()), exc]
-        return denied(run, exc) if isinstance(exc, ToolDenied) else ToolFailure.of(exc)
+        return _error(chat, run, exc)
     return as_result(value)
+
+
+def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:
+    """The result of a call whose tool raised."""
+    if FRAMES_KNOW_WHO_AWAITED:
+        chat.making.raised = [*(chat.making.raised or ()), exc]
+    return denied(run, exc) if isinstance(exc, ToolDenied) else ToolFailure.of(exc)
 
 
 def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:

@@ -29,6 +29,7 @@ SPEAKER: Final = "hookline.speaker"
 STATUS: Final = "handoff"
 HANDOFFS: Final = "handoffs"  # the scope of an agent's handoff tools
 LEADS_TO: Final = "hookline_leads_to"  # an attribute of a handoff tool's function
+SUB_AGENT: Final = "hookline_sub_agent"  # an attribute of the function of an agent as a tool
 
 
 class Speaker(NamedTuple):
@@ -145,9 +146,15 @@ def _first_handoff(chat: Chat) -> Any:
     return None
 
 
+def leads_to(tool: AnyTool) -> Speaker | None:
+    """The agent to which a handoff tool leads; None for another tool."""
+    to: Speaker | None = getattr(tool.fn, LEADS_TO, None)
+    return to
+
+
 def _leads_to(config: Config) -> Iterator[Speaker]:
     for tool, _ in config.scopes.tools.values():
-        to = getattr(tool.fn, LEADS_TO, None)
+        to = leads_to(tool)
         if to is not None:
             yield to
 

@@ -20,6 +20,7 @@ from hookline._base.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP,
 from hookline._chat.answer import RESPONSE_JSON, ask_model, replay_answer, take_answer
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.commit import commit, end_answer, take_ids
+from hookline._chat.reach import check_guards
 from hookline._chat.request import (
     BuiltRequest,
     Overrides,
@@ -89,6 +90,13 @@ def _check_parent(chat: Chat) -> None:
 
 
 async def _request(chat: Chat, overrides: Overrides, given: ModelResponse | None) -> BuiltRequest:
+    built = await _built(chat, overrides, given)
+    if chat.view.tool_guards and not isinstance(built.answer, Stop):
+        check_guards(chat, built.request)
+    return built
+
+
+async def _built(chat: Chat, overrides: Overrides, given: ModelResponse | None) -> BuiltRequest:
     before = await build(chat, overrides)
     if given is not None or not chat.view.preRequest:
         return BuiltRequest(request=before, answer=given)

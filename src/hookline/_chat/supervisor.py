@@ -35,6 +35,7 @@ from hookline._chat.channel import Channel
 from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
+from hookline._chat.reach import tell_of_hooks_left_behind
 from hookline._chat.state import Chat, Ending
 from hookline._hooks.call_rules import OutsideChat
 from hookline._hooks.registration import Hook
@@ -113,6 +114,9 @@ class Supervisor:
     def start(self, context: Context | None = None) -> None:
         """Begin the chat, in this event loop and in a copy of the caller's context."""
         self.around = _inside.get()  # the chat inside which this one was begun
+        outer = self.around() if self.around is not None else None
+        if outer is not None:
+            tell_of_hooks_left_behind(self.chat, outer.chat)
         self.loop = asyncio.get_running_loop()
         self.chat.supervisor = self
         self.task = spawn(self._main(), context)

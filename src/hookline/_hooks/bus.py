@@ -64,6 +64,8 @@ class View:
         self.sources = sources
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.guards: tuple[str, ...] = ()  # required hooks that were passed to the chat itself
+        self.checked: object = None  # the guards and tools that `reach.py` has compared
+        self.tool_guards = EMPTY  # the guards among the hooks of preToolCall
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
         with _lock:  # no registration may come between watching a bus and reading its hooks
             for bus, _ in sources:
@@ -97,7 +99,11 @@ class View:
                     # Each hook still runs once, at its first place.
                     merged.setdefault(hook.definition or hook, hook)
         if isinstance(key, str):
-            self.__dict__[key] = _sorted(merged.values())
+            hooks = self.__dict__[key] = _sorted(merged.values())
+            if key == "preToolCall":
+                guards = tuple(hook for hook in hooks if hook.guard)
+                if guards != self.tool_guards:  # the same tuple says that no guard has changed
+                    self.tool_guards = guards
         else:
             self.own[key] = _sorted(merged.values())
 
@@ -131,7 +137,8 @@ class HookBus(Generic[DepsT]):
     @property
     def add_hook(self) -> AddHook[DepsT]:
         """`add_hook(point, hook, *, priority=0, name=None, tools=None, timeout=None,
-        on_error="raise", inherit=False)` adds a hook at a point and returns its disposer.
+        on_error="raise", inherit=None, guard=False)` adds a hook at a point and returns its
+        disposer.
         """
         return cast("AddHook[DepsT]", self._add)
 
@@ -150,7 +157,8 @@ class HookBus(Generic[DepsT]):
         tools: Iterable[str] | None = None,
         timeout: float | None = None,
         on_error: OnError = "raise",
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
         **unknown: Any,
     ) -> Disposer:
         """Add a hook at a point; returns its disposer, which removes only this registration.
@@ -160,12 +168,13 @@ class HookBus(Generic[DepsT]):
         `priority` run first. `name` is by default the function's name. `tools` limits the hook to
         these tools. `timeout` is in seconds, for async hooks. `on_error` is the effect of an
         exception: "raise" ends the chat, "log" continues the chat, and "deny" denies the call (at
-        preToolCall). With `inherit`, the hook also runs in the chats of sub-agents. Raises
-        UnknownHookError for an unknown point, and HookOptionError for an option that does not fit
-        or does not exist.
+        preToolCall). With `inherit`, the hook also runs in the chats of sub-agents; by default,
+        only a guard does. With `guard` (at preToolCall), the hook is asked again before the tool
+        runs if the call has changed or has waited. Raises UnknownHookError for an unknown point,
+        and HookOptionError for an option that does not fit or does not exist.
         """
         options = {"priority": priority, "name": name, "tools": tools, "timeout": timeout}
-        options |= {"on_error": on_error, "inherit": inherit, **unknown}
+        options |= {"on_error": on_error, "inherit": inherit, "guard": guard, **unknown}
         return self.enter(make_hook(point, hook, options, self.origin))
 
     def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:

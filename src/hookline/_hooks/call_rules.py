@@ -9,6 +9,7 @@ happens to the context:
 - `notify` ignores the value, and the context stays the same.
 - `intercept` looks up the value's type in the point's row. Either the context gets the value as its
   new payload, or the value is kept and the context stays the same, or the value ends the chain.
+- `look` counts only refusals and kept values; the context stays the same.
 - `flow` replaces one delta by none, one or several. Later hooks see each of them separately.
 
 A sync hook creates no coroutine. An exception is treated as a value until the hook's own failure
@@ -192,23 +193,23 @@ async def intercept(
     firing: Firing = OUTSIDE,
     tool: str = "",
     refused: type | None = None,
-    names: list[str] | None = None,
+    effects: list[tuple[Hook, str]] | None = None,
 ) -> tuple[C, Any, list[Any]]:
     """Call interceptors as a chain; returns the last context, the value at the end, kept values.
 
-    `refused` is a type that the point accepts but this dispatch does not. `names` takes the names
-    of the hooks that returned a value.
+    `refused` is a type that the point accepts but this dispatch does not. Each hook that returned a
+    value is added to `effects`, with the effect of the value.
     """
     last, end = ctx, None
     kept: list[Any] = []
 
     def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
         nonlocal last, end
-        if names is not None:
-            names.append(hook.name)
-        made: Sequence[Any] | None = None
+        contexts: Sequence[Any] | None = None
         for part in parts_of(hook, value):
             act = effect_of(hook, ctx, part, refused)
+            if effects is not None:
+                effects.append((hook, act))
             if act is END:
                 end = part
                 return ()  # without a context, no further hook runs
@@ -216,11 +217,35 @@ async def intercept(
                 kept.append(part)
             else:
                 last = ctx = _replace(ctx, **{act: part})
-                made = (last,)
-        return made
+                contexts = (last,)
+        return contexts
 
     await _drive(hooks, ctx, take, firing, tool)
     return last, end, kept
+
+
+async def look(
+    hooks: Hooks, ctx: Any, firing: Firing, tool: str, refusals: tuple[type, ...]
+) -> tuple[Any, list[Any]]:
+    """Call interceptors that can only refuse or ask; returns the refusal and the kept values.
+
+    Changes, and values at the end that are no refusals, are ignored.
+    """
+    end = None
+    kept: list[Any] = []
+
+    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
+        nonlocal end
+        act = effect_of(hook, ctx, value)
+        if act is KEEP:
+            kept.append(value)
+        elif act is END and isinstance(value, refusals):
+            end = value
+            return ()
+        return None
+
+    await _drive(hooks, ctx, take, firing, tool)
+    return end, kept
 
 
 async def flow(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> Sequence[Any]:

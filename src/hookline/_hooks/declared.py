@@ -58,7 +58,7 @@ class HookDef:
     @property
     def required(self) -> bool:
         """True if the hook also runs in a chat with `only_hooks=`."""
-        return self.options.required
+        return bool(self.options.required)
 
     def __call__(self, *args: Any) -> Any:
         return self.fn(*args)

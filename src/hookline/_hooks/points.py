@@ -477,6 +477,8 @@ class PreToolCall(Context[D], frozen=True, kw_only=True):
     """The tool that is called."""
     scope: Scope
     """The scope that the tool belongs to."""
+    again: bool = False
+    """Whether a guard is asked a second time, because the call has changed or has waited."""
 
 
 @row(

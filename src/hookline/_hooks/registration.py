@@ -9,23 +9,22 @@ registration (`plugins.py`).
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from inspect import isasyncgenfunction, isgeneratorfunction, signature, unwrap
-from typing import Any, Final, Literal, Protocol, Self, cast
+from inspect import signature, unwrap
+from typing import Any, Final, Literal, Protocol, Self
 
 import msgspec
 
 from hookline._base.errors import HookOptionError, closest, did_you_mean
 from hookline._base.messages import Data
 from hookline._base.patterns import NamePatterns
+from hookline._hooks.option_checks import fill_in, problem_of
 from hookline._hooks.points import Kind, PointSpec, spec_of
 from hookline._model.callables import is_async_callable
 
 OnError = Literal["raise", "log", "deny"]
 """The effect of an exception in a hook."""
-_ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Owner(Protocol):
@@ -56,12 +55,16 @@ class HookOptions(Data, frozen=True, kw_only=True):
     on_error: OnError = "raise"
     """The effect of an exception in the hook. "raise" ends the chat. "log" continues without the
     hook's return value. "deny" refuses the call, and is allowed only at preToolCall."""
-    inherit: bool = False
-    """Whether the hook also runs in the chats of sub-agents."""
+    inherit: bool | None = None
+    """Whether the hook also runs in the chats of sub-agents. By default, only guards do."""
+    guard: bool = False
+    """Whether the hook is a guard: it is asked again before the tool runs if the call has changed
+    or has waited since the guard saw it. Only at preToolCall. A hook that is `required` or has
+    `on_error="deny"` is a guard too."""
     id: str | None = None
     """The id of the definition, for the options `hooks=` and `only_hooks=` of a chat."""
-    required: bool = False
-    """Whether the hook also runs in a chat with `only_hooks=`."""
+    required: bool | None = None
+    """Whether the hook also runs in a chat with `only_hooks=`. By default, only guards do."""
     withhold: bool = False
     """Whether an answer is shown only after the hooks at onResponse have accepted it."""
     keeps_deltas: bool = False
@@ -84,6 +87,9 @@ class HookInfo(HookOptions, frozen=True, kw_only=True):
     """The `module:line` of the hook's function, if known."""
     unmatched: tuple[str, ...] = ()
     """The entries of `tools` that match none of the agent's current tools."""
+    off: str | None = None
+    """The option of the agent that leaves the hook out: `bus=NullBus()` or `global_hooks=False`;
+    None if the hook runs."""
 
 
 class Hook:
@@ -94,12 +100,14 @@ class Hook:
         "declared",
         "definition",
         "fn",
+        "guard",
         "is_async",
         "name",
         "options",
         "origin",
         "spec",
         "timeout",
+        "told",
         "tools",
     )
 
@@ -120,12 +128,16 @@ class Hook:
         self.definition = definition  # the HookDef that it was made from
         self.declared = False  # True if made from `hooks=`: `only_hooks=` of a chat replaces it
         self.alive = True
+        self.told: set[str] = set()  # what was logged about it, since each is logged once
         self.is_async = is_async_callable(fn)
+        self.guard = options.guard  # read before each tool call
 
     def info(self) -> HookInfo:
         """Return the registration as `hooks()` shows it."""
+        options = msgspec.structs.asdict(self.options)
+        options["inherit"] = bool(options["inherit"])
         return HookInfo(
-            **msgspec.structs.asdict(self.options),
+            **options,
             point=self.spec.name,
             origin=self.origin,
             kind=self.spec.kind,
@@ -156,7 +168,7 @@ class Disposer:
         self()
 
 
-_ADDED: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit")
+_ADDED: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit", "guard")
 _DECLARED: Final = HookOptions.__struct_fields__
 
 
@@ -183,9 +195,10 @@ def check_hook(
         options["tools"], (str, bytes)
     ):
         options["tools"] = tuple(options["tools"])  # an iterator can be read only once
-    problem = _problem(spec, fn, **options)
+    fill_in(spec, options)
+    problem = problem_of(spec, fn, **options)
     if problem:
-        raise HookOptionError(spec.name, name, problem)
+        raise HookOptionError(spec.name, name, f"{problem}")
     if options.get("tools") is not None:
         options["tools"] = tuple(sorted(set(options["tools"])))
     return spec, HookOptions(**options)
@@ -225,79 +238,6 @@ def _without_partials(hook: Any) -> Any:
 def _name_of(hook: Any) -> str:
     hook = _without_partials(hook)
     return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
-
-
-def _problem(
-    spec: PointSpec,
-    hook: object,
-    *,
-    name: object,
-    priority: object = 0,
-    tools: object = None,
-    timeout: object = None,
-    on_error: object = "raise",
-    inherit: object = False,
-    id: object = None,
-    required: object = False,
-    withhold: object = False,
-    keeps_deltas: object = False,
-) -> str | None:
-    """Describe the first problem with a hook and its options; None if there is none."""
-    if not callable(hook):
-        return f"{hook!r} must be a function or another callable"
-    if isgeneratorfunction(hook) or isasyncgenfunction(hook):
-        return "a function with `yield` does nothing when it is called; return the value instead"
-    if not isinstance(name, str):
-        return f"name={name!r} must be a str"
-    if not isinstance(priority, int):
-        return f"priority={priority!r} must be an int"
-    if id is not None and not (isinstance(id, str) and _ID.fullmatch(id)):
-        return f"the id {id!r} must be lowercase letters, digits and '_', and begin with a letter"
-    switches = {"inherit": inherit, "required": required, "withhold": withhold}
-    for option, value in (*switches.items(), ("keeps_deltas", keeps_deltas)):
-        if not isinstance(value, bool):
-            return f"{option}={value!r} must be True or False"
-    if withhold and spec.name != "onResponse":
-        return f"withhold={withhold!r} works only at onResponse; leave it out"
-    if keeps_deltas and spec.name not in ("onResponse", "preMessage"):
-        return f"keeps_deltas={keeps_deltas!r} works only at onResponse and preMessage; leave it out"
-    if spec.kind == "wrapper" and not is_async_callable(hook):
-        return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
-    return _problem_at(spec, hook, tools, timeout, on_error)
-
-
-def _problem_at(
-    spec: PointSpec, hook: object, tools: object, timeout: object, on_error: object
-) -> str | None:
-    """Describe a problem with the options that depend on the point."""
-    if tools is not None and not spec.at_tool:
-        return f"tools={tools!r} works only at the points of a tool call; leave it out"
-    if tools is not None and (problem := _problem_of_names(tools)) is not None:
-        return problem
-    if on_error not in ("raise", "log", "deny"):
-        return f"on_error={on_error!r} must be 'raise', 'log' or 'deny'"
-    if on_error == "deny" and spec.name != "preToolCall":
-        return "on_error='deny' works only at preToolCall; use 'raise' or 'log'"
-    if timeout is not None:
-        if not isinstance(timeout, (int, float)) or not timeout > 0:
-            return f"timeout={timeout!r} must be above 0 seconds"
-        if not is_async_callable(hook):
-            return f"timeout={timeout!r} needs an async hook; a sync hook cannot be interrupted"
-    return None
-
-
-def _problem_of_names(tools: object) -> str | None:
-    """Describe why a hook that is limited to these tools would never run."""
-    if not isinstance(tools, tuple):
-        return f"tools={tools!r} must be a list of names or patterns"
-    if not tools:
-        return (
-            "tools=[] matches no tool, so the hook would never run; leave out tools= for all tools"
-        )
-    for each in cast("tuple[object, ...]", tools):
-        if not isinstance(each, str) or not each:
-            return f"tools= has {each!r}, which matches no tool; use names, or patterns like 'a_*'"
-    return None
 
 
 def _where(hook: Any) -> str | None:

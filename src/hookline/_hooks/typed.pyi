@@ -206,7 +206,8 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -568,7 +569,8 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> InterceptorDecorator[
         p.PreToolCall[DepsT],
         ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask],
@@ -947,13 +949,14 @@ class DefineHook(Protocol):
         ],
         *,
         id: str | None = None,
-        required: bool = False,
+        required: bool | None = None,
         priority: int = 0,
         name: str | None = None,
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -1448,13 +1451,14 @@ class DefineHook(Protocol):
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         *,
         id: str | None = None,
-        required: bool = False,
+        required: bool | None = None,
         priority: int = 0,
         name: str | None = None,
         timeout: float | None = None,
         on_error: Literal["raise", "log", "deny"] = "raise",
         tools: Iterable[str] | None = None,
-        inherit: bool = False,
+        inherit: bool | None = None,
+        guard: bool = False,
     ) -> Callable[
         [
             Callable[

@@ -51,8 +51,8 @@ def _none(hook: Hook) -> bool:
 
 
 def _stays(hook: Hook) -> bool:
-    return not hook.declared or hook.options.required
+    return not hook.declared or bool(hook.options.required)
 
 
 def _inherited(keep: Keep | None) -> Keep:
-    return lambda hook: hook.options.inherit and (keep is None or keep(hook))
+    return lambda hook: bool(hook.options.inherit) and (keep is None or keep(hook))

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from shlex import join
 from typing import Literal, TextIO
@@ -261,3 +261,15 @@ def _has_response(stream: ChatStream) -> bool:
     except StreamStateError:
         return False
     return True
+
+
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """Expand `--hooks` of `hookline chat` without a value to all hooks."""
+    given: list[str] = []
+    ours = arguments[:1] == ["chat"]  # other commands may pass words on
+    for before, each, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
+        given.append(each)
+        text = before in ("-m", "--message")
+        if ours and each == "--hooks" and not text and after not in ("all", "decisions"):
+            given.append("all")
+    return given

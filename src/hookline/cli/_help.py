@@ -90,6 +90,22 @@ origin and its options. The origin is the agent, add_hook, a plugin, a file or
 an entry point. The options are tools=, timeout= and on_error=, if they are set.
 """
 
+CHECK: Final = """Prove an agent's guards with the calls in a file.
+
+For example:
+
+  hookline check app:agent --probe calls.jsonl
+
+Each line of the file is a call, as JSON:
+
+  {"name": "bash", "arguments": {"command": "rm -rf /"}, "expect": "denied"}
+
+`expect` is denied, the default, or asked. Each call is sent over the roads to
+its tool: a chat, a stream, a sub-agent, and calls that a hook, a wrapper or an
+approver has changed. The agent's hooks run; no tool, model or store is called.
+The exit status is 1 if a call passes on a road, or if a guard was never asked.
+"""
+
 SERVE: Final = """Serve an agent over HTTP, with a chat page and three protocols.
 
 For example:

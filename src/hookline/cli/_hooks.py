@@ -34,6 +34,8 @@ def _kind(point: str, found: list[HookInfo]) -> str:
 def rules(hook: HookInfo) -> str:
     """Describe a hook's origin, its way of calling, and its non-default options."""
     said = [hook.origin, "async" if hook.is_async else "sync"]
+    if hook.off is not None:
+        said.append(f"off by {hook.off}")
     if hook.tools is not None:
         said.append(f"tools {', '.join(hook.tools)}")
     if hook.unmatched:
@@ -42,7 +44,7 @@ def rules(hook: HookInfo) -> str:
         said.append(f"on_error {hook.on_error}")
     if hook.timeout is not None:
         said.append(f"timeout {hook.timeout:g} s")
-    said += ["required"] if hook.required else []
+    said += ["guard"] if hook.guard else ["required"] if hook.required else []
     said += ["inherit"] if hook.inherit else []
     return strict(" · ".join(said))
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from hookline import __version__
-from hookline.cli import _chat, _conversations, _help, _init, _mcp, _models, _serve
+from hookline.cli import _chat, _check, _conversations, _help, _init, _mcp, _models, _serve
 from hookline.cli._clean import strict
 from hookline.cli._faults import FAILED, INTERRUPTED, USAGE, status_of, told, trace
 from hookline.cli._hooks import as_json, listing
@@ -121,6 +121,18 @@ def hooks(
     for line in listing(found, screen.width if screen.live else 100, every=all):
         screen.line(line)
     return 0
+
+
+@app.command(help=_help.CHECK)
+def check(
+    agent: Target,
+    /,
+    *,
+    probe: Annotated[str, Parameter(help="A file with one call a line, as JSON.")],
+    debug: Debug = False,
+) -> int:
+    """Send calls over the roads to their tools, and report those that a guard lets pass."""
+    return asyncio.run(_check.check(settled(locate(agent), agent), probe, Screen()))
 
 
 @app.command(help=_help.CONVERSATIONS)
@@ -288,7 +300,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name; returns the exit status."""
     try:
         status: Any = app(
-            _with_values(arguments),
+            _chat.with_values(arguments),
             exit_on_error=False,
             print_error=False,
             result_action="return_value",
@@ -310,20 +322,8 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _with_values(arguments: Sequence[str]) -> list[str]:
-    """Expand `--hooks` of `hookline chat` without a value to all hooks."""
-    given: list[str] = []
-    ours = arguments[:1] == ["chat"]  # other commands may pass words on
-    for before, each, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
-        given.append(each)
-        text = before in ("-m", "--message")
-        if ours and each == "--hooks" and not text and after not in ("all", "decisions"):
-            given.append("all")
-    return given
-
-
 def _misused(arguments: Sequence[str], exc: CycloptsError) -> int:
-    commands = ("chat", "conversations", "hooks", "init", "mcp", "models", "serve")
+    commands = ("chat", "check", "conversations", "hooks", "init", "mcp", "models", "serve")
     command = next((each for each in arguments[:1] if each in commands), "")
     text = " ".join(str(exc).split())
     Screen().fault(strict(f"hookline: {text} See: hookline {command} --help".replace("  ", " ")))

@@ -1,7 +1,7 @@
 """`deny_commands`: refuse calls that would run certain commands.
 
-Arguments are checked twice: before the call, and again just before the handler runs, because other
-hooks and approvers may have changed them. If the check fails, its call is denied.
+As every guard, it is asked again just before the tool runs if another hook or an approver has
+changed the arguments. If the check fails, its call is denied.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hookline import Deny, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
-from hookline.errors import ToolDenied, UsageError
+from hookline import Deny, ToolCall, define_hook
+from hookline.errors import UsageError
 from hookline.hooks._commands import (
     Command,
     command_of,
@@ -20,8 +20,8 @@ from hookline.hooks._commands import (
     runs_together,
     texts_in,
 )
-from hookline.hooks._common import GUARD, LAST, Hooks, not_by_the_provider, tool_names
-from hookline.points import AroundToolCall, PreToolCall
+from hookline.hooks._common import GUARD, Hooks, not_by_the_provider, tool_names
+from hookline.points import PreToolCall
 
 
 def deny_commands(
@@ -64,14 +64,6 @@ def deny_commands(
         why = refusal(ctx.call)
         return None if why is None else Deny(why)
 
-    async def check_again(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
-        why = refusal(ctx.call)
-        if why is not None:
-            raise ToolDenied(why)
-        return await proceed()
-
     name = "deny_commands"
     return (
         define_hook(
@@ -80,15 +72,6 @@ def deny_commands(
             name=name,
             priority=GUARD,
             on_error="deny",
-            tools=only,
-            inherit=inherit,
-            required=required,
-        ),
-        define_hook(
-            "aroundToolCall",
-            check_again,
-            name=name,
-            priority=LAST,
             tools=only,
             inherit=inherit,
             required=required,

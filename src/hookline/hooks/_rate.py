@@ -118,6 +118,8 @@ def rate_limit(
         return ctx.call.name if by == "tool" else roots.of(ctx.run)
 
     def check(ctx: PreToolCall[Any]) -> Deny | None:
+        if ctx.again:  # the call was counted when it was made
+            return None
         wait = windows.take(key_of(ctx))
         if wait is None:
             return None

@@ -9,6 +9,7 @@ or HistoryError.
 
 from hookline import check_history
 from hookline.testing._events import collect, text_of_events
+from hookline.testing._guards import Expected, Passage, Probe, assert_asked, assert_denied, probe
 from hookline.testing._lines import event_line, message_line
 from hookline.testing._recorder import Recorder, record
 from hookline.testing._script import ScriptedModel, ScriptError
@@ -21,7 +22,10 @@ from hookline.testing._wire_formats import WireFormat
 
 __all__ = [
     "Answer",
+    "Expected",
     "Part",
+    "Passage",
+    "Probe",
     "Recorder",
     "ScriptError",
     "ScriptTurn",
@@ -36,11 +40,14 @@ __all__ = [
     "WireFormat",
     "WireRequest",
     "WireServer",
+    "assert_asked",
+    "assert_denied",
     "call",
     "check_history",
     "collect",
     "event_line",
     "message_line",
+    "probe",
     "raw_call",
     "record",
     "spans",
