@@ -13,6 +13,7 @@ from hookline import ApprovalRequest, Approve, Deny, Limits, Response, Settings,
 from hookline.durable._job import (
     Decision,
     Job,
+    aborted_outcome,
     encode_decision,
     encode_job,
     read_decision,
@@ -49,6 +50,13 @@ class Board(Protocol):
 
     async def abort(self, id: str, reason: str, /) -> bool:
         """Request an abort; False if the job is done. Raises UsageError for an unknown job."""
+        ...
+
+    async def discard(self, id: str, outcome: str, /) -> bool:
+        """Store the outcome of a job that no life holds; False if one does, or if it is over.
+
+        Raises UsageError for an unknown job.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -142,8 +150,11 @@ class Client:
                 "answered or has expired, or the chat is over; look at pending()"
             )
 
-    async def abort(self, chat_id: str, reason: str | None = None) -> bool:
+    async def abort(self, chat_id: str, reason: str | None = None, *, force: bool = False) -> bool:
         """Request the abort of a chat; returns False if the chat is over.
+
+        A worker carries out the abort. With `force`, the client itself ends a chat that no worker
+        runs at this moment, such as a quarantined chat, or one that no worker can run.
 
         Raises UsageError if the reason is not text, or for an id that no chat can have.
         """
@@ -153,6 +164,8 @@ class Client:
             text = ""
         if not text or (reason is not None and not isinstance(reason, str)):  # pyright: ignore
             raise UsageError(f"reason={reason!r} of an abort must be text")
+        if force and await self._board.discard(_checked(chat_id), aborted_outcome(chat_id, reason)):
+            return True
         return await self._board.abort(_checked(chat_id), text)
 
     async def result(self, chat_id: str) -> Response:

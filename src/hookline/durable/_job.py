@@ -229,6 +229,11 @@ def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:
     return event.to_json().decode()
 
 
+def aborted_outcome(chat_id: str, reason: str | None) -> str:
+    """Encode the outcome of a chat that was aborted while no life held it."""
+    return encode_outcome(chat_id, ChatAbortedError(reason))
+
+
 def read_outcome(text: str) -> Response:
     """Decode the response; raises ChatAbortedError, or RemoteChatError if the chat failed."""
     event = read_event(text)
