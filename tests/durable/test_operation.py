@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.durable._engines import Engine
+from tests.durable._engines import ROOT, Engine
 from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve, tool
 from hookline.durable._absurd import Jobs
 from hookline.durable._client import Client
-from hookline.errors import ChatAbortedError
+from hookline.errors import ChatAbortedError, RemoteChatError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
@@ -89,8 +96,8 @@ async def test_a_clean_up_of_the_database_in_the_middle_of_a_wait_loses_no_answe
         await postgres.at_rest(worker)
         await clean_up(postgres)
         await client.answer(id, {first: Approve()})
-        while (second := await waits(client, id)) == first:
-            await asyncio.sleep(0.01)
+        assert await client.pending(id) == ()
+        second = await waits(client, id)
         await postgres.at_rest(worker)
         await clean_up(postgres)
         assert [request.id for request in await client.pending(id)] == [second]
@@ -156,3 +163,65 @@ async def test_an_abort_by_force_ends_a_chat_that_no_worker_can_run(
         with pytest.raises(ChatAbortedError, match="nobody can run it"):
             await client.result(id)
     assert not await client.abort(id, force=True)
+
+
+# ── chats that kill their workers ───────────────────────────────────────────────────────────
+
+MAX_DEATHS = 3
+
+
+class Supervisor:
+    """Begins a worker again whenever it dies, a limited number of times."""
+
+    def __init__(self, engine: Engine, trace: Path, where: str) -> None:
+        options = {**engine.options(), "max_deaths": MAX_DEATHS}
+        self.command = [
+            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
+            *(json.dumps(options), str(trace), where),
+        ]
+        self.deaths = 0
+
+    async def run(self) -> None:
+        while self.deaths <= 2 * MAX_DEATHS:
+            worker = await asyncio.create_subprocess_exec(
+                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
+            try:
+                await worker.wait()
+                self.deaths += 1
+            finally:
+                if worker.returncode is None:
+                    worker.kill()
+                    await worker.wait()
+
+
+@asynccontextmanager
+async def supervised(engine: Engine, trace: Path, where: str) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(engine, trace, where)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        yield supervisor
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@POLLED
+@pytest.mark.parametrize("where", ["model", "tool"])
+async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_end(
+    engine: Engine, client: Client, where: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    trace.touch()
+    good = [await client.start("Work.", chat_id=f"good-{n}") for n in range(10)]
+    await client.start("poison", chat_id="poison")
+    good += [await client.start("Work.", chat_id=f"good-{n}") for n in range(10, 20)]
+    async with supervised(engine, trace, where) as supervisor:
+        for id in good:
+            assert (await client.result(id)).text == "Done."
+        with pytest.raises(RemoteChatError, match="3 workers in a row died") as caught:
+            await client.result("poison")
+    assert caught.value.type == "WorkerDied"
+    assert supervisor.deaths == MAX_DEATHS
+    begun = Counter(line.split()[1] for line in trace.read_text().splitlines())
+    assert max(begun[id] for id in good) <= 2

@@ -21,7 +21,7 @@ from contextvars import Context
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from hookline.durable._deaths import delay, has_progress, outcome_of
+from hookline.durable._deaths import deaths_after, delay, outcome_of
 from hookline.durable._extra import needed
 from hookline.durable._job import agent_of, encode_outcome
 from hookline.durable._jobs import Taken
@@ -446,7 +446,7 @@ class Jobs:
             deaths, lapsed = known.get("deaths", 0), None
             if known.get("begun") == row["claimed_by"]:
                 log = await self._log(it, row["task_id"], known["batches"])
-                deaths, lapsed = (0, None) if has_progress(log) else (deaths + 1, row["claimed_by"])
+                deaths, lapsed = deaths_after(deaths, log), row["claimed_by"]
             over = deaths >= max_deaths
             await it.execute(
                 f"UPDATE {self._table('t')} SET headers = coalesce(headers, '{{}}') || $2, "

@@ -1,9 +1,9 @@
 """When the death of a worker counts against a chat: the rule of all engines.
 
-A life has died if its claim lapsed, and nobody released it. It counts against its chat unless the
-life recorded a model call or tool call that it had begun, or reports later that it only lost its
-claim. A chat with deaths is a suspect: it begins alone in its worker, after a delay that doubles.
-After `max_deaths` such lives in a row it is quarantined.
+A life has died if its claim lapsed, and nobody released it; the death is taken back if the life
+reports later that it has only lost its claim. A chat with deaths is a suspect: it begins alone in
+its worker until it has recorded a model call or tool call, and from the second death on after a
+delay that doubles. `max_deaths` lives in a row that recorded none put it into quarantine.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def _is_call(key: str) -> bool:
     return key.endswith(("/model", "/run"))
 
 
-def has_progress(batches: Iterable[bytes]) -> bool:
-    """Return whether the life that wrote these batches recorded a call that it had begun."""
+def deaths_after(deaths: int, batches: Iterable[bytes]) -> int:
+    """Return the deaths in a row after that of the life that wrote these batches."""
     progress = Progress()
     try:
-        return any(progress.look(data) for data in batches)
+        made = any(progress.look(data) for data in batches)
     except msgspec.DecodeError:  # of newer code
-        return True
+        made = True
+    return 1 if made else deaths + 1

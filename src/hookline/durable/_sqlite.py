@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from hookline.durable._deaths import delay, has_progress, outcome_of
+from hookline.durable._deaths import deaths_after, delay, outcome_of
 from hookline.durable._job import agent_of
 from hookline.durable._jobs import Taken
 from hookline.errors import StoreError, UsageError
@@ -390,18 +390,15 @@ class Jobs:
         return await self._do(work)
 
     def _deaths_after(self, it: sqlite3.Connection, id: str, deaths: int) -> int:
-        """Count the death of the life that held this job, unless the life has made progress."""
+        """Count the death of the life that held this job."""
         rows = it.execute(
             "SELECT data FROM hookline_job_log WHERE id = ?1 AND n >= "
             "(SELECT batches FROM hookline_job WHERE id = ?1) ORDER BY n",
             (id,),
         )
-        progress = has_progress(row[0] for row in rows)
-        deaths = 0 if progress else deaths + 1
-        lapsed = "NULL" if progress else "owner"
-        it.execute(
-            f"UPDATE hookline_job SET deaths = ?, lapsed = {lapsed} WHERE id = ?", (deaths, id)
-        )
+        deaths = deaths_after(deaths, (row[0] for row in rows))
+        statement = "UPDATE hookline_job SET deaths = ?, lapsed = owner WHERE id = ?"
+        it.execute(statement, (deaths, id))
         return deaths
 
     async def others(self, agent: str) -> set[str]:
@@ -410,9 +407,10 @@ class Jobs:
             "SELECT DISTINCT agent FROM hookline_job "
             "WHERE outcome IS NULL AND resting = 0 AND agent <> ?"
         )
-        work: Callable[[sqlite3.Connection], set[str]] = lambda it: {
-            row[0] for row in it.execute(statement, (agent,))
-        }
+
+        def work(it: sqlite3.Connection) -> set[str]:
+            return {row[0] for row in it.execute(statement, (agent,))}
+
         return await self._do(work, reads=True)
 
     async def begin(self, id: str, owner: str) -> None:

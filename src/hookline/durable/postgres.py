@@ -55,8 +55,8 @@ def chats(
     of chats that run at once. A worker that gives no sign of life for `lease` seconds counts as
     dead; `lease` is a whole number. A chat that only waits is suspended after `idle` seconds. The
     database is polled every `poll` seconds. A chat whose worker has died `max_deaths` times in a
-    row is quarantined. Raises UsageError if the agent has no
-    `runtime=Durable()`, if `concurrency` is below 1, or if the lease is too short.
+    row is quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if `concurrency`
+    is below 1, or if the lease is too short.
     """
     if lease != int(lease) or lease < 1 or lease < 3 * poll:
         raise UsageError(

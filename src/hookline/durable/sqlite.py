@@ -60,9 +60,9 @@ def chats(
     the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
     maximum number of chats that run at once. A worker that gives no sign of life for `lease`
     seconds counts as dead. A chat that only waits is suspended after `idle` seconds. The file is
-    polled every `poll` seconds. `synchronous` is SQLite's setting: with "NORMAL", a power cut may lose
-    the latest records, and their steps run again. A chat whose worker has died `max_deaths` times in a row is
-    quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if
+    polled every `poll` seconds. `synchronous` is SQLite's setting: with "NORMAL", a power cut may
+    lose the latest records, and their steps run again. A chat whose worker has died `max_deaths`
+    times in a row is quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if
     `concurrency` is below 1, or if the lease is too short.
     """
     if lease < 3 * poll:
