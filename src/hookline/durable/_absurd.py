@@ -25,6 +25,7 @@ from hookline.durable._deaths import deaths_after, delay, outcome_of
 from hookline.durable._extra import needed
 from hookline.durable._job import agent_of, encode_outcome
 from hookline.durable._jobs import Taken
+from hookline.durable._status import HEAD, ChatStatus, Query
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.storage import shown_url
 
@@ -32,6 +33,7 @@ _TASK: Final = "hookline.chat"
 _LOCK: Final = 0x686F6F6B  # the lock for the preparation
 _SILENCE: Final = 30.0  # seconds after which a server that does not answer counts as lost
 _SWEEP: Final = 100  # lapsed claims to look at in one turn
+_CLEANED: Final = 1000  # chats to delete in one transaction
 _LONGEST: Final = 300  # characters of the server's words in an error
 _OVER: Final = ("completed", "failed", "cancelled")
 
@@ -354,6 +356,103 @@ class Jobs:
                 json.dumps(outcome),
             )
             return True
+
+    async def chats(self, query: Query) -> list[ChatStatus]:
+        async with self._transaction() as it:
+            if await self._find(it, "") is None and not self._exists:
+                return []
+            rows = await it.fetch(
+                self._list,
+                query.id,
+                query.state,
+                query.agent and _task_of(query.agent),
+                query.before,
+                query.limit,
+            )
+        return [
+            ChatStatus(
+                id=row["id"],
+                state=row["state"],
+                agent=agent_of(json.loads(row["params"])),
+                created=row["created"],
+                deaths=_deaths(row["headers"]),
+            )
+            for row in rows
+        ]
+
+    @property
+    def _list(self) -> str:
+        t, c = self._table("t"), self._table("c")
+        return f"""
+            SELECT * FROM (
+                SELECT t.idempotency_key AS id, t.task_name, t.params, t.headers,
+                extract(epoch FROM t.enqueue_at)::float8 AS created,
+                CASE WHEN t.state = 'completed' THEN CASE
+                    WHEN left(t.completed_payload #>> '{{}}', {HEAD}) LIKE '%"chat_done"%'
+                    THEN 'done'
+                    WHEN left(t.completed_payload #>> '{{}}', {HEAD}) LIKE '%"chat_aborted"%'
+                    THEN 'aborted' ELSE 'failed' END
+                WHEN t.state = 'failed' AND coalesce((t.headers->>'deaths')::int, 0) > 0
+                THEN 'quarantined'
+                WHEN t.state IN ('failed', 'cancelled') THEN 'failed'
+                WHEN t.state = 'running' THEN 'running'
+                WHEN EXISTS (
+                    SELECT 1 FROM {c} q WHERE q.task_id = t.task_id
+                    AND starts_with(q.checkpoint_name, 'question/') AND NOT EXISTS (
+                        SELECT 1 FROM {c} a WHERE a.task_id = t.task_id
+                        AND a.checkpoint_name = 'answer/' || substr(q.checkpoint_name, 10)))
+                THEN 'waiting' ELSE 'queued' END AS state
+                FROM {t} t WHERE t.idempotency_key IS NOT NULL
+                AND ($1::text IS NULL OR t.idempotency_key = $1)
+            ) _ WHERE ($2::text IS NULL OR state = $2) AND ($3::text IS NULL OR task_name = $3)
+            AND ($4::float8 IS NULL OR created < $4) ORDER BY created LIMIT $5
+        """
+
+    async def retry(self, id: str) -> bool:
+        async with self._transaction() as it:
+            row = await self._locked(it, id)
+            if row["state"] != "failed" or not _deaths(row["headers"]):
+                return False
+            await it.execute("SELECT absurd.retry_task($1, $2)", self._queue, row["task_id"])
+            await self._note(it, row["task_id"], {"deaths": 0, "lapsed": None})
+            await it.execute(
+                f"UPDATE {self._table('t')} SET max_attempts = NULL WHERE task_id = $1",
+                row["task_id"],
+            )
+            return True
+
+    async def delete(self, id: str) -> bool:
+        async with self._transaction() as it:
+            row = await self._locked(it, id)
+            if row["state"] not in _OVER:
+                return False
+            await self._delete(it, [row["task_id"]])
+            return True
+
+    async def _delete(self, it: Any, tasks: list[Any]) -> None:
+        for kind in "wcrt":
+            table = self._table(kind)
+            await it.execute(f"DELETE FROM {table} WHERE task_id = ANY($1::uuid[])", tasks)
+
+    async def cleanup(self, before: float) -> int:
+        count = 0
+        async with self._transaction() as it:
+            if await self._find(it, "") is None and not self._exists:
+                return 0
+        while True:
+            async with self._transaction() as it:
+                rows = await it.fetch(
+                    f"SELECT t.task_id FROM {self._table('t')} t "
+                    f"LEFT JOIN {self._table('r')} r ON r.run_id = t.last_attempt_run "
+                    "WHERE t.state IN ('completed', 'cancelled') AND t.idempotency_key IS NOT NULL "
+                    "AND coalesce(r.completed_at, t.cancelled_at) < to_timestamp($1) LIMIT $2",
+                    before,
+                    _CLEANED,
+                )
+                await self._delete(it, [row["task_id"] for row in rows])
+            count += len(rows)
+            if len(rows) < _CLEANED:
+                return count
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 

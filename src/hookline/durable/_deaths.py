@@ -35,7 +35,7 @@ def outcome_of(id: str, deaths: int) -> str:
     """Return the outcome of a quarantined chat."""
     words = (
         f"{deaths} workers in a row died while they ran this chat; find out why, then call "
-        f"retry({id!r}) or abort({id!r})"
+        f"retry({id!r}) or abort({id!r}, force=True)"
     )
     return encode_outcome(id, RemoteChatError(id, "WorkerDied", words))
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from hookline.durable._deaths import deaths_after, delay, outcome_of
 from hookline.durable._job import agent_of
 from hookline.durable._jobs import Taken
+from hookline.durable._status import HEAD, ChatStatus, Query, state_of
 from hookline.errors import StoreError, UsageError
 
 T = TypeVar("T")
@@ -150,6 +151,7 @@ class Jobs:
         try:
             _to_wal(made)
             made.execute(f"PRAGMA synchronous={self._synchronous}")
+            made.create_function("hookline_state", 1, state_of, deterministic=True)
             self._migrate(made)
         except BaseException:
             made.close()
@@ -207,15 +209,20 @@ class Jobs:
         )
         return await self._do(lambda it: it.execute(statement, values).rowcount == 1)
 
+    async def _exists(self) -> bool:
+        """Return whether there is a file: opening it would create it."""
+        if self._connection is not None:
+            return True
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, os.path.exists, self.file)
+
     async def _at(
         self, id: str, work: Callable[[sqlite3.Connection], T], *, reads: bool = False
     ) -> T:
         """Run `work` on a job; raises UsageError if there is no job with this id."""
         unknown = UsageError(f"there is no durable chat {id!r} in {self.file}; start it first")
-        if self._connection is None:  # opening the file would create it
-            loop = asyncio.get_running_loop()
-            if not await loop.run_in_executor(self._thread, os.path.exists, self.file):
-                raise unknown
+        if not await self._exists():
+            raise unknown
 
         def at(it: sqlite3.Connection) -> T:
             query = "SELECT 1 FROM hookline_job WHERE id = ?"
@@ -302,6 +309,62 @@ class Jobs:
             return done
 
         return await self._at(id, work)
+
+    async def chats(self, query: Query) -> list[ChatStatus]:
+        """Return the chats that match, the oldest first."""
+        if not await self._exists():
+            return []
+        state = (
+            "CASE WHEN quarantined THEN 'quarantined' "
+            f"WHEN outcome IS NOT NULL THEN hookline_state(substr(outcome, 1, {HEAD})) "
+            "WHEN owner IS NOT NULL THEN 'running' WHEN EXISTS (SELECT 1 FROM "
+            "hookline_job_question q WHERE q.id = j.id AND answer IS NULL) THEN 'waiting' "
+            "ELSE 'queued' END"
+        )
+        statement = (
+            f"SELECT id, {state} AS state, agent, created, deaths FROM hookline_job j "
+            "WHERE (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR state = ?2) "
+            "AND (?3 IS NULL OR agent = ?3) AND (?4 IS NULL OR created < ?4) "
+            "ORDER BY created LIMIT ?5"
+        )
+        values = (query.id, query.state, query.agent, query.before, query.limit)
+
+        def work(it: sqlite3.Connection) -> list[ChatStatus]:
+            return [
+                ChatStatus(id=row[0], state=row[1], agent=row[2], created=row[3], deaths=row[4])
+                for row in it.execute(statement, values)
+            ]
+
+        return await self._do(work, reads=True)
+
+    async def retry(self, id: str) -> bool:
+        """Queue a quarantined job again; raises UsageError if there is no job with this id."""
+        statement = (
+            "UPDATE hookline_job SET outcome = NULL, ended = NULL, quarantined = 0, deaths = 0, "
+            "resting = 0 WHERE id = ? AND quarantined"
+        )
+        return await self._at(id, lambda it: it.execute(statement, (id,)).rowcount == 1)
+
+    async def delete(self, id: str) -> bool:
+        """Delete a job that is over; raises UsageError if there is no job with this id."""
+        statement = "DELETE FROM hookline_job WHERE id = ? AND outcome IS NOT NULL"
+
+        def work(it: sqlite3.Connection) -> bool:
+            done = it.execute(statement, (id,)).rowcount == 1
+            if done:
+                _forget(it, id)
+            return done
+
+        return await self._at(id, work)
+
+    async def cleanup(self, before: float) -> int:
+        """Delete all jobs that ended before this time; returns their number."""
+        if not await self._exists():
+            return 0
+        statement = (
+            "DELETE FROM hookline_job WHERE outcome IS NOT NULL AND ended < ? AND NOT quarantined"
+        )
+        return await self._do(lambda it: it.execute(statement, (before,)).rowcount)
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 
