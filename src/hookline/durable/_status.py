@@ -42,10 +42,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 def state_of(outcome: str) -> State:
     """Return the state of a chat that is over, from the start of its outcome."""
-    for kind, state in (("chat_done", "done"), ("chat_aborted", "aborted")):
-        if f'"{kind}"' in outcome[:HEAD]:
-            return state  # type: ignore[return-value]
-    return "failed"
+    head = outcome[:HEAD]
+    if '"chat_done"' in head:
+        return "done"
+    return "aborted" if '"chat_aborted"' in head else "failed"
 
 
 def check_query(query: Query) -> Query:

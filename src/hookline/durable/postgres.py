@@ -51,12 +51,11 @@ def chats(
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `queue` is the queue of
-    the chats: each agent in a database needs a separate queue. `concurrency` is the maximum number
-    of chats that run at once. A worker that gives no sign of life for `lease` seconds counts as
-    dead; `lease` is a whole number. A chat that only waits is suspended after `idle` seconds. The
-    database is polled every `poll` seconds. A chat whose worker has died `max_deaths` times in a
-    row is quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if `concurrency`
-    is below 1, or if the lease is too short.
+    the chats. `concurrency` is the maximum number of chats that run at once. A worker that gives no
+    sign of life for `lease` seconds counts as dead; `lease` is a whole number. A chat that only
+    waits is suspended after `idle` seconds. The database is polled every `poll` seconds. A chat
+    whose worker has died `max_deaths` times in a row is quarantined. Raises UsageError if the agent
+    has no `runtime=Durable()`, if `concurrency` is below 1, or if the lease is too short.
     """
     if lease != int(lease) or lease < 1 or lease < 3 * poll:
         raise UsageError(
