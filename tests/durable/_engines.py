@@ -183,7 +183,11 @@ class Engine:
     async def at_rest(self, worker: Any) -> None:
         """Until it holds no chat."""
         while True:
-            if not (worker._calls if self.name == "restate" else worker._lives):
+            if self.name == "restate":
+                at_rest = not worker._calls
+            else:  # one task gives signs of life
+                at_rest = not worker._lives and len(worker._tasks) <= 1
+            if at_rest:
                 return
             await asyncio.sleep(0.01)
 

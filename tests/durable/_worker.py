@@ -30,6 +30,7 @@ TURNS: list[list[Any]] = [
 ]  # fmt: skip
 PAUSE = float(os.environ.get("PAUSE", "0.01"))  # between two chunks of an answer
 LAST = "".join(TURNS[-1])
+POISON = "poison"  # the chat whose model call ends the process
 
 
 class Trace:
@@ -91,6 +92,8 @@ class Model:
         turn = sum(message.role == "assistant" for message in request.messages)
         said = request.messages[0].text
         self._trace.note(said, f"model{turn}")
+        if said == POISON:
+            os._exit(9)
         calls = 0
         for part in TURNS[turn]:
             await asyncio.sleep(PAUSE)

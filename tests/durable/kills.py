@@ -1,10 +1,13 @@
 """Durable chats whose workers are killed, or stopped for a while; counts what is wrong with them.
 
 `scripts/durable-kills restate --chats 60` runs two workers and shoots one of them every second or
-two until all chats have ended. `--stop 6` stops one past its lease instead and lets it go on;
-`--restart` kills the server of Restate or PostgreSQL, too, and starts it again. With `--relay` the
-workers show their chats in a Redis, and what was shown is compared with what is stored. It prints
-a line of counts for each engine and exits 1 where something is wrong.
+two until all chats have ended. Beside them, a chat that kills its workers must be quarantined,
+chats that are aborted before they start must not run, and `absurdctl cleanup` runs all the time;
+none of this may cost another chat anything (not on Restate, which has its own rules). `--stop 6`
+stops one past its lease instead and lets it go on; `--restart` kills the server of Restate or
+PostgreSQL, too, and starts it again. With `--relay` the workers show their chats in a Redis, and
+what was shown is compared with what is stored. It prints a line of counts for each engine and exits
+1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +36,14 @@ from tests.web._redis import clear, new_prefix
 
 from hookline import Approve, Response, check_history
 from hookline.durable._client import Client
-from hookline.errors import ApprovalError, HooklineError, StoreError, UsageError
+from hookline.errors import (
+    ApprovalError,
+    ChatAbortedError,
+    HooklineError,
+    RemoteChatError,
+    StoreError,
+    UsageError,
+)
 from hookline.stores import SQLStore
 
 ROLES = ["user", "assistant", *["tool"] * 3, "assistant", "tool", "assistant"]
@@ -52,6 +63,13 @@ class Workers:
         command = [sys.executable, "-P", "-m", "tests.durable._worker", *self._arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+
+    def revive(self) -> None:
+        """Begin another in the place of each that has died by itself."""
+        for place, worker in enumerate(self._running):
+            if worker.poll() is not None:
+                self._running[place] = self._begin()
+                self.count += 1
 
     def shoot(self) -> None:
         """Kill one and begin another in its place."""
@@ -125,11 +143,78 @@ async def start_all(client: Client, ids: list[str], stored: bool, every: float) 
         await asyncio.sleep(every)
 
 
+class Faults:
+    """What else happens to an engine that is polled: a poison chat, early aborts, clean-ups."""
+
+    def __init__(self, engine: Engine, client: Client) -> None:
+        self._engine = engine
+        self._client = client
+        self._aborted: list[str] = []
+        self.applies = engine.name != "restate"
+
+    async def begin(self) -> None:
+        if self.applies:
+            await until_taken(self._client, _worker.POISON, None)
+
+    async def one(self) -> None:
+        """Abort a chat, most likely before it has begun, and clean up."""
+        if not self.applies:
+            return
+        with suppress(StoreError):
+            id = f"aborted-{len(self._aborted)}"
+            await self._client.start(id, chat_id=id)
+            await self._client.abort(id, "too early")
+            self._aborted.append(id)
+            await self._client.cleanup(older_than=3600.0)
+            if self._engine.name == "postgres":
+                await clean_events(self._engine)
+
+    async def judge(self) -> Counter[str]:
+        """What is wrong with these chats, counted."""
+        wrong: Counter[str] = Counter()
+        if not self.applies:
+            return wrong
+        for id in self._aborted:
+            try:
+                await result_of(self._client, id)
+                wrong["aborts lost"] += 1
+            except ChatAbortedError:
+                wrong["aborts lost"] += 0
+        try:
+            await result_of(self._client, _worker.POISON)
+            wrong["poison not quarantined"] += 1
+        except RemoteChatError as exc:
+            wrong["poison not quarantined"] += exc.type != "WorkerDied"
+        with suppress(StoreError):  # the connection of before a restart
+            await self._client.list()
+        states = Counter(chat.state for chat in await self._client.list(limit=10_000))
+        wrong["good chats quarantined"] = states["quarantined"] - 1
+        return wrong
+
+
+async def clean_events(engine: Engine) -> None:
+    """What `absurdctl cleanup` does to messages, with no time to live."""
+    asyncpg: Any = import_module("asyncpg")
+    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection = await asyncpg.connect(engine.address)
+        try:
+            queue = engine.options()["queue"]
+            await connection.execute("SELECT absurd.cleanup_events($1, 0)", queue)
+        finally:
+            await connection.close()
+
+
 async def survive(
-    client: Client, workers: Workers, ids: list[str], options: argparse.Namespace, what: Any
+    client: Client,
+    workers: Workers,
+    ids: list[str],
+    options: argparse.Namespace,
+    what: Any,
+    faults: Faults,
 ) -> tuple[dict[str, Response], int]:
     """Start chats, do `what` to them from time to time, and await all of them."""
     await until_taken(client, "up", None)
+    await faults.begin()
     starting = asyncio.create_task(start_all(client, ids, bool(options.store), options.every))
 
     async def results() -> list[Response]:
@@ -141,6 +226,8 @@ async def survive(
     while not done.done():
         await asyncio.wait([done], timeout=random.uniform(1.0, 2.0))
         twice += await answer_all(client, ids)
+        await faults.one()
+        workers.revive()
         await what(workers)
     return dict(zip(ids, await done, strict=True)), twice
 
@@ -206,6 +293,13 @@ def records(lines: list[str]) -> Counter[str]:
     return wrong
 
 
+async def revive(workers: Workers) -> None:
+    """Begin workers again as long as the poison chat kills them."""
+    while True:
+        workers.revive()
+        await asyncio.sleep(0.5)
+
+
 def _lines(trace: Path) -> list[str]:
     return trace.read_text().splitlines()
 
@@ -243,17 +337,25 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
 
         try:
             async with engine.client() as client:
-                found, twice = await survive(client, workers, ids, options, what)
+                faults = Faults(engine, client)
+                found, twice = await survive(client, workers, ids, options, what, faults)
+                reviving = asyncio.create_task(revive(workers))
+                try:
+                    others = await faults.judge()
+                finally:
+                    reviving.cancel()
         finally:
             workers.end()
         wrong = await judge(found, _lines(trace), store)
         if options.relay:
             wrong.update(await judge_shown(found, prefix))
         wrong["answers taken twice"] = twice
+        wrong.update(others)
         lives = sum(line.endswith(" life") for line in _lines(trace))
     kind = "stops" if options.stop else "kills"
     told = ", ".join(f"{count} {name}" for name, count in wrong.items())
     counts = f"{len(found)} chats, {lives} lives, {workers.shots} {kind}"
+    counts += f", {workers.count} workers died of poison"
     print(f"{engine.name}: {counts}; {told}", flush=True)
     return not any(wrong.values())
 

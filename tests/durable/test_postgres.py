@@ -98,7 +98,7 @@ async def test_a_connection_that_goes_away_in_a_transaction_is_a_store_error(
 ) -> None:
     async with server.jobs() as jobs:
         await jobs.add("one", "{}")
-        [(id, owner, _)] = await jobs.take("me", 1, set())
+        [(id, owner, *_)] = await jobs.take("me", 1, set())
         held = Jobs._held
 
         async def closed(self: Jobs, it: Any, owners: Any) -> Any:
@@ -194,7 +194,7 @@ async def test_a_message_that_two_read_at_once_counts_once_and_hides_no_later_on
     """A question expires while the worker looks for messages: both read the answer."""
     async with server.jobs() as jobs:
         await jobs.add("one", "{}")
-        [(id, owner, _)] = await jobs.take("me", 1, set())
+        [(id, owner, *_)] = await jobs.take("me", 1, set())
         for request in ("q1", "q2"):
             assert await jobs.ask(id, owner, request, '"body"', None) is None
         assert await jobs.answer(id, {"q1": '"yes"'}) is None

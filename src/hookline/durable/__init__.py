@@ -16,9 +16,10 @@ from typing import Any
 from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
+from hookline.durable._status import ChatStatus
 from hookline.durable._urls import AnyWorker, engine_of, in_queue
 
-__all__ = ["Client", "chats", "client"]
+__all__ = ["ChatStatus", "Client", "chats", "client"]
 
 
 def chats(

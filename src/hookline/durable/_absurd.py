@@ -1,10 +1,12 @@
 """Durable chats as tasks of Absurd, which stores them in PostgreSQL: all statements on its tables.
 
-A chat is a task; its id is the idempotency key. Each batch of its log is a checkpoint: `log/0`,
-`log/1`. Messages from clients to a chat (answers and aborts) are events `<chat>/0`, `<chat>/1`, in
-the order in which the clients held a lock. A chat that only waits sleeps until its next event. A
-claim is ours while it contains our name: each writing transaction checks this with the row locked,
-so the late writes of a suspended worker are refused.
+A chat is a task; its id is the idempotency key, and the task's name has the name of its agent. All
+that belongs to a chat is a checkpoint of its task, so that a clean-up of the events loses nothing:
+the batches of its log (`log/0`, `log/1`), its questions, and the messages of clients (`answer/<id>`
+and `abort`). Whoever writes such a message holds the lock of the chat's run, and wakes the run if
+it sleeps. A claim is ours while it contains our name: each writing transaction checks this with the
+row locked, so the late writes of a suspended worker are refused. The headers of a task count the
+deaths of its lives.
 """
 
 from __future__ import annotations
@@ -13,24 +15,36 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Iterable, Set
+from collections.abc import AsyncGenerator, Iterable, Mapping, Set
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from hookline.durable._deaths import deaths_after, delay, outcome_of
 from hookline.durable._extra import needed
 from hookline.durable._job import agent_of, encode_outcome
-from hookline.durable._jobs import Ours, Taken, any_agent
+from hookline.durable._jobs import Taken
+from hookline.durable._status import HEAD, ChatStatus, Query
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.storage import shown_url
 
 _TASK: Final = "hookline.chat"
 _LOCK: Final = 0x686F6F6B  # the lock for the preparation
 _SILENCE: Final = 30.0  # seconds after which a server that does not answer counts as lost
-_LOOK_AHEAD: Final = 4  # events to query at once
+_SWEEP: Final = 100  # lapsed claims to look at in one turn
+_CLEANED: Final = 1000  # chats to delete in one transaction
 _LONGEST: Final = 300  # characters of the server's words in an error
 _OVER: Final = ("completed", "failed", "cancelled")
+
+
+def _task_of(agent: str | None) -> str:
+    """Return the name of the tasks for an agent; None: for any agent."""
+    return _TASK if agent is None else f"{_TASK}:{agent}"
+
+
+def _deaths(headers: str | None) -> int:
+    return int(json.loads(headers or "{}").get("deaths", 0))
 
 
 class _Run:
@@ -42,19 +56,21 @@ class _Run:
         self.run = run
         self.batches = 0
         self.put: set[str] = set()  # questions already stored
-        self.mails = 0
         self.answers: dict[str, str] = {}
         self.abort: str | None = None
 
-    def hear(self, number: int, mail: dict[str, Any]) -> None:
-        """Process the event of this number, unless another reader has processed it meanwhile."""
-        if number < self.mails:
-            return
-        self.mails += 1
-        for request, decision in mail.get("answers", {}).items():
-            self.answers.setdefault(request, decision)
-        if self.abort is None:
-            self.abort = mail.get("abort")
+    @property
+    def expected(self) -> list[str]:
+        """The names of the messages that clients may still send."""
+        names = [f"answer/{request}" for request in self.put if request not in self.answers]
+        return names if self.abort is not None else [*names, "abort"]
+
+    def hear(self, name: str, text: str) -> None:
+        """Process a message."""
+        if name == "abort":
+            self.abort = text
+        else:
+            self.answers[name.removeprefix("answer/")] = text
 
 
 @asynccontextmanager
@@ -100,6 +116,7 @@ class Jobs:
         self._runs: dict[str, _Run] = {}  # by owner
         self._taken = 0
         self._beaten = -math.inf
+        self._foreign: set[str] = set()  # chats of other agents whose task does not name the agent
 
     # ── the database ────────────────────────────────────────────────────────────────────────
 
@@ -173,43 +190,47 @@ class Jobs:
                 async with asyncio.timeout(_SILENCE):
                     await pool.close()
 
-    async def _mails(self, it: Any, id: str, run: _Run) -> None:
-        """Process all messages from clients to a chat."""
-        while True:
-            names = [f"{id}/{run.mails + n}" for n in range(_LOOK_AHEAD)]
-            before = run.mails
-            for number, mail in enumerate(await self._emitted(it, names), before):
-                run.hear(number, mail)
-            if run.mails - before < _LOOK_AHEAD:
-                return
-
-    async def _emitted(self, it: Any, names: list[str]) -> list[dict[str, Any]]:
+    async def _hear(self, runs: list[_Run], it: Any) -> None:
+        """Process the new messages to these chats."""
+        by_task = {run.task: run for run in runs}
+        names = [(run.task, name) for run in runs for name in run.expected]
         rows = await it.fetch(
-            f"SELECT event_name, payload FROM {self._table('e')} "
-            "WHERE event_name = ANY($1) AND payload IS NOT NULL",
-            names,
+            f"SELECT task_id, checkpoint_name, state FROM {self._table('c')} "
+            "WHERE (task_id, checkpoint_name) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))",
+            [task for task, _ in names],
+            [name for _, name in names],
         )
-        found = {row["event_name"]: json.loads(json.loads(row["payload"])) for row in rows}
-        return [found[name] for name in names if name in found]
+        for row in rows:
+            by_task[row["task_id"]].hear(row["checkpoint_name"], json.loads(row["state"]))
 
-    async def _tell(self, it: Any, id: str, run: _Run, mail: dict[str, Any]) -> None:
-        """Send a message to a chat, under its lock and after all earlier messages."""
-        payload = json.dumps(json.dumps(mail))  # as text, because JSONB would change some values
-        number = run.mails
-        name = f"{id}/{number}"
-        await it.execute("SELECT absurd.emit_event($1, $2, $3)", self._queue, name, payload)
-        run.hear(number, mail)
+    async def _tell(self, it: Any, task: Any, messages: Mapping[str, str]) -> None:
+        """Store messages to a chat whose run is locked, unless they exist, and wake the chat."""
+        await it.execute(
+            f"INSERT INTO {self._table('c')} (task_id, checkpoint_name, state) "
+            "SELECT $1, name, state FROM unnest($2::text[], $3::jsonb[]) _ (name, state) "
+            "ON CONFLICT DO NOTHING",
+            task,
+            list(messages),
+            # As text in JSON, because JSONB would change some values.
+            [json.dumps(text) for text in messages.values()],
+        )
+        await it.execute(
+            f"UPDATE {self._table('r')} SET available_at = absurd.current_time() "
+            "WHERE task_id = $1 AND state = 'sleeping'",
+            task,
+        )
 
-    async def _locked(self, it: Any, id: str) -> tuple[Any, _Run] | None:
-        """Lock a chat's task, and read its messages; None if there is no such task."""
-        name = f"{self._queue}/{id}"
-        await it.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+    async def _locked(self, it: Any, id: str) -> Any:
+        """Lock the run of a chat, and return its task. Raises UsageError for an unknown chat."""
         row = await self._find(it, id)
         if row is None:
-            return None
-        run = _Run(id, row["task_id"], None)
-        await self._mails(it, id, run)
-        return row, run
+            raise self._unknown(id)
+        await it.execute(  # the run before the task, in the order of Absurd
+            f"SELECT 1 FROM {self._table('r')} WHERE task_id = $1 "
+            "AND state IN ('pending', 'running', 'sleeping') ORDER BY run_id FOR UPDATE",
+            row["task_id"],
+        )
+        return await self._find(it, id)
 
     async def _find(self, it: Any, id: str) -> Any:
         """Return a chat's task; None if there is none, or no queue."""
@@ -219,7 +240,7 @@ class Jobs:
             if not self._exists:
                 return None
         return await it.fetchrow(
-            "SELECT task_id, state, completed_payload "
+            "SELECT task_id, state, completed_payload, headers "
             f"FROM {self._table('t')} WHERE idempotency_key = $1",
             id,
         )
@@ -233,7 +254,7 @@ class Jobs:
             await it.execute(
                 "SELECT absurd.spawn_task($1, $2, $3, $4)",
                 self._queue,
-                _TASK,
+                _task_of(agent_of(job)),
                 json.dumps(job),
                 options,
             )
@@ -250,12 +271,17 @@ class Jobs:
                 row = await self._find(it, id)
             if row is None:
                 raise self._unknown(id)
-            if row["state"] == "completed":
-                return str(json.loads(row["completed_payload"]))
             if row["state"] in _OVER:
-                error = RemoteChatError(id, "Cancelled", f"its task was {row['state']} in Absurd")
-                return encode_outcome(id, error)
+                return self._outcome(id, row)
             await asyncio.sleep(self._poll)
+
+    def _outcome(self, id: str, row: Any) -> str:
+        if row["state"] == "completed":
+            return str(json.loads(row["completed_payload"]))
+        if row["state"] == "failed" and (deaths := _deaths(row["headers"])):
+            return outcome_of(id, deaths)
+        error = RemoteChatError(id, "Cancelled", f"its task was {row['state']} in Absurd")
+        return encode_outcome(id, error)
 
     async def questions(self, id: str) -> list[str]:
         async with self._transaction() as it:
@@ -264,16 +290,17 @@ class Jobs:
                 raise self._unknown(id)
             if row["state"] in _OVER:
                 return []
-            run = _Run(id, row["task_id"], None)
-            await self._mails(it, id, run)
-            bodies = await self._questions(it, run)
-        return [body for request, body in bodies.items() if request not in run.answers]
+            return list((await self._questions(it, row["task_id"])).values())
 
-    async def _questions(self, it: Any, run: _Run) -> dict[str, str]:
+    async def _questions(self, it: Any, task: Any) -> dict[str, str]:
+        """Return the questions that wait for an answer, by their ids."""
         rows = await it.fetch(
-            f"SELECT checkpoint_name, state FROM {self._table('c')} "
-            "WHERE task_id = $1 AND starts_with(checkpoint_name, 'question/') ORDER BY updated_at",
-            run.task,
+            f"SELECT checkpoint_name, state FROM {self._table('c')} q "
+            "WHERE task_id = $1 AND starts_with(checkpoint_name, 'question/') AND NOT EXISTS ("
+            f"SELECT 1 FROM {self._table('c')} a WHERE a.task_id = $1 "
+            "AND a.checkpoint_name = 'answer/' || substr(q.checkpoint_name, 10)"
+            ") ORDER BY updated_at",
+            task,
         )
         return {
             row["checkpoint_name"].removeprefix("question/"): json.loads(row["state"])
@@ -282,64 +309,309 @@ class Jobs:
 
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
         async with self._transaction() as it:
-            found = await self._locked(it, id)
-            if found is None:
-                raise self._unknown(id)
-            if found[0]["state"] in _OVER:
+            row = await self._locked(it, id)
+            if row["state"] in _OVER:
                 return next(iter(answers), None)
-            run = found[1]
-            known = await self._questions(it, run)
+            known = await self._questions(it, row["task_id"])
             for request in answers:
-                if request not in known or request in run.answers:
+                if request not in known:
                     return request
-            if answers:
-                await self._tell(it, id, run, {"answers": answers})
+            await self._tell(
+                it, row["task_id"], {f"answer/{request}": text for request, text in answers.items()}
+            )
             return None
 
     async def abort(self, id: str, reason: str) -> bool:
         async with self._transaction() as it:
-            found = await self._locked(it, id)
-            if found is None:
-                raise self._unknown(id)
-            if found[0]["state"] in _OVER:
+            row = await self._locked(it, id)
+            if row["state"] in _OVER:
                 return False
-            if found[1].abort is None:
-                await self._tell(it, id, found[1], {"abort": reason})
+            await self._tell(it, row["task_id"], {"abort": reason})
             return True
+
+    async def discard(self, id: str, outcome: str) -> bool:
+        """Store the outcome of a chat that no life holds; False if one does, or if it is over."""
+        async with self._transaction() as it:
+            row = await self._locked(it, id)
+            if row["state"] in ("completed", "cancelled"):
+                return False
+            held = await it.fetchval(
+                f"SELECT true FROM {self._table('r')} WHERE task_id = $1 AND state = 'running' "
+                "AND claim_expires_at > absurd.current_time()",
+                row["task_id"],
+            )
+            if held:
+                return False
+            await it.execute(
+                f"UPDATE {self._table('r')} SET state = 'completed', claimed_by = NULL, "
+                "completed_at = absurd.current_time() WHERE run_id = ("
+                f"SELECT run_id FROM {self._table('r')} WHERE task_id = $1 "
+                "ORDER BY attempt DESC LIMIT 1)",
+                row["task_id"],
+            )
+            await it.execute(
+                f"UPDATE {self._table('t')} SET state = 'completed', completed_payload = $2 "
+                "WHERE task_id = $1",
+                row["task_id"],
+                json.dumps(outcome),
+            )
+            return True
+
+    async def chats(self, query: Query) -> list[ChatStatus]:
+        async with self._transaction() as it:
+            if await self._find(it, "") is None and not self._exists:
+                return []
+            rows = await it.fetch(
+                self._list,
+                query.id,
+                query.state,
+                query.agent and _task_of(query.agent),
+                query.before,
+                query.limit,
+            )
+        return [
+            ChatStatus(
+                id=row["id"],
+                state=row["state"],
+                agent=agent_of(json.loads(row["params"])),
+                created=row["created"],
+                deaths=_deaths(row["headers"]),
+            )
+            for row in rows
+        ]
+
+    @property
+    def _list(self) -> str:
+        t, c = self._table("t"), self._table("c")
+        return f"""
+            SELECT * FROM (
+                SELECT t.idempotency_key AS id, t.task_name, t.params, t.headers,
+                extract(epoch FROM t.enqueue_at)::float8 AS created,
+                CASE WHEN t.state = 'completed' THEN CASE
+                    WHEN left(t.completed_payload #>> '{{}}', {HEAD}) LIKE '%"chat_done"%'
+                    THEN 'done'
+                    WHEN left(t.completed_payload #>> '{{}}', {HEAD}) LIKE '%"chat_aborted"%'
+                    THEN 'aborted' ELSE 'failed' END
+                WHEN t.state = 'failed' AND coalesce((t.headers->>'deaths')::int, 0) > 0
+                THEN 'quarantined'
+                WHEN t.state IN ('failed', 'cancelled') THEN 'failed'
+                WHEN t.state = 'running' THEN 'running'
+                WHEN EXISTS (
+                    SELECT 1 FROM {c} q WHERE q.task_id = t.task_id
+                    AND starts_with(q.checkpoint_name, 'question/') AND NOT EXISTS (
+                        SELECT 1 FROM {c} a WHERE a.task_id = t.task_id
+                        AND a.checkpoint_name = 'answer/' || substr(q.checkpoint_name, 10)))
+                THEN 'waiting' ELSE 'queued' END AS state
+                FROM {t} t WHERE t.idempotency_key IS NOT NULL
+                AND ($1::text IS NULL OR t.idempotency_key = $1)
+            ) _ WHERE ($2::text IS NULL OR state = $2) AND ($3::text IS NULL OR task_name = $3)
+            AND ($4::float8 IS NULL OR created < $4) ORDER BY created LIMIT $5
+        """
+
+    async def retry(self, id: str) -> bool:
+        async with self._transaction() as it:
+            row = await self._locked(it, id)
+            if row["state"] != "failed" or not _deaths(row["headers"]):
+                return False
+            await it.execute("SELECT absurd.retry_task($1, $2)", self._queue, row["task_id"])
+            await self._note(it, row["task_id"], {"deaths": 0, "lapsed": None})
+            await it.execute(
+                f"UPDATE {self._table('t')} SET max_attempts = NULL WHERE task_id = $1",
+                row["task_id"],
+            )
+            return True
+
+    async def delete(self, id: str) -> bool:
+        async with self._transaction() as it:
+            row = await self._locked(it, id)
+            if row["state"] not in _OVER:
+                return False
+            await self._delete(it, [row["task_id"]])
+            return True
+
+    async def _delete(self, it: Any, tasks: list[Any]) -> None:
+        for kind in "wcrt":
+            table = self._table(kind)
+            await it.execute(f"DELETE FROM {table} WHERE task_id = ANY($1::uuid[])", tasks)
+
+    async def cleanup(self, before: float) -> int:
+        count = 0
+        async with self._transaction() as it:
+            if await self._find(it, "") is None and not self._exists:
+                return 0
+        while True:
+            async with self._transaction() as it:
+                rows = await it.fetch(
+                    f"SELECT t.task_id FROM {self._table('t')} t "
+                    f"LEFT JOIN {self._table('r')} r ON r.run_id = t.last_attempt_run "
+                    "WHERE t.state IN ('completed', 'cancelled') AND t.idempotency_key IS NOT NULL "
+                    "AND coalesce(r.completed_at, t.cancelled_at) < to_timestamp($1) LIMIT $2",
+                    before,
+                    _CLEANED,
+                )
+                await self._delete(it, [row["task_id"] for row in rows])
+            count += len(rows)
+            if len(rows) < _CLEANED:
+                return count
 
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 
     async def take(
-        self, worker: str, limit: int, refused: Set[str], ours: Ours = any_agent
+        self,
+        worker: str,
+        limit: int,
+        refused: Set[str],
+        agent: str | None = None,
+        max_deaths: int = 5,
     ) -> list[Taken]:
-        """Claim free tasks; each claim contains our name. Leave those of other agents."""
         await self._make_ready()
+        names = [_task_of(None)] if agent is None else [_task_of(None), _task_of(agent)]
+        async with self._transaction() as it:
+            await self._sweep(it, names, agent is None, max_deaths)
+        first, self._taken = self._taken, self._taken + limit
+        async with self._transaction() as it:
+            rows = await it.fetch(
+                self._claim,
+                names,
+                agent is None,
+                [*refused, *self._foreign],
+                limit,
+                worker,
+                first,
+                self._lease,
+            )
+            runs = [_Run(row["id"], row["task_id"], row["run_id"]) for row in rows]
+            await self._hear(runs, it)
         taken: list[Taken] = []
-        while len(taken) < limit:
-            self._taken += 1
-            owner = f"{worker}.{self._taken}"
-            async with self._transaction() as it:
-                row = await it.fetchrow(
-                    "SELECT run_id, task_id, params FROM absurd.claim_task($1, $2, $3, 1)",
-                    self._queue,
-                    owner,
-                    self._lease,
-                )
-                if row is None:
-                    return taken
-                # A separate statement: a combined one would not see a brand-new task.
-                id = await it.fetchval(
-                    f"SELECT idempotency_key FROM {self._table('t')} WHERE task_id = $1",
-                    row["task_id"],
-                )
-                run = self._runs[owner] = _Run(id, row["task_id"], row["run_id"])
-                await self._mails(it, run.id, run)
-            job = json.loads(row["params"])
-            if run.id in refused or not ours(agent_of(job)):
-                await self.leave(run.id, owner, self._lease)
-            else:
-                taken.append(Taken(run.id, owner, job))
+        for row, run in zip(rows, runs, strict=True):
+            job, owner = json.loads(row["params"]), row["owner"]
+            self._runs[owner] = run
+            if agent is None or agent_of(job) in (None, agent):
+                taken.append(Taken(run.id, owner, job, run.abort, _deaths(row["headers"])))
+            else:  # stored when tasks did not name their agents
+                self._foreign.add(run.id)
+                await self.leave(run.id, owner)
         return taken
+
+    @property
+    def _claim(self) -> str:
+        """The one statement that claims tasks of these names, each for an owner of its own."""
+        t, r, c = (self._table(kind) for kind in "trc")
+        return f"""
+            WITH candidate AS (
+                SELECT r.run_id FROM {r} r JOIN {t} t ON t.task_id = r.task_id
+                WHERE r.state IN ('pending', 'sleeping')
+                AND t.state IN ('pending', 'sleeping', 'running')
+                AND r.available_at <= absurd.current_time()
+                AND (t.task_name = ANY($1::text[]) OR $2) AND t.idempotency_key <> ALL($3::text[])
+                ORDER BY r.available_at, r.run_id LIMIT $4 FOR UPDATE OF r SKIP LOCKED
+            ), numbered AS (
+                SELECT run_id, $5::text || '.' || ($6::bigint + row_number() OVER ()) AS owner
+                FROM candidate
+            ), claimed AS (
+                UPDATE {r} r SET state = 'running', claimed_by = n.owner, wake_event = NULL,
+                claim_expires_at = absurd.current_time() + make_interval(secs => $7),
+                started_at = absurd.current_time(), available_at = absurd.current_time()
+                FROM numbered n WHERE r.run_id = n.run_id
+                RETURNING r.run_id, r.task_id, r.attempt, n.owner
+            )
+            UPDATE {t} t SET state = 'running', attempts = greatest(t.attempts, claimed.attempt),
+            first_started_at = coalesce(t.first_started_at, absurd.current_time()),
+            last_attempt_run = claimed.run_id,
+            headers = coalesce(t.headers, '{{}}') || jsonb_build_object(
+                'begun', CASE WHEN coalesce((t.headers->>'deaths')::int, 0) = 0
+                         THEN claimed.owner END,
+                'batches', (SELECT count(*) FROM {c} c WHERE c.task_id = t.task_id
+                            AND starts_with(c.checkpoint_name, 'log/')))
+            FROM claimed WHERE t.task_id = claimed.task_id
+            RETURNING claimed.run_id, t.task_id, t.idempotency_key AS id, claimed.owner, t.params,
+            t.headers
+        """
+
+    async def _sweep(self, it: Any, names: list[str], everyone: bool, max_deaths: int) -> None:
+        """End the runs whose claims have lapsed, and count the deaths of their lives."""
+        rows = await it.fetch(
+            "SELECT r.run_id, r.claimed_by, r.attempt, t.task_id, t.headers "
+            f"FROM {self._table('r')} r JOIN {self._table('t')} t ON t.task_id = r.task_id "
+            "WHERE r.state = 'running' AND r.claim_expires_at <= absurd.current_time() "
+            "AND (t.task_name = ANY($1::text[]) OR $2) "
+            "ORDER BY r.claim_expires_at, r.run_id LIMIT $3 FOR UPDATE OF r SKIP LOCKED",
+            names,
+            everyone,
+            _SWEEP,
+        )
+        for row in rows:
+            known = json.loads(row["headers"] or "{}")
+            deaths, lapsed = known.get("deaths", 0), None
+            if known.get("begun") == row["claimed_by"]:
+                log = await self._log(it, row["task_id"], known["batches"])
+                deaths, lapsed = deaths_after(deaths, log), row["claimed_by"]
+            over = deaths >= max_deaths
+            await it.execute(
+                f"UPDATE {self._table('t')} SET headers = coalesce(headers, '{{}}') || $2, "
+                "max_attempts = CASE WHEN $3 THEN $4::int END WHERE task_id = $1",
+                row["task_id"],
+                json.dumps({"deaths": deaths, "lapsed": lapsed}),
+                over,
+                row["attempt"],
+            )
+            await it.execute(
+                "SELECT absurd.fail_run($1, $2, $3, "
+                "absurd.current_time() + make_interval(secs => $4))",
+                self._queue,
+                row["run_id"],
+                json.dumps({"name": "$ClaimTimeout", "workerId": row["claimed_by"]}),
+                delay(deaths),
+            )
+
+    async def _log(self, it: Any, task: Any, first: int) -> list[bytes]:
+        """Return the batches of a log, from this number on."""
+        rows = await it.fetch(
+            f"SELECT state FROM {self._table('c')} WHERE task_id = $1 "
+            "AND starts_with(checkpoint_name, 'log/') "
+            'ORDER BY checkpoint_name COLLATE "C" OFFSET $2',
+            task,
+            first,
+        )
+        return [json.loads(row["state"]).encode() for row in rows]
+
+    async def others(self, agent: str) -> set[str]:
+        async with self._transaction() as it:
+            rows = await it.fetch(
+                "SELECT DISTINCT task_name FROM (SELECT t.task_name "
+                f"FROM {self._table('r')} r JOIN {self._table('t')} t ON t.task_id = r.task_id "
+                "WHERE r.state = 'pending' AND t.task_name <> ALL($1::text[]) LIMIT 100) _",
+                [_task_of(None), _task_of(agent)],
+            )
+        return {row["task_name"].removeprefix(_task_of("")) for row in rows}
+
+    async def _note(self, it: Any, task: Any, facts: Mapping[str, object]) -> None:
+        """Note facts about the lives of a chat."""
+        await it.execute(
+            f"UPDATE {self._table('t')} SET headers = coalesce(headers, '{{}}') || $2 "
+            "WHERE task_id = $1",
+            task,
+            json.dumps(facts),
+        )
+
+    async def begin(self, id: str, owner: str) -> None:
+        async with self._transaction() as it:
+            if await self._held(it, [owner]):
+                await self._note(it, self._runs[owner].task, {"begun": owner})
+
+    async def clear(self, id: str, owner: str) -> None:
+        async with self._transaction() as it:
+            if await self._held(it, [owner]):
+                await self._note(it, self._runs[owner].task, {"deaths": 0})
+
+    async def lost(self, id: str, owner: str) -> None:
+        async with self._transaction() as it:
+            row = await self._locked(it, id)
+            known = json.loads(row["headers"] or "{}")
+            if known.get("lapsed") == owner and row["state"] not in _OVER:
+                deaths = max(0, known.get("deaths", 0) - 1)
+                await self._note(it, row["task_id"], {"deaths": deaths, "lapsed": None})
+        self._runs.pop(owner, None)
 
     async def _held(self, it: Any, owners: Iterable[str]) -> list[str]:
         """Return the owners that still have their claims, and lock the claims until we commit."""
@@ -367,31 +639,15 @@ class Jobs:
             await self._hear(list(runs.values()), it)
         return {owner: run.abort for owner, run in runs.items()}
 
-    async def _hear(self, runs: list[_Run], it: Any) -> None:
-        """Process the next new message for each of these chats."""
-        by_name = {f"{run.id}/{run.mails}": (run, run.mails) for run in runs}
-        rows = await it.fetch(
-            f"SELECT event_name, payload FROM {self._table('e')} "
-            "WHERE event_name = ANY($1) AND payload IS NOT NULL",
-            list(by_name),
-        )
-        for row in rows:
-            run, number = by_name[row["event_name"]]
-            run.hear(number, json.loads(json.loads(row["payload"])))
-
     async def aborted(self, id: str, owner: str) -> None:
         """Do nothing: a later life requests the abort again, and it counts only once."""
 
     async def read(self, id: str, owner: str) -> list[bytes]:
         run = self._runs[owner]
         async with self._transaction() as it:
-            rows = await it.fetch(
-                f"SELECT state FROM {self._table('c')} WHERE task_id = $1 "
-                "AND starts_with(checkpoint_name, 'log/') ORDER BY checkpoint_name COLLATE \"C\"",
-                run.task,
-            )
-        run.batches = len(rows)
-        return [json.loads(row["state"]).encode() for row in rows]
+            batches = await self._log(it, run.task, 0)
+        run.batches = len(batches)
+        return batches
 
     async def _checkpoint(self, it: Any, run: _Run, name: str, text: str) -> None:
         await it.execute(
@@ -422,12 +678,13 @@ class Jobs:
                 if await self._held(it, [owner]):
                     await self._checkpoint(it, run, f"question/{request}", body)
             run.put.add(request)
+            async with self._transaction() as it:  # an earlier life may have asked
+                await self._hear([run], it)
         if request not in run.answers and default is not None:
             async with self._transaction() as it:
-                found = await self._locked(it, id)
-                if found is not None and request not in found[1].answers:
-                    await self._tell(it, id, found[1], {"answers": {request: default}})
-                await self._mails(it, id, run)
+                await self._locked(it, id)
+                await self._tell(it, run.task, {f"answer/{request}": default})
+                await self._hear([run], it)
         return run.answers.get(request)
 
     async def rest(self, id: str, owner: str, requests: list[str], wake: float | None) -> bool:
@@ -435,19 +692,17 @@ class Jobs:
             if not await self._held(it, [owner]):
                 return False
             run = self._runs[owner]
-            await self._mails(it, id, run)
+            await self._hear([run], it)
             if run.abort is not None or any(request in run.answers for request in requests):
                 return False
-            suspended: bool = await it.fetchval(
-                "SELECT should_suspend FROM absurd.await_event($1, $2, $3, $4, $5, $6)",
+            await it.execute(
+                "SELECT absurd.schedule_run($1, $2, "
+                "coalesce(to_timestamp($3::double precision), 'infinity'))",
                 self._queue,
-                run.task,
                 run.run,
-                f"mail/{run.mails}",
-                f"{id}/{run.mails}",
-                None if wake is None else max(0, math.ceil(wake - time.time())),
+                wake,
             )
-        return suspended
+        return True
 
     async def leave(self, id: str, owner: str, delay: float = 0.0) -> None:
         async with self._transaction() as it:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -13,11 +15,13 @@ from hookline import ApprovalRequest, Approve, Deny, Limits, Response, Settings,
 from hookline.durable._job import (
     Decision,
     Job,
+    aborted_outcome,
     encode_decision,
     encode_job,
     read_decision,
     read_outcome,
 )
+from hookline.durable._status import ChatStatus, Operated, Query, State, check_query
 from hookline.errors import ApprovalError, UsageError
 from hookline.points import as_tuple
 
@@ -79,7 +83,7 @@ class Client:
         limits: Limits | None = None,
         system: str | None = None,
         model: str | None = None,
-        hooks: tuple[str, ...] | list[str] = (),
+        hooks: Sequence[str] = (),
         release: Literal["live", "response"] = "live",
         agent: str | None = None,
     ) -> str:
@@ -142,8 +146,11 @@ class Client:
                 "answered or has expired, or the chat is over; look at pending()"
             )
 
-    async def abort(self, chat_id: str, reason: str | None = None) -> bool:
+    async def abort(self, chat_id: str, reason: str | None = None, *, force: bool = False) -> bool:
         """Request the abort of a chat; returns False if the chat is over.
+
+        A worker carries out the abort. With `force`, the client itself ends a chat that no worker
+        runs at this moment, such as a quarantined chat, or one that no worker can run.
 
         Raises UsageError if the reason is not text, or for an id that no chat can have.
         """
@@ -153,15 +160,83 @@ class Client:
             text = ""
         if not text or (reason is not None and not isinstance(reason, str)):  # pyright: ignore
             raise UsageError(f"reason={reason!r} of an abort must be text")
+        if force:
+            outcome = aborted_outcome(chat_id, reason)
+            if await self._operated.discard(_checked(chat_id), outcome):
+                return True
         return await self._board.abort(_checked(chat_id), text)
 
-    async def result(self, chat_id: str) -> Response:
-        """Wait for the response.
+    async def result(
+        self,
+        chat_id: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Response:
+        """Wait for the response, at most `timeout` seconds.
 
-        Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed, UsageError if
-        there is no chat with this id, and StoreError if the engine is not reachable.
+        Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed or is
+        quarantined, TimeoutError, UsageError if there is no chat with this id, and StoreError if
+        the engine is not reachable.
         """
-        return read_outcome(await self._board.result(_checked(chat_id)))
+        async with asyncio.timeout(timeout):
+            return read_outcome(await self._board.result(_checked(chat_id)))
+
+    # ── of operators ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _operated(self) -> Operated:
+        if not isinstance(self._board, Operated):
+            raise UsageError(
+                "the chats on Restate are listed, ended and deleted with Restate's own program and "
+                "user interface, such as `restate invocations list`; use those"
+            )
+        return self._board
+
+    async def list(
+        self,
+        *,
+        state: State | None = None,
+        agent: str | None = None,
+        older_than: float | None = None,
+        limit: int = 100,
+    ) -> tuple[ChatStatus, ...]:
+        """Return the chats that match, the oldest first.
+
+        `older_than` is the age of the chats in seconds, counted from their start. Raises UsageError
+        for a wrong state or limit, and on Restate, which has its own program for this.
+        """
+        before = None if older_than is None else time.time() - older_than
+        query = check_query(Query(state=state, agent=agent, before=before, limit=limit))
+        return tuple(await self._operated.chats(query))
+
+    async def status(self, chat_id: str) -> ChatStatus:
+        """Return the state of a chat. Raises UsageError for an unknown chat, and on Restate."""
+        for status in await self._operated.chats(Query(id=_checked(chat_id))):
+            return status
+        raise UsageError(f"there is no durable chat {chat_id!r} here; start it first")
+
+    async def retry(self, chat_id: str) -> None:
+        """Queue a quarantined chat again, with no deaths.
+
+        Raises UsageError if the chat is not quarantined, and on Restate.
+        """
+        if not await self._operated.retry(_checked(chat_id)):
+            raise UsageError(f"chat {chat_id!r} is not quarantined; look at status({chat_id!r})")
+
+    async def delete(self, chat_id: str) -> None:
+        """Delete a chat that is over, with its outcome and its input.
+
+        Raises UsageError if the chat is not over, and on Restate.
+        """
+        if not await self._operated.delete(_checked(chat_id)):
+            raise UsageError(f"chat {chat_id!r} is not over; abort it first")
+
+    async def cleanup(self, *, older_than: float) -> int:
+        """Delete the chats that ended more than `older_than` seconds ago; returns their number.
+
+        Quarantined chats stay. Raises UsageError on Restate, which has `retention=`.
+        """
+        return await self._operated.cleanup(time.time() - older_than)
 
     async def aclose(self) -> None:
         """Close the connections; the next call of a method opens new connections."""

@@ -224,9 +224,17 @@ def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:
         event = ChatDone(chat_id=chat_id, response=came_to)
     elif isinstance(came_to, ChatAbortedError):
         event = ChatAborted(chat_id=chat_id, reason=came_to.reason, partial=came_to.partial)
+    elif isinstance(came_to, RemoteChatError) and came_to.chat_id == chat_id:  # of the engine
+        error = ErrorInfo(type=came_to.type, message=came_to.message)
+        event = ChatFailed(chat_id=chat_id, error=error)
     else:
         event = ChatFailed(chat_id=chat_id, error=ErrorInfo.of(came_to))
     return event.to_json().decode()
+
+
+def aborted_outcome(chat_id: str, reason: str | None) -> str:
+    """Encode the outcome of a chat that was aborted while no life held it."""
+    return encode_outcome(chat_id, ChatAbortedError(reason))
 
 
 def read_outcome(text: str) -> Response:

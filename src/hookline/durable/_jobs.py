@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from typing import NamedTuple, Protocol
-
-Ours = Callable[[str | None], bool]
-"""A function of an agent's name: whether a job for this agent may be taken; None: for any agent."""
-
-
-def any_agent(agent: str | None) -> bool:
-    """Take the jobs of all agents."""
-    return True
 
 
 class Taken(NamedTuple):
@@ -20,15 +12,45 @@ class Taken(NamedTuple):
     id: str
     owner: str
     job: str
+    abort: str | None = None
+    """The reason of the requested abort, as JSON."""
+    deaths: int = 0
+    """The lives in a row that died; a job with deaths counts as begun once `begin` is called."""
 
 
 class Jobs(Protocol):
     """The job storage of an engine; all texts are JSON. Each call may raise StoreError."""
 
     async def take(
-        self, worker: str, limit: int, refused: Set[str], ours: Ours = any_agent, /
+        self,
+        worker: str,
+        limit: int,
+        refused: Set[str],
+        agent: str | None = None,
+        max_deaths: int = 5,
+        /,
     ) -> list[Taken]:
-        """Take jobs of our agent without an owner, or whose worker gives no sign of life."""
+        """Take jobs without an owner, or whose worker gives no sign of life.
+
+        Only jobs of this agent (None: of any agent), and none of the `refused`. The deaths of lives
+        are counted here, and a job with `max_deaths` is quarantined.
+        """
+        ...
+
+    async def others(self, agent: str, /) -> set[str]:
+        """Return the other agents that open jobs are for."""
+        ...
+
+    async def begin(self, id: str, owner: str, /) -> None:
+        """Note that the life of a job with deaths begins."""
+        ...
+
+    async def clear(self, id: str, owner: str, /) -> None:
+        """Forget the deaths of a job: this life has made progress."""
+        ...
+
+    async def lost(self, id: str, owner: str, /) -> None:
+        """Take back the death of a life that has lost its job, but did not die."""
         ...
 
     async def beat(self, owners: list[str], /) -> dict[str, str | None]:

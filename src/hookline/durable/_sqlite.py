@@ -1,8 +1,8 @@
 """The tables of `hookline.durable.sqlite`, and all statements on them.
 
 A job belongs to the life whose token is in `owner`; the same transaction refuses late writes of
-other lives. The worker increments `beat` while it is alive. A resting job waits for an answer, an
-abort or its expiry, and no worker holds it.
+other lives. The worker increments `beat` while it is alive. A resting job waits until `wake`, or
+for an answer or an abort, and no worker holds it. `user_version` is the version of the tables.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from hookline.durable._deaths import deaths_after, delay, outcome_of
 from hookline.durable._job import agent_of
-from hookline.durable._jobs import Ours, Taken, any_agent
+from hookline.durable._jobs import Taken
+from hookline.durable._status import HEAD, ChatStatus, Query, state_of
 from hookline.errors import StoreError, UsageError
 
 T = TypeVar("T")
 _BUSY = 5.0  # seconds that a statement waits for another process
+_DEAD = 2.0  # seconds without a beat after which a client counts a worker as dead
+_OVER = "outcome = ?, ended = ?, quarantined = 0"
+_VERSION = 1  # of the tables
 _TABLES = """
 CREATE TABLE IF NOT EXISTS hookline_job (
     id TEXT PRIMARY KEY,
@@ -42,7 +47,18 @@ CREATE TABLE IF NOT EXISTS hookline_job_question (
     id TEXT NOT NULL, request TEXT NOT NULL, body TEXT NOT NULL, answer TEXT,
     PRIMARY KEY (id, request)
 );
-CREATE INDEX IF NOT EXISTS hookline_job_open ON hookline_job (created) WHERE outcome IS NULL;
+"""
+_SINCE_0 = """
+ALTER TABLE hookline_job ADD COLUMN agent TEXT;
+ALTER TABLE hookline_job ADD COLUMN ended DOUBLE;
+ALTER TABLE hookline_job ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hookline_job ADD COLUMN begun TEXT;
+ALTER TABLE hookline_job ADD COLUMN batches INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hookline_job ADD COLUMN lapsed TEXT;
+ALTER TABLE hookline_job ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;
+DROP INDEX IF EXISTS hookline_job_open;
+CREATE INDEX hookline_job_ready ON hookline_job (resting, wake) WHERE outcome IS NULL;
+CREATE INDEX hookline_job_over ON hookline_job (ended) WHERE outcome IS NOT NULL;
 """
 
 
@@ -61,24 +77,36 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
+def _forget(it: sqlite3.Connection, id: str) -> None:
+    """Delete the log of a job that is over."""
+    it.execute("DELETE FROM hookline_job_log WHERE id = ?", (id,))
+    it.execute("DELETE FROM hookline_job_question WHERE id = ?", (id,))
+
+
 class Claim(NamedTuple):
     """An open job, with its owner."""
 
     id: str
     owner: str | None
     beat: int
+    created: float
 
 
 class Jobs:
     """The jobs in one file. Calls run in a thread of their own, one at a time."""
 
-    def __init__(self, file: str, poll: float, lease: float = 1.0) -> None:
+    def __init__(
+        self, file: str, poll: float, lease: float = 1.0, synchronous: str = "FULL"
+    ) -> None:
         if file in ("", ":memory:"):
             raise UsageError(
                 f"{file!r} is not a file that workers and clients can share; use the path of a "
                 "file, as in sqlite:///jobs.db"
             )
+        if synchronous not in ("FULL", "NORMAL"):
+            raise UsageError(f"synchronous={synchronous!r} must be 'FULL' or 'NORMAL'")
         self.file = file
+        self._synchronous = synchronous
         self._poll = poll
         self._lease = lease
         self._seen: dict[str, tuple[Claim, float]] = {}  # taken jobs, time of their last beat
@@ -88,15 +116,20 @@ class Jobs:
         self._thread = ThreadPoolExecutor(1)  # a program may keep all of asyncio's threads busy
         self._worker: str | None = None
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in one transaction. Raises StoreError."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._locked, work)
+    async def _do(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
+        """Run `work` in one transaction, which waits for no writer if it only reads.
 
-    def _locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        Raises StoreError.
+        """
+        begin = "BEGIN" if reads else "BEGIN IMMEDIATE"
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._locked, work, begin)
+
+    def _locked(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
         with self._lock:
             try:
                 connection = self._connection or self._open()
-                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(begin)
                 try:
                     value = work(connection)
                 except BaseException:
@@ -117,13 +150,35 @@ class Jobs:
         )
         try:
             _to_wal(made)
-            made.execute("PRAGMA synchronous=NORMAL")
-            made.executescript(_TABLES)
+            made.execute(f"PRAGMA synchronous={self._synchronous}")
+            made.create_function("hookline_state", 1, state_of, deterministic=True)
+            self._migrate(made)
         except BaseException:
             made.close()
             raise
         self._connection = made
         return made
+
+    def _migrate(self, made: sqlite3.Connection) -> None:
+        """Create the tables, or bring those of an older version up to date."""
+        version = made.execute("PRAGMA user_version").fetchone()[0]
+        if version == _VERSION:
+            return
+        made.execute("BEGIN IMMEDIATE")
+        version = made.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            raise StoreError(
+                f"{self.file}: its tables have version {version}, but this version of hookline "
+                f"reads only versions up to {_VERSION}; install a newer hookline"
+            )
+        if version < _VERSION:
+            for statement in (_TABLES + _SINCE_0).split(";"):
+                made.execute(statement)
+            for id, text in made.execute("SELECT id, input FROM hookline_job").fetchall():
+                made.execute("UPDATE hookline_job SET agent = ? WHERE id = ?", (agent_of(text), id))
+            made.execute("UPDATE hookline_job SET ended = created WHERE outcome IS NOT NULL")
+            made.execute(f"PRAGMA user_version={_VERSION}")
+        made.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file. The next call opens it again."""
@@ -147,20 +202,27 @@ class Jobs:
 
     async def add(self, id: str, input: str) -> bool:
         """Add a job; False if a job with this id exists."""
-        values = (id, input, time.time())
+        values = (id, input, agent_of(input), time.time())
         statement = (
-            "INSERT INTO hookline_job (id, input, created) VALUES (?, ?, ?) "
+            "INSERT INTO hookline_job (id, input, agent, created) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (id) DO NOTHING"
         )
         return await self._do(lambda it: it.execute(statement, values).rowcount == 1)
 
-    async def _at(self, id: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _exists(self) -> bool:
+        """Return whether there is a file: opening it would create it."""
+        if self._connection is not None:
+            return True
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, os.path.exists, self.file)
+
+    async def _at(
+        self, id: str, work: Callable[[sqlite3.Connection], T], *, reads: bool = False
+    ) -> T:
         """Run `work` on a job; raises UsageError if there is no job with this id."""
         unknown = UsageError(f"there is no durable chat {id!r} in {self.file}; start it first")
-        if self._connection is None:  # opening the file would create it
-            loop = asyncio.get_running_loop()
-            if not await loop.run_in_executor(self._thread, os.path.exists, self.file):
-                raise unknown
+        if not await self._exists():
+            raise unknown
 
         def at(it: sqlite3.Connection) -> T:
             query = "SELECT 1 FROM hookline_job WHERE id = ?"
@@ -168,13 +230,15 @@ class Jobs:
                 raise unknown
             return work(it)
 
-        return await self._do(at)
+        return await self._do(at, reads=reads)
 
     async def result(self, id: str) -> str:
         """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
         query = "SELECT outcome FROM hookline_job WHERE id = ?"
         while True:
-            [outcome] = await self._at(id, lambda it: it.execute(query, (id,)).fetchone())
+            [outcome] = await self._at(
+                id, lambda it: it.execute(query, (id,)).fetchone(), reads=True
+            )
             if outcome is not None:
                 return str(outcome)
             await asyncio.sleep(self._poll)
@@ -184,7 +248,9 @@ class Jobs:
         statement = (
             "SELECT body FROM hookline_job_question WHERE id = ? AND answer IS NULL ORDER BY rowid"
         )
-        return await self._at(id, lambda it: [row[0] for row in it.execute(statement, (id,))])
+        return await self._at(
+            id, lambda it: [row[0] for row in it.execute(statement, (id,))], reads=True
+        )
 
     async def answer(self, id: str, answers: dict[str, str]) -> str | None:
         """Answer all questions or none; returns the first id that is not pending.
@@ -222,25 +288,107 @@ class Jobs:
         )
         return await self._at(id, lambda it: it.execute(statement, (reason, id)).rowcount == 1)
 
+    async def discard(self, id: str, outcome: str) -> bool:
+        """Store the outcome of a job that no life holds; False if one does, or if it is over.
+
+        Raises UsageError if there is no job with this id.
+        """
+        query = "SELECT owner, beat FROM hookline_job WHERE id = ?"
+        seen = await self._at(id, lambda it: it.execute(query, (id,)).fetchone(), reads=True)
+        if seen[0] is not None:  # its worker may be dead
+            await asyncio.sleep(_DEAD)
+        statement = (
+            f"UPDATE hookline_job SET owner = NULL, {_OVER} "
+            "WHERE id = ? AND owner IS ? AND beat = ? AND (outcome IS NULL OR quarantined)"
+        )
+
+        def work(it: sqlite3.Connection) -> bool:
+            done = it.execute(statement, (outcome, time.time(), id, *seen)).rowcount == 1
+            if done:
+                _forget(it, id)
+            return done
+
+        return await self._at(id, work)
+
+    async def chats(self, query: Query) -> list[ChatStatus]:
+        """Return the chats that match, the oldest first."""
+        if not await self._exists():
+            return []
+        state = (
+            "CASE WHEN quarantined THEN 'quarantined' "
+            f"WHEN outcome IS NOT NULL THEN hookline_state(substr(outcome, 1, {HEAD})) "
+            "WHEN owner IS NOT NULL THEN 'running' WHEN EXISTS (SELECT 1 FROM "
+            "hookline_job_question q WHERE q.id = j.id AND answer IS NULL) THEN 'waiting' "
+            "ELSE 'queued' END"
+        )
+        statement = (
+            f"SELECT id, {state} AS state, agent, created, deaths FROM hookline_job j "
+            "WHERE (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR state = ?2) "
+            "AND (?3 IS NULL OR agent = ?3) AND (?4 IS NULL OR created < ?4) "
+            "ORDER BY created LIMIT ?5"
+        )
+        values = (query.id, query.state, query.agent, query.before, query.limit)
+
+        def work(it: sqlite3.Connection) -> list[ChatStatus]:
+            return [
+                ChatStatus(id=row[0], state=row[1], agent=row[2], created=row[3], deaths=row[4])
+                for row in it.execute(statement, values)
+            ]
+
+        return await self._do(work, reads=True)
+
+    async def retry(self, id: str) -> bool:
+        """Queue a quarantined job again; raises UsageError if there is no job with this id."""
+        statement = (
+            "UPDATE hookline_job SET outcome = NULL, ended = NULL, quarantined = 0, deaths = 0, "
+            "resting = 0 WHERE id = ? AND quarantined"
+        )
+        return await self._at(id, lambda it: it.execute(statement, (id,)).rowcount == 1)
+
+    async def delete(self, id: str) -> bool:
+        """Delete a job that is over; raises UsageError if there is no job with this id."""
+        statement = "DELETE FROM hookline_job WHERE id = ? AND outcome IS NOT NULL"
+
+        def work(it: sqlite3.Connection) -> bool:
+            done = it.execute(statement, (id,)).rowcount == 1
+            if done:
+                _forget(it, id)
+            return done
+
+        return await self._at(id, work)
+
+    async def cleanup(self, before: float) -> int:
+        """Delete all jobs that ended before this time; returns their number."""
+        if not await self._exists():
+            return 0
+        statement = (
+            "DELETE FROM hookline_job WHERE outcome IS NOT NULL AND ended < ? AND NOT quarantined"
+        )
+        return await self._do(lambda it: it.execute(statement, (before,)).rowcount)
+
     # ── of workers ──────────────────────────────────────────────────────────────────────────
 
     async def take(
-        self, worker: str, limit: int, refused: Set[str], ours: Ours = any_agent
+        self,
+        worker: str,
+        limit: int,
+        refused: Set[str],
+        agent: str | None = None,
+        max_deaths: int = 5,
     ) -> list[Taken]:
-        """Take our agent's jobs without an owner, or whose beat has not changed for a lease."""
+        """Take this agent's jobs without an owner, or whose beat has not changed for a lease."""
         self._worker = worker
         found: list[Taken] = []
-        jobs = await self._open_jobs()
+        jobs = await self._open_jobs(agent)
         self._seen = {job.id: self._seen[job.id] for job in jobs if job.id in self._seen}
         for job in jobs:
             if len(found) == limit or job.id in refused or not self._is_free(job):
                 continue
             self._taken += 1
-            owner = f"{worker}.{self._taken}"
-            text = await self._claim(job, owner, ours)
-            if text is not None:
+            taken = await self._claim(job, f"{worker}.{self._taken}", max_deaths)
+            if taken is not None:
                 self._seen.pop(job.id, None)
-                found.append(Taken(job.id, owner, text))
+                found.append(taken)
         return found
 
     def _is_free(self, job: Claim) -> bool:
@@ -254,31 +402,97 @@ class Jobs:
         self._seen[job.id] = (job, now)
         return False
 
-    async def _open_jobs(self) -> list[Claim]:
-        """Return the jobs that run or could run, the oldest first."""
-        statement = (
-            "SELECT id, owner, beat FROM hookline_job "
-            "WHERE outcome IS NULL AND (resting = 0 OR wake <= ?) ORDER BY created"
+    async def _open_jobs(self, agent: str | None) -> list[Claim]:
+        """Return the jobs of this agent that run or could run, the oldest first."""
+        select = (
+            "SELECT id, owner, beat, created FROM hookline_job "
+            "WHERE outcome IS NULL AND (agent IS NULL OR ?1 IS NULL OR agent = ?1) AND "
         )
-        now = time.time()
-        return await self._do(lambda it: [Claim(*row) for row in it.execute(statement, (now,))])
+        statement = f"{select} resting = 0 UNION ALL {select} resting = 1 AND wake <= ?2"
+        values = (agent, time.time())
+        jobs = await self._do(
+            lambda it: [Claim(*row) for row in it.execute(statement, values)], reads=True
+        )
+        return sorted(jobs, key=lambda job: job.created)
 
-    async def _claim(self, seen: Claim, owner: str, ours: Ours) -> str | None:
-        """Take a job of ours if it has not changed since it was seen; returns its input."""
+    async def _claim(self, seen: Claim, owner: str, max_deaths: int) -> Taken | None:
+        """Take a job if it has not changed since it was seen, and has not too many deaths."""
 
-        def work(it: sqlite3.Connection) -> str | None:
-            query = "SELECT input FROM hookline_job WHERE id = ?"
-            text: str = it.execute(query, (seen.id,)).fetchone()[0]
-            if not ours(agent_of(text)):
-                return None
-            done = it.execute(
-                "UPDATE hookline_job SET owner = ?, beat = beat + 1, resting = 0 "
+        def work(it: sqlite3.Connection) -> Taken | None:
+            row = it.execute(
+                "SELECT input, abort, deaths, begun FROM hookline_job "
                 "WHERE id = ? AND owner IS ? AND beat = ? AND outcome IS NULL",
-                (owner, seen.id, seen.owner, seen.beat),
+                seen[:3],
+            ).fetchone()
+            if row is None:
+                return None
+            text, abort, deaths, begun = row
+            if seen.owner is not None and begun == seen.owner:
+                deaths = self._deaths_after(it, seen.id, deaths)
+                if deaths >= max_deaths:
+                    it.execute(
+                        "UPDATE hookline_job SET owner = NULL, outcome = ?, ended = ?, "
+                        "quarantined = 1, deaths = ? WHERE id = ?",
+                        (outcome_of(seen.id, deaths), time.time(), deaths, seen.id),
+                    )
+                    return None
+                if delay(deaths):
+                    it.execute(
+                        "UPDATE hookline_job SET owner = NULL, resting = 1, wake = ? WHERE id = ?",
+                        (time.time() + delay(deaths), seen.id),
+                    )
+                    return None
+            count = "(SELECT count(*) FROM hookline_job_log WHERE id = ?1)"
+            it.execute(
+                "UPDATE hookline_job SET owner = ?2, beat = beat + 1, resting = 0, "
+                f"begun = ?3, batches = {count} WHERE id = ?1",
+                (seen.id, owner, None if deaths else owner),
             )
-            return text if done.rowcount == 1 else None
+            return Taken(seen.id, owner, text, abort, deaths)
 
         return await self._do(work)
+
+    def _deaths_after(self, it: sqlite3.Connection, id: str, deaths: int) -> int:
+        """Count the death of the life that held this job."""
+        rows = it.execute(
+            "SELECT data FROM hookline_job_log WHERE id = ?1 AND n >= "
+            "(SELECT batches FROM hookline_job WHERE id = ?1) ORDER BY n",
+            (id,),
+        )
+        deaths = deaths_after(deaths, (row[0] for row in rows))
+        statement = "UPDATE hookline_job SET deaths = ?, lapsed = owner WHERE id = ?"
+        it.execute(statement, (deaths, id))
+        return deaths
+
+    async def others(self, agent: str) -> set[str]:
+        """Return the other agents that open jobs are for."""
+        statement = (
+            "SELECT DISTINCT agent FROM hookline_job "
+            "WHERE outcome IS NULL AND resting = 0 AND agent <> ?"
+        )
+
+        def work(it: sqlite3.Connection) -> set[str]:
+            return {row[0] for row in it.execute(statement, (agent,))}
+
+        return await self._do(work, reads=True)
+
+    async def begin(self, id: str, owner: str) -> None:
+        """Note that the life of a job with deaths begins."""
+        statement = "UPDATE hookline_job SET begun = owner WHERE id = ? AND owner = ?"
+        await self._do(lambda it: it.execute(statement, (id, owner)))
+
+    async def clear(self, id: str, owner: str) -> None:
+        """Forget the deaths of a job: this life has made progress."""
+        statement = "UPDATE hookline_job SET deaths = 0 WHERE id = ? AND owner = ?"
+        await self._do(lambda it: it.execute(statement, (id, owner)))
+
+    async def lost(self, id: str, owner: str) -> None:
+        """Take back the death of a life that has lost its job, but did not die."""
+        statement = (
+            "UPDATE hookline_job SET deaths = max(0, deaths - 1), lapsed = NULL "
+            "WHERE id = ? AND lapsed = ? AND outcome IS NULL"
+        )
+        await self._do(lambda it: it.execute(statement, (id, owner)))
 
     async def beat(self, owners: list[str]) -> dict[str, str | None]:
         """Renew lives; returns those that still own their job, each with its requested abort."""
@@ -326,19 +540,20 @@ class Jobs:
 
         def work(it: sqlite3.Connection) -> None:
             done = it.execute(
-                "UPDATE hookline_job SET outcome = ?, owner = NULL WHERE id = ? AND owner = ?",
-                (outcome, id, owner),
+                f"UPDATE hookline_job SET owner = NULL, {_OVER} WHERE id = ? AND owner = ?",
+                (outcome, time.time(), id, owner),
             )
             if done.rowcount == 1:
-                it.execute("DELETE FROM hookline_job_log WHERE id = ?", (id,))
-                it.execute("DELETE FROM hookline_job_question WHERE id = ?", (id,))
+                _forget(it, id)
 
         await self._do(work)
 
     async def read(self, id: str, owner: str) -> list[bytes]:
         """Read the log of a job."""
         statement = "SELECT data FROM hookline_job_log WHERE id = ? ORDER BY n"
-        return await self._do(lambda it: [row[0] for row in it.execute(statement, (id,))])
+        return await self._do(
+            lambda it: [row[0] for row in it.execute(statement, (id,))], reads=True
+        )
 
     async def append(self, id: str, owner: str, data: bytes) -> bool:
         """Append to the log of a job; False if another life owns the job now."""

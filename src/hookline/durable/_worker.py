@@ -3,51 +3,56 @@
 Each job has an owner, one for each life. If another life takes over the job, our life is halted.
 When a worker is stopped, its lives end between two steps; when it is cancelled, it halts them at
 once. In both cases it releases their jobs. When a worker is killed, another worker takes over its
-jobs after they gave no sign of life for a lease.
+jobs after they gave no sign of life for a lease. A task of its own gives the signs of life, so that
+they never wait for a claim or for the begin of a life.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from hookline import Agent, ApprovalRequest, Response
+from hookline.durable._deaths import MAX_DEATHS, PATIENCE, TRIAL, Progress
 from hookline.durable._job import (
     LATE,
     Decision,
     MakeDeps,
     Relay,
+    aborted_outcome,
     check_agent,
     encode_decision,
     encode_outcome,
     read_decision,
     run_job,
 )
-from hookline.durable._jobs import Jobs
+from hookline.durable._jobs import Jobs, Taken
 from hookline.errors import JournalError, StoreError, UsageError
 from hookline.runtimes import Halted, Journal
 
 logger = logging.getLogger("hookline.durable")
 _AGAIN: Final = 1.0  # seconds before a chat that could not be recorded is retried
 _REFUSED: Final = 30.0  # seconds before another worker, or newer code, tries a refused chat
+_OTHERS: Final = 10.0  # seconds between two looks for the chats of other agents
 
 
 class _Log:
     """The log of one chat, as one life sees it."""
 
-    def __init__(self, jobs: Jobs, id: str, owner: str, poll: float) -> None:
+    def __init__(self, jobs: Jobs, job: Taken, poll: float) -> None:
         self.jobs = jobs
-        self.id = id
-        self.owner = owner
+        self.id = job.id
+        self.owner = job.owner
         self.poll = poll
+        self.progress = Progress() if job.deaths else None  # as long as it is a suspect
         self.waiting: dict[str, float | None] = {}  # questions, with their expiry times
         self.unstored: set[str] = set()  # those among them that nobody can answer yet
 
@@ -57,6 +62,10 @@ class _Log:
     async def append(self, data: bytes) -> None:
         if not await self.jobs.append(self.id, self.owner, data):
             raise Halted
+        if self.progress is not None and self.progress.look(data):
+            with suppress(StoreError):  # the next append tries it again
+                await self.jobs.clear(self.id, self.owner)
+                self.progress = None
 
     async def answer(self, request: ApprovalRequest) -> Decision:
         body = msgspec.json.encode(request).decode()
@@ -115,12 +124,15 @@ class Worker:
         concurrency: int,
         idle: float,
         poll: float,
+        max_deaths: int = MAX_DEATHS,
     ) -> None:
         check_agent(agent, relay)
         if concurrency < 1:
             raise UsageError(
                 f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
             )
+        if max_deaths < 1:
+            raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
         self._agent = agent
         self._jobs = jobs
         self._deps = deps
@@ -133,6 +145,11 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refused: set[str] = set()  # chats that this code cannot continue
         self._others: set[str] = set()  # agents whose chats we have seen
+        self._looked = 0.0  # when we looked for them
+        self._max_deaths = max_deaths
+        self._claimed: dict[str, Taken] = {}  # jobs that are about to begin, by owner
+        self._suspects: dict[str, tuple[Taken, float]] = {}  # taken, each with the time; not begun
+        self._alone: tuple[str, float] | None = None  # the suspect that runs alone, and until when
         self._running: asyncio.Task[None] | None = None
         self._until: float | None = None  # when a worker that was told to stop ends its lives
 
@@ -166,24 +183,34 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
+        beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
-                try:
-                    await self._look_after()
-                    await self._take_jobs()
-                except StoreError as exc:
-                    logger.warning("the jobs cannot be read: %s", type(exc).__name__)
-                except Exception as exc:  # of the engine: the worker must not end unnoticed
-                    name = type(exc).__name__
-                    logger.error("the worker could not look after its chats: %s", name)
-                    logger.debug("the worker could not look after its chats", exc_info=exc)
+                await self._guarded(self._take_jobs)
                 await asyncio.sleep(self._poll)
         finally:
+            beating.cancel()
             stopping = asyncio.ensure_future(self._stop())
             while not stopping.done():
                 with suppress(asyncio.CancelledError):  # anyio, for one, cancels a task repeatedly
                     await asyncio.wait([stopping])
             stopping.result()
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._guarded(work)
+            await asyncio.sleep(self._poll)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a turn of the work; log its failure, because the worker must not end unnoticed."""
+        try:
+            await work()
+        except StoreError as exc:
+            logger.warning("the jobs cannot be read: %s", type(exc).__name__)
+        except Exception as exc:  # of the engine
+            name = type(exc).__name__
+            logger.error("the worker could not look after its chats: %s", name)
+            logger.debug("the worker could not look after its chats", exc_info=exc)
 
     async def _open(self) -> None:
         if self._relay is not None:
@@ -191,12 +218,22 @@ class Worker:
 
     async def _look_after(self) -> None:
         """Renew our lives; abort them, put them aside, or end those that others have taken over."""
-        if not self._lives:
+        lives = dict(self._lives)
+        owners = [*lives, *self._claimed, *self._suspects]
+        if not owners:
             return
-        ours = await self._jobs.beat(list(self._lives))
-        for owner, life in list(self._lives.items()):
+        ours = await self._jobs.beat(owners)
+        for owner in owners:
+            if owner not in ours:
+                self._suspects.pop(owner, None)
+                self._claimed.pop(owner, None)
+        for owner, life in lives.items():
+            if self._lives.get(owner) is not life:
+                continue
             if owner not in ours:
                 life.end()
+                with suppress(UsageError):  # the chat was deleted meanwhile
+                    await self._jobs.lost(life.log.id, owner)
             elif ours[owner] is not None and life.aborting is None:
                 life.aborting = self._start(self._abort(life, str(ours[owner])))
             else:
@@ -223,36 +260,85 @@ class Worker:
                 life.journal.halt()
 
     async def _take_jobs(self) -> None:
+        if self._until is not None:
+            return
+        if self._suspects or self._is_alone():
+            await self._begin_suspect()
+            return
         free = self._concurrency - len(self._lives)
-        if free > 0 and self._until is None:
-            taken = await self._jobs.take(self._name, free, self._refused, self._is_ours)
-            for id, owner, job in taken:
-                await self._begin(id, owner, job)
-
-    def _is_ours(self, agent: str | None) -> bool:
-        """Return whether a chat of this agent may run here; log once if it may not."""
-        if agent is None or agent == self._agent.name:
-            return True
-        if agent not in self._others:
-            self._others.add(agent)
-            logger.warning(
-                "chats of agent %r wait for a worker of that agent: this worker runs agent %r",
-                agent,
-                self._agent.name,
+        if free > 0:
+            jobs = await self._jobs.take(
+                self._name, free, self._refused, self._agent.name, self._max_deaths
             )
-        return False
+            for job in jobs:
+                if job.deaths:
+                    self._suspects[job.owner] = job, time.monotonic()
+                else:
+                    self._claimed[job.owner] = job
+            while self._claimed:
+                owner, job = next(iter(self._claimed.items()))
+                try:
+                    await self._begin(job)
+                finally:
+                    self._claimed.pop(owner, None)
+        if time.monotonic() - self._looked >= _OTHERS or not self._looked:
+            self._looked = time.monotonic()
+            for agent in await self._jobs.others(self._agent.name) - self._others:
+                self._others.add(agent)
+                logger.warning(
+                    "chats of agent %r wait for a worker of that agent: this worker runs agent %r",
+                    agent,
+                    self._agent.name,
+                )
 
-    async def _begin(self, id: str, owner: str, text: str) -> None:
-        log = _Log(self._jobs, id, owner, self._poll)
+    def _is_alone(self) -> bool:
+        """Return whether a suspect runs that must have no neighbours yet."""
+        if self._alone is None:
+            return False
+        owner, until = self._alone
+        life = self._lives.get(owner)
+        if life is None:
+            self._alone = None
+        elif life.log.progress is None or time.monotonic() >= until:
+            self._alone = None
+            if self._suspects:  # it makes room for them between two steps
+                life.journal.drain()
+        return self._alone is not None
+
+    async def _begin_suspect(self) -> None:
+        """Begin the next chat whose last life has died, once nothing else runs here."""
+        if self._is_alone() or not self._suspects:
+            return
+        owner, (job, since) = next(iter(self._suspects.items()))
+        now = time.monotonic()
+        if self._lives and now - since < (TRIAL if job.deaths == 1 else PATIENCE):
+            return
+        del self._suspects[owner]
+        if self._lives and job.deaths > 1:  # they take long: another worker may be free
+            await self._jobs.leave(job.id, owner, PATIENCE)
+            return
+        await self._jobs.begin(job.id, owner)
+        self._alone = owner, now + TRIAL if job.deaths == 1 else math.inf
+        await self._begin(job)
+
+    async def _begin(self, job: Taken) -> None:
+        log = _Log(self._jobs, job, self._poll)
         try:
-            journal = await Journal.open(id, log)
+            if job.abort is not None and not await log.read():  # it ends without a life
+                reason = msgspec.json.decode(job.abort)
+                await self._jobs.finish(job.id, job.owner, aborted_outcome(job.id, reason))
+                logger.info("durable chat %s was aborted before it began", job.id)
+                return
+            journal = await Journal.open(job.id, log)
         except JournalError as exc:
             await self._refuse(log, exc)
             return
-        life = self._lives[owner] = _Life(log, journal)
+        verb = "began" if journal.number == 1 else "continues"
+        logger.info("durable chat %s %s: life %d", job.id, verb, journal.number)
+        life = self._lives[job.owner] = _Life(log, journal)
         if self._until is not None:
             journal.drain()
-        life.task = self._start(self._live_on(life, text))
+        life.task = self._start(self._live_on(life, job))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that is over before the engine is closed."""
@@ -261,16 +347,22 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _live_on(self, life: _Life, text: str) -> None:
+    async def _live_on(self, life: _Life, job: Taken) -> None:
         try:
-            await self._live(life, text)
+            await self._live(life, job)
         except StoreError as exc:  # the chat continues after its lease has expired
             name = type(exc).__name__
             logger.warning("durable chat %s cannot be recorded: %s", life.log.id, name)
 
-    async def _live(self, life: _Life, text: str) -> None:
+    async def _live(self, life: _Life, job: Taken) -> None:
         log, journal = life.log, life.journal
-        chat = partial(run_job, self._agent, journal, text, self._deps, self._relay)
+
+        async def chat() -> Response[Any]:
+            if job.abort is not None:  # recorded before anything runs
+                await journal.abort(msgspec.json.decode(job.abort))
+                await self._jobs.aborted(log.id, log.owner)
+            return await run_job(self._agent, journal, job.job, self._deps, self._relay)
+
         try:
             came_to: Response | Exception = await journal.carry(chat)
         except (Halted, asyncio.CancelledError):
@@ -286,6 +378,8 @@ class Worker:
         finally:
             del self._lives[log.owner]
         await self._jobs.finish(log.id, log.owner, encode_outcome(log.id, came_to))
+        name = "done" if isinstance(came_to, Response) else type(came_to).__name__
+        logger.info("durable chat %s ended: %s", log.id, name)
 
     async def _refuse(self, log: _Log, exc: Exception) -> None:
         """Leave a chat unchanged, for other code or a later attempt: this life cannot run it."""

@@ -19,6 +19,7 @@ from typing import Any
 from hookline import Agent
 from hookline.durable._absurd import Jobs
 from hookline.durable._client import Client
+from hookline.durable._deaths import MAX_DEATHS
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._worker import Worker
 from hookline.errors import UsageError
@@ -44,16 +45,17 @@ def chats(
     lease: int = 3,
     idle: float = 1.0,
     poll: float = 0.1,
+    max_deaths: int = MAX_DEATHS,
 ) -> Worker:
     """Return a worker for the durable chats in a database.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `queue` is the queue of
-    the chats: each agent in a database needs a separate queue. `concurrency` is the maximum number
-    of chats that run at once. A worker that gives no sign of life for `lease` seconds counts as
-    dead; `lease` is a whole number. A chat that only waits is suspended after `idle` seconds. The
-    database is polled every `poll` seconds. Raises UsageError if the agent has no
-    `runtime=Durable()`, if `concurrency` is below 1, or if the lease is too short.
+    the chats. `concurrency` is the maximum number of chats that run at once. A worker that gives no
+    sign of life for `lease` seconds counts as dead; `lease` is a whole number. A chat that only
+    waits is suspended after `idle` seconds. The database is polled every `poll` seconds. A chat
+    whose worker has died `max_deaths` times in a row is quarantined. Raises UsageError if the agent
+    has no `runtime=Durable()`, if `concurrency` is below 1, or if the lease is too short.
     """
     if lease != int(lease) or lease < 1 or lease < 3 * poll:
         raise UsageError(
@@ -61,5 +63,12 @@ def chats(
         )
     jobs = Jobs(url, queue, poll, lease)
     return Worker(
-        agent, jobs, deps=deps, relay=relay, concurrency=concurrency, idle=idle, poll=poll
+        agent,
+        jobs,
+        deps=deps,
+        relay=relay,
+        concurrency=concurrency,
+        idle=idle,
+        poll=poll,
+        max_deaths=max_deaths,
     )

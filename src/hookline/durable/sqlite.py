@@ -14,10 +14,11 @@ answer is suspended after `idle` seconds, and takes up no memory until the answe
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 from hookline import Agent
 from hookline.durable._client import Client
+from hookline.durable._deaths import MAX_DEATHS
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._sqlite import Jobs
 from hookline.durable._urls import file_of
@@ -30,8 +31,14 @@ __all__ = ["Chats", "Worker", "chats"]
 class Chats(Client):
     """The client of the durable chats in a file, named by its path or URL; works in any process."""
 
-    def __init__(self, file: str | os.PathLike[str], *, poll: float = 0.1) -> None:
-        super().__init__(Jobs(file_of(file), poll))
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        poll: float = 0.1,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    ) -> None:
+        super().__init__(Jobs(file_of(file), poll, synchronous=synchronous))
 
 
 def chats(
@@ -44,6 +51,8 @@ def chats(
     lease: float = 1.0,
     idle: float = 1.0,
     poll: float = 0.1,
+    synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    max_deaths: int = MAX_DEATHS,
 ) -> Worker:
     """Return a worker for the durable chats in a file, which is named by its path or URL.
 
@@ -51,12 +60,21 @@ def chats(
     the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
     maximum number of chats that run at once. A worker that gives no sign of life for `lease`
     seconds counts as dead. A chat that only waits is suspended after `idle` seconds. The file is
-    polled every `poll` seconds. Raises UsageError if the agent has no `runtime=Durable()`, if
+    polled every `poll` seconds. `synchronous` is SQLite's setting: with "NORMAL", a power cut may
+    lose the latest records, and their steps run again. A chat whose worker has died `max_deaths`
+    times in a row is quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if
     `concurrency` is below 1, or if the lease is too short.
     """
     if lease < 3 * poll:
         raise UsageError(f"lease={lease!r} must be at least three times poll={poll!r}")
-    jobs = Jobs(file_of(file), poll, lease)
+    jobs = Jobs(file_of(file), poll, lease, synchronous)
     return Worker(
-        agent, jobs, deps=deps, relay=relay, concurrency=concurrency, idle=idle, poll=poll
+        agent,
+        jobs,
+        deps=deps,
+        relay=relay,
+        concurrency=concurrency,
+        idle=idle,
+        poll=poll,
+        max_deaths=max_deaths,
     )

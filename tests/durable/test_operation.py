@@ -1,0 +1,409 @@
+"""What an operator relies on: chats of others, clean-ups, early aborts, and chats that kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.durable._engines import ROOT, Engine
+from tests.durable.test_engines import asking, waits
+
+from hookline import Agent, Approve, tool
+from hookline.durable import _sqlite as sqlite
+from hookline.durable._absurd import Jobs
+from hookline.durable._client import Client
+from hookline.durable._jobs import Taken
+from hookline.errors import ChatAbortedError, RemoteChatError, StoreError, UsageError
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel, call
+
+POLLED = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+
+
+# ── chats that a worker may not run ─────────────────────────────────────────────────────────
+
+
+async def unreadable(engine: Engine, count: int) -> list[str]:
+    """Chats whose record newer code has written."""
+    jobs = Jobs(engine.address, engine.options()["queue"], 0.01, 60)
+    ids = [f"newer-{n}" for n in range(count)]
+    for id in ids:
+        await jobs.add(id, "{}")
+    for job in await jobs.take("newer", count, set()):
+        assert await jobs.append(job.id, job.owner, b'{"hookline":99,"lines":[]}')
+        await jobs.leave(job.id, job.owner)
+    await jobs.aclose()
+    return ids
+
+
+async def test_a_thousand_chats_that_a_worker_may_not_run_cost_it_no_claim_of_its_own(
+    postgres: Engine,
+) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def work() -> str:
+        """Work for longer than a claim lasts without a sign of life."""
+        ran.append("ran")
+        await asyncio.sleep(1.5 * postgres.options()["lease"])
+        return "worked"
+
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("work"), "Done."), tools=[work], runtime=Durable(), name="mine"
+    )
+    async with postgres.client() as client:
+        await client.start("Hi.", chat_id="up", agent="theirs")
+        await unreadable(postgres, 200)
+        await asyncio.gather(*[client.start("Hi.", agent="theirs") for _ in range(800)])
+        id = await client.start("Hi.", agent="mine")
+        async with asyncio.timeout(60), postgres.worker(agent):
+            response = await client.result(id)
+    assert response.text == "Done."
+    assert ran == ["ran"]
+    assert [m.text for m in response.messages if m.role == "tool"] == ["worked"]
+
+
+# ── messages of clients ─────────────────────────────────────────────────────────────────────
+
+
+async def clean_up(engine: Engine) -> None:
+    """What `absurdctl cleanup` does, with no time to live."""
+    asyncpg: Any = import_module("asyncpg")
+    connection = await asyncpg.connect(engine.address)
+    try:
+        queue = engine.options()["queue"]
+        await connection.execute("SELECT absurd.cleanup_tasks($1, 0)", queue)
+        await connection.execute("SELECT absurd.cleanup_events($1, 0)", queue)
+    finally:
+        await connection.close()
+
+
+async def test_a_clean_up_of_the_database_in_the_middle_of_a_wait_loses_no_answer(
+    postgres: Engine,
+) -> None:
+    ran: list[str] = []
+    agent = asking(ran, call("delete", path="a"), call("delete", path="b"), "Done.")
+    async with postgres.worker(agent) as worker, postgres.client() as client:
+        id = await client.start("Delete a and b.")
+        first = await waits(client, id)
+        await postgres.at_rest(worker)
+        await clean_up(postgres)
+        await client.answer(id, {first: Approve()})
+        assert await client.pending(id) == ()
+        second = await waits(client, id)
+        await postgres.at_rest(worker)
+        await clean_up(postgres)
+        assert [request.id for request in await client.pending(id)] == [second]
+        await client.answer(id, {second: Approve()})
+        async with asyncio.timeout(20):
+            assert (await client.result(id)).text == "Done."
+    assert ran == ["a", "b"]
+
+
+# ── aborts ──────────────────────────────────────────────────────────────────────────────────
+
+
+@POLLED
+async def test_an_abort_before_the_first_life_ends_the_chat_without_one(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def charge() -> str:
+        """Charge."""
+        ran.append("charge")
+        return "charged"
+
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("charge"), "Done."), tools=[charge], runtime=Durable()
+    )
+    agent.add_hook("onChatStart", lambda ctx: ran.append("start"))
+    id = await client.start("Charge.")
+    assert await client.abort(id, "a mistake")
+    async with engine.worker(agent):
+        with pytest.raises(ChatAbortedError, match="a mistake"):
+            await client.result(id)
+    assert ran == []
+
+
+@POLLED
+async def test_an_abort_of_a_parked_chat_wins_over_the_tool_that_was_approved(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    script = call("delete", path="a"), "Done."
+    async with engine.worker(asking(ran, *script)) as worker:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        await engine.at_rest(worker)
+    await client.answer(id, {request: Approve()})
+    assert await client.abort(id, "too late for that")
+    async with engine.worker(asking(ran, "Done.")):
+        with pytest.raises(ChatAbortedError, match="too late for that"):
+            await client.result(id)
+    assert ran == []
+
+
+@POLLED
+async def test_an_abort_by_force_ends_a_chat_that_no_worker_can_run(
+    engine: Engine, client: Client
+) -> None:
+    id = await client.start("Hi.", agent="renamed")
+    other: Agent[Any] = Agent(ScriptedModel("Hi."), runtime=Durable(), name="other")
+    async with engine.worker(other):
+        assert await client.abort(id, "nobody can run it", force=True)
+        with pytest.raises(ChatAbortedError, match="nobody can run it"):
+            await client.result(id)
+    assert not await client.abort(id, force=True)
+
+
+# ── chats that kill their workers ───────────────────────────────────────────────────────────
+
+MAX_DEATHS = 3
+
+
+class Supervisor:
+    """Begins a worker again whenever it dies, a limited number of times."""
+
+    def __init__(self, engine: Engine, trace: Path, where: str) -> None:
+        options = {**engine.options(), "max_deaths": MAX_DEATHS}
+        self.command = [
+            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
+            *(json.dumps(options), str(trace), where),
+        ]
+        self.deaths = 0
+
+    async def run(self) -> None:
+        while self.deaths <= 2 * MAX_DEATHS:
+            worker = await asyncio.create_subprocess_exec(
+                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
+            try:
+                await worker.wait()
+                self.deaths += 1
+            finally:
+                if worker.returncode is None:
+                    worker.kill()
+                    await worker.wait()
+
+
+@asynccontextmanager
+async def supervised(engine: Engine, trace: Path, where: str) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(engine, trace, where)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        yield supervisor
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@POLLED
+@pytest.mark.parametrize("where", ["model", "tool"])
+async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_end(
+    engine: Engine, client: Client, where: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    trace.touch()
+    good = [await client.start("Work.", chat_id=f"good-{n}") for n in range(10)]
+    await client.start("poison", chat_id="poison")
+    good += [await client.start("Work.", chat_id=f"good-{n}") for n in range(10, 20)]
+    async with supervised(engine, trace, where) as supervisor:
+        for id in good:
+            assert (await client.result(id)).text == "Done."
+        with pytest.raises(RemoteChatError, match="3 workers in a row died") as caught:
+            await client.result("poison")
+    assert caught.value.type == "WorkerDied"
+    assert supervisor.deaths == MAX_DEATHS
+    begun = Counter(line.split()[1] for line in trace.read_text().splitlines())
+    assert max(begun[id] for id in good) <= 2
+
+
+# ── the deaths of lives ─────────────────────────────────────────────────────────────────────
+
+
+def jobs_of(engine: Engine) -> Any:
+    """The chats of an engine, for a worker whose claims lapse at once."""
+    if engine.name == "sqlite":
+        return sqlite.Jobs(engine.address, 0.01, lease=0.0)
+    return Jobs(engine.address, engine.options()["queue"], 0.01, 1)
+
+
+async def taken_after(jobs: Any) -> Taken:
+    """Take the job of a worker that gives no sign of life, once its claim has lapsed."""
+    while True:
+        for job in await jobs.take("heir", 9, set()):
+            return cast(Taken, job)
+        await asyncio.sleep(0.02)
+
+
+@POLLED
+async def test_a_worker_that_only_lost_its_claim_takes_the_death_of_its_life_back(
+    engine: Engine, client: Client
+) -> None:
+    id = await client.start("Hi.")
+    jobs = jobs_of(engine)
+    [slept] = await jobs.take("slept", 9, set())
+    heir = await taken_after(jobs)
+    assert (slept.deaths, heir.deaths) == (0, 1)
+    await jobs.lost(id, slept.owner)
+    assert (await client.status(id)).deaths == 0
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_released_chat_and_a_suspect_that_has_not_begun_have_not_died(
+    engine: Engine, client: Client
+) -> None:
+    await client.start("Hi.")
+    jobs = jobs_of(engine)
+    [job] = await jobs.take("drained", 9, set())
+    await jobs.leave(job.id, job.owner)
+    [job] = await jobs.take("killed", 9, set())
+    assert job.deaths == 0
+    assert [(await taken_after(jobs)).deaths for _ in range(3)] == [1, 1, 1]
+    await jobs.aclose()
+
+
+# ── operators ───────────────────────────────────────────────────────────────────────────────
+
+
+@POLLED
+async def test_an_operator_lists_retries_aborts_and_deletes_chats(
+    engine: Engine, client: Client
+) -> None:
+    jobs = jobs_of(engine)
+    await client.start("Hi.", chat_id="poison")
+    [job] = await jobs.take("killed", 9, set(), None, 1)
+    while (await client.status("poison")).state != "quarantined":
+        assert await jobs.take("heir", 9, set(), None, 1) == []
+        await asyncio.sleep(0.02)
+    await client.start("Hi.", chat_id="queued", agent="zoo")
+    assert [status.id for status in await client.list(state="quarantined")] == ["poison"]
+    assert [status.id for status in await client.list(agent="zoo")] == ["queued"]
+    assert [status.id for status in await client.list(limit=1)] == ["poison"]
+    assert await client.list(older_than=1000.0) == ()
+    with pytest.raises(RemoteChatError, match="1 workers in a row died"):
+        await client.result("poison")
+    assert not await jobs.append("poison", job.owner, b"late")
+    await client.retry("poison")
+    assert (await client.status("poison")).state == "queued"
+    with pytest.raises(UsageError, match="not quarantined"):
+        await client.retry("poison")
+    with pytest.raises(UsageError, match="is not over"):
+        await client.delete("poison")
+    assert await client.abort("poison", force=True)
+    assert (await client.status("poison")).state == "aborted"
+    await client.delete("poison")
+    with pytest.raises(UsageError, match="there is no durable chat 'poison'"):
+        await client.status("poison")
+    with pytest.raises(TimeoutError):
+        await client.result("queued", timeout=0.05)
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_clean_up_deletes_what_has_ended_and_no_chat_that_lives(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")) as worker:
+        waiting = await client.start("Delete a.")
+        request = await waits(client, waiting)
+        await engine.at_rest(worker)
+        assert (await client.status(waiting)).state == "waiting"
+        over = await client.start("Hi.", agent="renamed")
+        assert await client.abort(over, force=True)
+        assert await client.cleanup(older_than=1000.0) == 0
+        assert await client.cleanup(older_than=-1.0) == 1
+        await client.answer(waiting, {request: Approve()})
+        assert (await client.result(waiting)).text == "Done."
+        assert (await client.status(waiting)).state == "done"
+    with pytest.raises(UsageError, match="no durable chat"):
+        await client.result(over)
+
+
+@POLLED
+async def test_a_client_that_lists_creates_no_file_and_no_queue(
+    engine: Engine, client: Client
+) -> None:
+    assert await client.list() == ()
+    assert await client.cleanup(older_than=0.0) == 0
+    with pytest.raises(UsageError, match="no durable chat"):
+        await client.result("chat-1")
+    if engine.name == "sqlite":
+        assert not await asyncio.to_thread(os.path.exists, engine.address)
+
+
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_restate_has_a_program_of_its_own_for_operators(client: Client) -> None:
+    with pytest.raises(UsageError, match="restate invocations list"):
+        await client.list()
+    with pytest.raises(UsageError, match="restate invocations list"):
+        await client.abort("chat-1", force=True)
+
+
+# ── the file ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_file_of_an_older_version_is_migrated_and_one_of_a_newer_version_is_refused(
+    tmp_path: Path,
+) -> None:
+    file = str(tmp_path / "jobs.db")
+    old = sqlite3.connect(file)
+    old.execute(
+        "CREATE TABLE hookline_job (id TEXT PRIMARY KEY, input TEXT NOT NULL, owner TEXT, "
+        "beat INTEGER NOT NULL DEFAULT 0, resting INTEGER NOT NULL DEFAULT 0, wake DOUBLE, "
+        "abort TEXT, outcome TEXT, created DOUBLE NOT NULL)"
+    )
+    old.execute(
+        "INSERT INTO hookline_job (id, input, created) VALUES ('one', '{\"agent\":\"zoo\"}', 1)"
+    )
+    old.commit()
+    jobs = sqlite.Jobs(file, 0.01)
+    assert await jobs.take("me", 9, set(), "bank") == []
+    assert [job.id for job in await jobs.take("me", 9, set(), "zoo")] == ["one"]
+    jobs.close()
+    old.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match=r"version 99.*install a newer hookline"):
+        await jobs.take("me", 9, set(), "zoo")
+    old.close()
+
+
+async def test_the_record_is_on_the_disk_unless_an_option_says_otherwise(tmp_path: Path) -> None:
+    settings: list[int] = []
+    for jobs in (
+        sqlite.Jobs(str(tmp_path / "a.db"), 0.01),
+        sqlite.Jobs(str(tmp_path / "b.db"), 0.01, synchronous="NORMAL"),
+    ):
+        await jobs.add("one", "{}")
+        settings.append(
+            await jobs._do(lambda it: it.execute("PRAGMA synchronous").fetchone()[0], reads=True)
+        )
+        jobs.close()
+    assert settings == [2, 1]
+    with pytest.raises(UsageError, match="synchronous='off'"):
+        sqlite.Jobs("c.db", 0.01, synchronous="off")
+
+
+async def test_looking_for_work_waits_for_no_writer_and_writes_nothing(tmp_path: Path) -> None:
+    jobs = sqlite.Jobs(str(tmp_path / "a.db"), 0.01)
+    await jobs.add("theirs", '{"agent":"zoo"}')
+    other = sqlite3.connect(jobs.file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert await jobs.take("me", 9, set(), "bank") == []
+    assert await jobs.others("bank") == {"zoo"}
+    other.execute("ROLLBACK")
+    other.close()
+    jobs.close()
