@@ -104,9 +104,10 @@ class CallRun(msgspec.Struct, eq=False):
         self.result = result
         self.outcome = outcome or ("ok" if isinstance(result, ToolResult) else "error")
 
-    def let_run(self) -> None:
+    def let_run(self, *, here: bool = False) -> None:
         """Let the call run, here or at its client."""
-        self.move(AWAY if self.tool is not None and self.tool.client else READY)
+        away = self.tool is not None and self.tool.client and not here
+        self.move(AWAY if away else READY)
 
     def post(self, result: CallResult) -> None:
         """Take the result from its client."""
