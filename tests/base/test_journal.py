@@ -103,6 +103,7 @@ class World:
         self.late: list[str] = []
         self.log = MemoryLog(self.lines)
         self.store = Watched(self.note) if stored else None
+        self.change: Callable[[list[Any]], list[Any]] = lambda tools: tools
 
     def note(self, what: str) -> None:
         """Something happened: in a life that is over, it is too late."""
@@ -125,7 +126,7 @@ class World:
 
         return Agent(
             Model(lambda what: self.note(what), *TURNS),
-            tools=[work("lookup", True), work("charge", False), work("refund", False)],
+            tools=self.change([work("lookup", True), work("charge", False), work("refund", False)]),
             runtime=Durable(),
             store=self.store,
             **more,
