@@ -143,6 +143,19 @@ async def test_what_a_hook_had_decided_counts_without_the_hook() -> None:
         assert ("step/0/end" not in ended) is (life.response.stop_reason is None), cut
 
 
+async def test_a_denied_call_does_not_run_without_the_hook_that_asked() -> None:
+    first = Bare(asks=True)
+    await live(first)
+    asked = next(n for n, line in enumerate(first.lines) if line.kind == "wait") + 1
+    world = Bare(asks=False)
+    world.lines[:] = first.lines[:asked]
+    world.decision = Deny("no")
+    life = await live(world)
+    assert life.error is None
+    assert "Denied" in results(life)["c"]
+    assert "refund c" not in world.ran
+
+
 async def test_a_model_or_tool_never_runs_before_the_whole_record_is_given() -> None:
     """Code that would go another way stops there, and the record stays as it was."""
     first = Bare(asks=False)
