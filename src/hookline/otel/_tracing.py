@@ -33,6 +33,7 @@ from hookline.otel._kit import Kit
 from hookline.otel._model_call import ModelCall, tell_unseen_failure
 from hookline.otel._reasons import nearest, tell_approval, tell_hook, tell_status
 from hookline.otel._report import report
+from hookline.otel._spans import Place
 from hookline.otel._tool_call import ToolCallSpan
 from hookline.otel._trace import Trace
 from hookline.points import (
@@ -192,8 +193,6 @@ class Tracing:
                 asked.call.answered(response)
             return response
         finally:
-            if asked.call is not None:
-                asked.call.leave()
             if _asked.get() is asked:
                 _asked.set(before)
 
@@ -238,6 +237,7 @@ class Tracing:
         asked, trace = _asked.get(), self._trace_of(ctx.run)
         if asked is None or trace is None:
             return await proceed()
+        place = Place()  # each attempt may be inside of another span of a wrapper
         if asked.call is None:
             asked.call = ModelCall.begin(self.kit, trace, ctx)
         else:
@@ -251,8 +251,11 @@ class Tracing:
         except Exception as exc:
             call.failed(exc)
             raise
-        call.took(response)
-        return response
+        else:
+            call.took(response)
+            return response
+        finally:
+            place.restore(call)
 
     # ── a tool call ─────────────────────────────────────────────────────────────────────────
 
