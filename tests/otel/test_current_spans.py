@@ -97,3 +97,16 @@ async def test_after_any_wrapper_the_current_span_is_what_it_was(
         if span.parent is not None:
             parent = by_id[span.parent.span_id]
             assert parent.end_time >= span.start_time, (parent.name, span.name)
+
+
+@pytest.mark.parametrize(
+    ("semconv", "schema"),
+    [("v1.41", "https://opentelemetry.io/schemas/1.41.0"), ("genai-v0.1.0", "")],
+)
+async def test_spans_carry_the_schema_url_of_their_conventions(semconv: Any, schema: str) -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    telemetry = Telemetry(tracer_provider=provider, semconv=semconv)
+    await Agent(ScriptedModel("Hello."), telemetry=telemetry).chat("Hi.")
+    assert {span.instrumentation_scope.schema_url for span in spans.get_finished_spans()} == {schema}

@@ -65,6 +65,12 @@ class Asked:
 _asked: ContextVar[Asked | None] = ContextVar("hookline_otel_asked", default=None)
 
 
+def _open_call() -> ModelCall | None:
+    """The model call whose wrappers run here."""
+    asked = _asked.get()
+    return None if asked is None else asked.call
+
+
 class Tracing:
     """The hooks for one pair of providers, on buses of their own.
 
@@ -299,7 +305,7 @@ class Tracing:
 
     def _on_status(self, ctx: OnStatus) -> None:
         known = names.STATUS_EVENTS.get(ctx.type)
-        op = None if known is None else nearest(self._trace_of(ctx.run))
+        op = None if known is None else nearest(self._trace_of(ctx.run), _open_call())
         if known is None or op is None:
             return
         try:
@@ -328,6 +334,6 @@ class Tracing:
             count[1] += ctx.duration
             return
         try:
-            tell_hook(self.kit, ctx, trace)
+            tell_hook(self.kit, ctx, trace, _open_call())
         except Exception as exc:
             report("a hook could not be traced", exc)
