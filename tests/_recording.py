@@ -158,6 +158,12 @@ class _OfChat:
     def for_chat(self, chat: Any) -> Any:
         return self._all.for_chat(chat)
 
+    def lock(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    def begun(self, key: Any) -> bool:
+        return self._all._begun[key_name(key)] > 0
+
     async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
         def encode(value: Any) -> Any:
             return json.loads(returns.encode(value))

@@ -25,7 +25,7 @@ from hookline.testing import ScriptedModel, Turn, call
 
 SECRET = "4711-secret"
 ABORTED = "hookline.errors.ChatAbortedError"
-NAMES = {"v1.41": "gen_ai.client.operation", "main": "gen_ai.client.inference"}
+NAMES = {"v1.41": "gen_ai.client.operation", "genai-v0.1.0": "gen_ai.client.inference"}
 
 
 @tool

@@ -84,8 +84,8 @@ async def test_a_chat_that_is_not_sampled_starts_one_span_and_no_more() -> None:
     started: list[str] = []
 
     class Tracers:
-        def get_tracer(self, *args: Any) -> Any:
-            tracer = provider.get_tracer(*args)
+        def get_tracer(self, *args: Any, **options: Any) -> Any:
+            tracer = provider.get_tracer(*args, **options)
             inner = tracer.start_span
 
             def start(name: str, *args: Any, **options: Any) -> Any:

@@ -500,8 +500,8 @@ async def test_a_span_that_cannot_take_its_attributes_is_ended_all_the_same() ->
     provider.add_span_processor(SimpleSpanProcessor(found))
 
     class Tracers:
-        def get_tracer(self, *args: Any) -> Any:
-            tracer: Any = provider.get_tracer(*args)
+        def get_tracer(self, *args: Any, **options: Any) -> Any:
+            tracer: Any = provider.get_tracer(*args, **options)
             begin = tracer.start_span
 
             def start(*args: Any, **options: Any) -> Any:

@@ -6,7 +6,10 @@ of that step. All other chats of the agent are local.
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -19,6 +22,48 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 _DECISION: Final[Json[Approve | Deny]] = Json(Approve | Deny)
 _REQUEST: Final[Json[ApprovalRequest]] = Json(ApprovalRequest)
+
+
+class _Lock:
+    """A lock for parallel jobs; a job that waits for it does not count as running.
+
+    The job that leaves the lock hands it to the next one, which counts again from then on.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._held = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if not self._held:
+            self._held = True
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._journal.jobs -= 1
+        self._journal.look()
+        self._journal.poke()
+        try:
+            await turn
+        except BaseException:
+            if turn.cancelled():
+                self._journal.jobs += 1
+            else:
+                self._leave()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._journal.jobs += 1
+                turn.set_result(None)
+                return
+        self._held = False
 
 
 class _OfChat(LocalRuntime):
@@ -76,6 +121,14 @@ class _OfChat(LocalRuntime):
 
         journal.jobs += left - 1  # the caller waits meanwhile
         await super().gather([partial(one, job) for job in jobs])
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a lock that tells the journal which jobs wait for it."""
+        return _Lock(self._journal)
+
+    def begun(self, key: Key) -> bool:
+        """Whether the step has begun in an earlier life."""
+        return self._journal.begun(key)
 
     def now(self) -> float:
         """Return seconds since the epoch; outside of steps, every life gets the same value."""

@@ -7,9 +7,20 @@ and wakes the jobs that wait for those lines.
 
 A later life reads the whole log first. A step that ended is not run again: its recorded value is
 returned, in the order in which the steps ended. Nothing new begins until all recorded values have
-been returned. The exception is a step of newer code, which runs in its place once nothing else can
-continue. A life halts, and leaves the chat unchanged, if it finds a batch that cannot be read, a
-newer format, or a recorded end that no code asks for.
+been returned.
+
+Other code may have written the record. When every running job waits for its turn, the next recorded
+end is one that no code asks for, or comes after a step that is new (`look`):
+
+- A new hook's step that comes before it in a chat runs in its place, in the middle of the record.
+- The recorded end of a step that only runs hooks is skipped: its effects are applied, and a line is
+  logged. Should the step be asked for after all, it gets the recorded value.
+- Otherwise this life halts. No model call, tool call or answer begins before the whole record has
+  been replayed, so the chat is unchanged, and the code that wrote the record can continue it. The
+  exception is a step that has begun in an earlier life and raised: it may run once more where only
+  the end of the chat is recorded after it.
+
+A life also halts if it finds a batch that cannot be read or a newer format.
 """
 
 from __future__ import annotations
@@ -24,8 +35,21 @@ import msgspec
 
 from hookline._base.cancel import spawn
 from hookline._base.errors import JournalError
+from hookline._base.log import logger
 from hookline._base.messages import encoded
-from hookline._base.record import Line, Log, Past, Witness, Writer, rank_of, read_lines, refuse
+from hookline._base.record import (
+    END,
+    Line,
+    Log,
+    Past,
+    Witness,
+    Writer,
+    comes_before,
+    is_hook,
+    rank_of,
+    read_lines,
+    refuse,
+)
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._base.runtime import LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
 
@@ -121,8 +145,8 @@ class Journal:
         token = CURRENT.set(self)
         try:
             value = await chat()
-            if self.past.next is not None and not self._unordered:
-                self._stuck()
+            while self.past.next is not None and not self._unordered and not self.halted:
+                self._skip_or_halt()
             self.check()
             await self._writer.flush()
             return value
@@ -201,11 +225,9 @@ class Journal:
             place, line = found
             # Parallel jobs continue in the order in which their steps ended.
             await self._turn(place)
-            assert line.effects is not None
-            chat.apply(line.effects)
-            self.past.given += 1
-            self._abort_in_its_place()
-            self._wake_turns()
+            if not self.past.was_skipped(place):
+                self.past.given += 1
+                self._apply(line)
             if line.cut:  # `apply` has repeated the abort
                 raise CancelledError("the chat was aborted in this step")
             return decode(bytes(line.value))
@@ -270,6 +292,10 @@ class Journal:
         self._writer.note(Line("now", at=at))
         return at
 
+    def begun(self, key: Key) -> bool:
+        """Whether this step has begun in an earlier life."""
+        return key_name(key) in self.past.begun
+
     def begin(self, chat: Journaled) -> None:
         """Set the chat that this journal records."""
         self.chat = chat
@@ -297,25 +323,56 @@ class Journal:
                 self._turns.pop(turn, None)
             if new is not None and new == self._newer:
                 self._newer = None
-                return past.given
+                return past.insert()
         return None
 
     def look(self) -> None:
-        """If every running job waits for its turn, let a new step run, or halt this life."""
-        if len(self._turns) < self.jobs or self.halted or self._newer is not None:
-            return
+        """If every running job waits for its turn, let a new step run, or skip the next end.
+
+        The head of this module has the rules.
+        """
         ahead = self.past.next
-        last = None if ahead is None else rank_of(ahead)
+        waiting = self._turns and len(self._turns) >= self.jobs and not self._unordered
+        if not waiting or ahead is None or self.halted or self._newer is not None:
+            return
+        if self._let_run(ahead, is_hook):
+            return
+        ending = rank_of(ahead) >= END
+        if ending and not is_hook(ahead) and self._let_run(ahead, self.past.begun.__contains__):
+            return
+        self._skip_or_halt()
+
+    def _let_run(self, ahead: str, may: Callable[[str], bool]) -> bool:
+        """Let a new step run that comes before the end `ahead`; return False if there is none."""
         for turn, name in self._turns.items():
-            # A step that newer code has added: it runs before the next recorded step, unless its
-            # name says that it comes later in a chat.
-            if name is not None and not turn.done():
-                rank = rank_of(name)
-                if last is None or rank is None or rank <= last:
-                    self._newer = name
-                    turn.set_result(None)
-                    return
-        self._stuck()
+            if name is not None and may(name) and not turn.done() and comes_before(name, ahead):
+                self._newer = name
+                turn.set_result(None)
+                return True
+        return False
+
+    def _skip_or_halt(self) -> None:
+        """Skip the next recorded end if it is that of hooks; otherwise halt this life."""
+        ahead = self.past.next
+        assert ahead is not None
+        if not is_hook(ahead):
+            self._stuck()
+            return
+        logger.warning(
+            "durable chat %s: skipped step %r of its record, which only another version of this "
+            "code runs; its effects count",
+            self.chat_id,
+            ahead,
+        )
+        self._apply(self.past.skip())
+
+    def _apply(self, line: Line) -> None:
+        """Apply the effects of a recorded end, which has been counted as replayed."""
+        assert line.effects is not None
+        assert self.chat is not None
+        self.chat.apply(line.effects)
+        self._abort_in_its_place()
+        self._wake_turns()
 
     async def _patiently(self, turn: asyncio.Future[None]) -> None:
         """Wait for the turn, or halt: `look` cannot see a job that waits for something else."""
@@ -330,8 +387,8 @@ class Journal:
     def _stuck(self) -> None:
         """Halt, because no code asks for the next recorded end: other code recorded it."""
         why = (
-            f"its log has a result of step {self.past.next!r}, but this code never runs that "
-            "step; a hook or tool was removed"
+            f"its log has a result of step {self.past.next!r}, but this code does not run that "
+            "step next; run the code that recorded it"
         )
         self.halt(JournalError(self.chat_id, why))
 

@@ -154,6 +154,16 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
         """The id of the current tool call; None outside of tools and the tool points."""
         return self._call_id
 
+    @property
+    def call_key(self) -> str | None:
+        """A key of the current tool call, the same each time the call runs; None outside calls.
+
+        Send this key with the request that has an effect, such as an idempotency key of a payment.
+        The key is unique. It is the same in every life of a durable chat, but a sub-agent that runs
+        again makes new calls.
+        """
+        return None if self._call_id is None else f"{self.chat_id}.{self._call_id}"
+
     def abort(self, reason: str | None = None) -> bool:
         """Abort the chat; returns False if its outcome was already decided."""
         return self._chat.abort(reason)

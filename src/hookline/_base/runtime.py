@@ -13,6 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from hookline._base.cancel import finished
@@ -221,6 +222,18 @@ class Runtime(Protocol):
         """Run the jobs in parallel; the first exception cancels the other jobs and is raised."""
         ...
 
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a lock that the jobs of one `gather` share."""
+        ...
+
+    def begun(self, key: Key) -> bool:
+        """Whether an earlier life of the chat has begun this step.
+
+        The chat then asks for the step even if it no longer has hooks for it, because what a hook
+        has decided counts.
+        """
+        ...
+
     def now(self) -> float:
         """Return seconds since the epoch.
 
@@ -284,6 +297,14 @@ class LocalRuntime:
             raise failed.pop(0)
         if cut:
             raise asyncio.CancelledError("a job was cancelled, but not by its runtime")
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a lock of asyncio."""
+        return asyncio.Lock()
+
+    def begun(self, key: Key) -> bool:
+        """Return False, because a local chat has no earlier life."""
+        return False
 
     def now(self) -> float:
         """Return the system time, in seconds since the epoch."""

@@ -179,9 +179,10 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     if decision.arguments is not None:
         run.wanted = run.wanted.replace(arguments=decision.arguments, raw=None)
     run.approved = run.wanted
-    error = admit(chat, run)
+    begun = chat.has_run(iteration, run.id)  # the call answers that it may have run
+    error = None if begun else admit(chat, run)
     if error is None:
-        run.let_run()
+        run.let_run(here=begun)
     else:
         run.refuse(error, "error")
 

@@ -20,10 +20,10 @@ gives each call without a message its one result.
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Lock
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -181,15 +181,18 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         chat, wanted = self.chat, run.wanted
         if self.stopping:
             return CallVerdict(call=wanted)
-        if run.place >= chat.config.limits.tool_calls:
-            return _failed(wanted, ToolLimitError(wanted.name, chat.config.limits.tool_calls))
-        if run.tool is None:
-            names = [tool.name for tool in self.request.tools] if self.request else []
-            return _failed(wanted, UnknownToolError(wanted.name, names))
-        if not chat.view.preToolCall and not run.tool.client:
-            run.judged = wanted
-            return CallVerdict(call=wanted)
         key = (CALL, self.iteration, run.id)
+        if not chat.asks((), *key):
+            if chat.has_run(self.iteration, run.id):
+                return CallVerdict(call=wanted)  # decided in an earlier life, without hooks
+            if run.place >= chat.config.limits.tool_calls:
+                return _failed(wanted, ToolLimitError(wanted.name, chat.config.limits.tool_calls))
+            if run.tool is None:
+                names = [tool.name for tool in self.request.tools] if self.request else []
+                return _failed(wanted, UnknownToolError(wanted.name, names))
+            if not chat.view.preToolCall and not run.tool.client:
+                run.judged = wanted
+                return CallVerdict(call=wanted)
         verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
         if isinstance(verdict.answer, Stop):
             self.stop = self.stop or verdict.answer
@@ -258,7 +261,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             prepare(self.chat, self.iteration, run, verdict)
         else:
-            run.let_run()
+            run.let_run(here=self.chat.has_run(self.iteration, run.id))
 
     async def _refuse_surplus(self, surplus: list[CallRun]) -> None:
         """Answer the calls past the limit of a step with an error."""
@@ -273,7 +276,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _complete_all(self, runs: list[CallRun]) -> None:
         """Complete the calls one by one, or at the same time if one of several may wait."""
         if len(runs) > 1 and any(run.state in (READY, ASKED) for run in runs):
-            turn = Lock()  # one result at a time
+            turn = self.chat.runtime.lock()  # one result at a time
             jobs = [partial(self._complete_beside, run, turn) for run in runs]
             await self.chat.runtime.gather(jobs)
         else:
@@ -281,7 +284,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 await self._run(run)
                 await self._finish(run)
 
-    async def _complete_beside(self, run: CallRun, turn: Lock) -> None:
+    async def _complete_beside(self, run: CallRun, turn: AbstractAsyncContextManager[None]) -> None:
         """Complete the call in a task of its own."""
         chat = self.chat
         try:

@@ -131,9 +131,10 @@ class CallRun(msgspec.Struct, eq=False):
         else:
             self.record = record.replace(approved=True, by=decision.by, note=decision.note)
 
-    def let_run(self) -> None:
+    def let_run(self, *, here: bool = False) -> None:
         """Let the call run, here or at its client."""
-        self.move(AWAY if self.tool is not None and self.tool.client else READY)
+        away = self.tool is not None and self.tool.client and not here
+        self.move(AWAY if away else READY)
 
     def post(self, result: CallResult) -> None:
         """Take the result from its client."""

@@ -198,7 +198,7 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
 async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep | None) -> _Begun:
     """Run preChat, deny the calls that still wait, and commit the user's message."""
     overrides, said, answer = AS_IT_IS, message, None
-    if chat.view.preChat:
+    if chat.asks(chat.view.preChat, PRE_CHAT):
         returns = recorded_pre_chat(chat)
         end = await chat.runtime.step((PRE_CHAT,), _pre_chat, returns, chat, message)
         chat.check()
@@ -246,9 +246,11 @@ async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response 
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     """Call preStop; return the joined inputs of its Continues, or None."""
-    if not chat.view.preStop or chat.progress.continuations >= chat.config.limits.continuations:
-        return None
     key = (PRE_STOP, chat.progress.continuations)
+    if chat.progress.continuations >= chat.config.limits.continuations:
+        return None
+    if not chat.asks(chat.view.preStop, *key):
+        return None
     inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
     chat.check()
     return "\n\n".join(each.input for each in inputs if each.input.strip()) or None

@@ -34,8 +34,8 @@ async def fits(chat: Chat, may_go_on: bool) -> bool:
     except BadArguments as bad:
         issues = bad.issues
     else:
-        if chat.config.output_validators:
-            key = (OUTPUT, chat.iteration)
+        key = (OUTPUT, chat.iteration)
+        if chat.asks(chat.config.output_validators, *key):
             issues = await chat.runtime.step(key, _refused, _ISSUES, chat, value)
             chat.check()
         if not issues:

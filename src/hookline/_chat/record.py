@@ -8,7 +8,7 @@ raised `Halted`, the recorder refuses every further call. It also notes whether 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from hookline._base.returns import ApprovalRequest, Decision
@@ -71,6 +71,12 @@ class Recorder:
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
         with self._until_halted():
             await self._runtime.gather(jobs)
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        return self._runtime.lock()
+
+    def begun(self, key: Key) -> bool:
+        return self._runtime.begun(key)
 
     def now(self) -> float:
         with self._until_halted():

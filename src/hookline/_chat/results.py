@@ -105,8 +105,8 @@ async def settle(chat: Chat, iteration: int, run: CallRun) -> None:
     limit = chat.config.limits.output_bytes
     assert run.result is not None
     run.result = bounded(run.result, limit)  # hooks see the result as the model would read it
-    if chat.view.onToolCallResult or chat.view.onToolCallError:
-        key = (RESULT, iteration, run.id)
+    key = (RESULT, iteration, run.id)
+    if chat.asks(chat.view.onToolCallResult or chat.view.onToolCallError, *key):
         try:
             settled = await chat.runtime.step(key, _chains, _SETTLED, chat, run)
         except BaseException:

@@ -29,8 +29,9 @@ from hookline._base.errors import (
     UnknownToolError,
 )
 from hookline._base.json import BadArguments, clean_text, parse_arguments
+from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
-from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
+from hookline._base.returns import CallResult, NotRun, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import Json
 from hookline._chat.call import CallRun
 from hookline._chat.guards import STOPPED, is_due, last_look
@@ -39,7 +40,7 @@ from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
-from hookline._model.tool import AnyTool
+from hookline._model.tool import AnyTool, Check, UnknownTool
 from hookline._talk.history import MAY_HAVE_RUN
 
 
@@ -70,7 +71,7 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
     """
     tool, scope, scopes = run.tool, run.scope, chat.config.scopes
     name = run.wanted.name
-    if tool is None or scope is None:
+    if tool is None or scope is None or isinstance(tool, UnknownTool):
         return ToolFailure.of(UnknownToolError(name, ()))
     if not run.offered:
         return ToolFailure.of(DisabledToolError(name))
@@ -99,11 +100,6 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
     return None
 
 
-def _interrupted(chat: Chat, tool: AnyTool) -> bool:
-    """Whether an earlier attempt may have run this tool, which must not run twice."""
-    return chat.attempt > 1 and not tool.idempotent
-
-
 def denied(run: CallRun, exc: ToolDenied) -> ToolFailure:
     """The refusal for the model; its text says so if the handler had begun."""
     error = ToolFailure.of(exc)
@@ -111,11 +107,50 @@ def denied(run: CallRun, exc: ToolDenied) -> ToolFailure:
     return error.replace(message=text, type="Denied")
 
 
+# ── whether it has run ──────────────────────────────────────────────────────────────────────
+
+
+async def _earlier_result(chat: Chat, run: CallRun) -> CallResult | None:
+    """The result of a call that an earlier life has begun; None if the call may run again."""
+    tool = run.tool
+    if tool is None or tool.check is None:
+        return None if tool is not None and tool.idempotent else INTERRUPTED
+    seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+    try:
+        work = _call_check(chat, run, tool, tool.check)
+        if seconds is None or seconds == inf:
+            value = await work
+        else:
+            value = await chat.deadlines.run(work, seconds, tool.name)
+    except (Exception, Expired) as exc:
+        log_throw(f"the check of tool {tool.name!r} could not tell whether the call has run", exc)
+        return INTERRUPTED
+    if value is None:
+        return INTERRUPTED
+    return None if isinstance(value, NotRun) else as_result(value)
+
+
+async def _call_check(chat: Chat, run: CallRun, tool: AnyTool, check: Check) -> Any:
+    """Call `@tool(check=…)` with those of the call's arguments that it takes."""
+    arguments: dict[str, Any] = {}
+    if check.takes:
+        bound = tool.signature.bind(run.wanted.arguments)
+        arguments = {name: value for name, value in bound.items() if name in check.takes}
+    if check.injected is not None:
+        arguments[check.injected] = run.run_of(chat)
+    fn = partial(check.fn, **arguments)
+    return await fn() if check.is_async else await _in_thread(chat, tool.name, fn)
+
+
 # ── running it ──────────────────────────────────────────────────────────────────────────────
 
 
 async def run_handler(chat: Chat, run: CallRun) -> Ran:
-    """Run the call, through aroundToolCall."""
+    """Run the call, through aroundToolCall, unless an earlier life may have run it."""
+    if chat.attempt > 1:  # before anything else: the tool may be gone, or its arguments changed
+        earlier = await _earlier_result(chat, run)
+        if earlier is not None:
+            return Ran(result=earlier, began=isinstance(earlier, ToolResult))
     handler = _wrapped if chat.view.aroundToolCall else _handle
     at = None if run.record is None else chat.runtime.now()
     result = await handler(chat, run)
@@ -143,8 +178,6 @@ async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
         return error
     tool, scope = run.tool, run.scope
     assert tool is not None and scope is not None
-    if _interrupted(chat, tool):
-        return INTERRUPTED
 
     made = cast("CallResult | None", None)  # the handler's result
 
@@ -212,8 +245,6 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
         error = admit(chat, run)
         if error is not None:
             return error
-        if _interrupted(chat, tool):
-            return INTERRUPTED
         work = _call(chat, run, tool)
         if seconds is None or seconds == inf:
             value = await work

@@ -32,7 +32,7 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
-from hookline._base.runtime import LOCAL, Effects, Halted, Runtime
+from hookline._base.runtime import LOCAL, RUN, Effects, Halted, Runtime
 from hookline._chat.asking import ask
 from hookline._chat.channel import Channel, Outlet
 from hookline._chat.config import ChatInput, Config
@@ -487,6 +487,14 @@ class Chat:
             if self.making.sent is None
             else tuple(t.name for t in self.making.sent.tools),
         )
+
+    def asks(self, hooks: Any, *key: Any) -> bool:
+        """Whether the step of these hooks is due: there are hooks, or an earlier life had some."""
+        return bool(hooks) or (self.runtime is not LOCAL and self.runtime.begun(key))
+
+    def has_run(self, iteration: int, call_id: str) -> bool:
+        """Whether the handler of this call has begun in an earlier life."""
+        return self.asks((), RUN, iteration, call_id)
 
     def apply(self, effects: Effects) -> None:
         """Apply recorded changes."""

@@ -130,8 +130,9 @@ async def _keep_answer(
     """
     response = streamed
     try:
-        if request is not None and chat.view.onResponse and isinstance(streamed, ModelResponse):
-            key, given = (RESPONSE, chat.iteration), (chat, request, streamed)
+        key, given = (RESPONSE, chat.iteration), (chat, request, streamed)
+        answered = request is not None and isinstance(streamed, ModelResponse)
+        if answered and chat.asks(chat.view.onResponse, *key):
             response = await chat.runtime.step(key, _on_response, RESPONSE_JSON, *given)
         chat.check()
         if isinstance(response, Stop) or isinstance(streamed, Stop):
@@ -207,8 +208,8 @@ async def finish_step(
             await _suspend(chat, batch, overrides)
             return WAITING
         stop = batch.stop
-    if chat.view.onStep:
-        key = (STEP, chat.iteration)
+    key = (STEP, chat.iteration)
+    if chat.asks(chat.view.onStep, *key):
         results = () if batch is None else batch.results
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)

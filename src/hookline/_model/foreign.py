@@ -36,6 +36,11 @@ class ForeignSignature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     _argument: str
     _validator: Any
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The name of the parameter that gets the arguments."""
+        return frozenset([self._argument])
+
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments and pass a plain copy as the function's one parameter."""
         try:

@@ -45,6 +45,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     _arguments: type[msgspec.Struct]
     _plain: bool
 
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of the parameters that a call's arguments are bound to."""
+        return frozenset(self._arguments.__struct_fields__)
+
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert JSON to typed keyword arguments; parameters with a default may be left out.
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
+import msgspec
+
 from hookline._base.errors import (
     ToolArgumentsError,
     ToolDefinitionError,
@@ -19,7 +21,7 @@ from hookline._base.errors import (
 from hookline._base.frozen import ReadOnly
 from hookline._base.json import BadArguments, clean_text
 from hookline._base.run import Run, is_run
-from hookline._model.callables import is_async_callable, takes_run
+from hookline._model.callables import is_async_callable, read_callable, takes_run
 from hookline._model.foreign import (
     ForeignSignature,
     check_client,
@@ -38,18 +40,28 @@ Enabled: TypeAlias = Callable[[], bool] | Callable[[Run[Any]], bool]
 """A function that returns whether a tool or a scope is on. It may also take no parameter."""
 
 
+class Check(msgspec.Struct, frozen=True):
+    """The function of `@tool(check=…)`, and how to call it."""
+
+    fn: Callable[..., Any]
+    takes: frozenset[str]  # the arguments of the tool that it takes
+    injected: str | None  # its parameter for the run
+    is_async: bool
+
+
 class Tool(ReadOnly, Generic[P, R]):
     """A tool that a model can call. If you call the tool yourself, it calls its function.
 
     With `parallel=False`, no other call runs at the same time. `idempotent` allows a wrapper to run
     the tool again. `timeout` is in seconds; with None, the agent's limit applies, and with inf,
     there is no limit. `enabled(run)` is called at every request and tool call. With `client=True`,
-    a client runs the tool and posts the result. Raises ToolDefinitionError if a model cannot call
-    the tool.
+    a client runs the tool and posts the result. `check` tells a later life of a durable chat whether
+    a call has run. Raises ToolDefinitionError if a model cannot call the tool.
     """
 
     __slots__ = (
         "__weakref__",
+        "check",
         "client",
         "description",
         "enabled",
@@ -82,6 +94,8 @@ class Tool(ReadOnly, Generic[P, R]):
     """A function that returns whether the tool is offered and may run."""
     client: bool
     """True if a client runs the tool and posts the result; `fn` only describes the arguments."""
+    check: Check | None
+    """Finds out whether a call has run that an earlier life of a durable chat has begun."""
     is_on: Callable[[Run[Any]], object] | None
     """The `enabled` function in a form that always takes the run."""
     is_async: bool
@@ -100,6 +114,7 @@ class Tool(ReadOnly, Generic[P, R]):
         timeout: float | None = None,
         enabled: Enabled | None = None,
         client: bool = False,
+        check: Callable[..., Any] | None = None,
     ) -> None:
         if not callable(fn):
             raise ToolDefinitionError(repr(name), f"{fn!r} must be a function or another callable")
@@ -116,6 +131,7 @@ class Tool(ReadOnly, Generic[P, R]):
             timeout=timeout,
             enabled=enabled,
             client=client,
+            check=check,
         )
 
     def _make(self, *, signature: Signature | ForeignSignature, **options: Any) -> None:
@@ -129,6 +145,7 @@ class Tool(ReadOnly, Generic[P, R]):
             )
         if options["client"]:
             check_client(name, timeout, signature.injected)
+        options["check"] = _read_check(signature=signature, **options)
         self._set(
             **options,
             signature=signature,
@@ -151,6 +168,7 @@ class Tool(ReadOnly, Generic[P, R]):
         timeout: float | None = None,
         enabled: Enabled | None = None,
         client: bool = False,
+        check: Callable[..., Any] | None = None,
     ) -> AnyTool:
         """Make a tool from a JSON schema; `fn` gets the arguments as one dict.
 
@@ -173,6 +191,7 @@ class Tool(ReadOnly, Generic[P, R]):
             timeout=timeout,
             enabled=enabled,
             client=client,
+            check=check,
         )
         return cast("AnyTool", made)
 
@@ -216,6 +235,7 @@ class Tool(ReadOnly, Generic[P, R]):
             idempotent: bool = ...,
             timeout: float | None = ...,
             enabled: Enabled | None = ...,
+            check: Check | None = ...,
         ) -> Self: ...
 
 
@@ -248,6 +268,45 @@ class ProviderTool(Tool[..., Any]):
             return made
 
 
+class UnknownTool(Tool[..., Any]):
+    """A placeholder for a tool that does not exist."""
+
+    __slots__ = ()
+
+
+def _read_check(
+    *,
+    name: str,
+    signature: Signature | ForeignSignature,
+    check: Callable[..., Any] | Check | None,
+    idempotent: bool,
+    client: bool,
+    fn: Callable[..., Any],
+    **options: Any,
+) -> Check | None:
+    """Read the parameters of a check; raises ToolDefinitionError if it cannot be called."""
+    if check is None:
+        return None
+    if idempotent or client:
+        other = "idempotent" if idempotent else "client"
+        raise ToolDefinitionError(
+            name, f"check= is never asked with {other}=True; leave out one of the two"
+        )
+    if isinstance(check, Check):  # of the tool that this one is a copy of
+        return check
+    callee = read_callable(check, name)
+    runs = [parameter for parameter, hint in callee.hints.items() if is_run(hint)]
+    takes = frozenset(callee.parameters) - frozenset(runs)
+    unknown = takes - signature.parameters
+    if unknown or len(runs) > 1:
+        raise ToolDefinitionError(
+            name,
+            f"its check must not have the parameter {min(unknown or runs)!r}; give it parameters "
+            "of the tool, and one Run if needed",
+        )
+    return Check(check, takes, runs[0] if runs else None, is_async_callable(check))
+
+
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ToolDefinitionError(
@@ -267,7 +326,7 @@ def unknown_tool(name: str) -> AnyTool:
     def unknown() -> None:
         raise UnknownToolError(name, ())
 
-    tool: AnyTool = Tool(unknown, name="unknown", description="This tool does not exist.")
+    tool: AnyTool = UnknownTool(unknown, name="unknown", description="This tool does not exist.")
     tool._set(name=name)  # pyright: ignore[reportPrivateUsage] - may be an invalid tool name
     return tool
 
@@ -284,6 +343,7 @@ def tool(
     timeout: float | None = None,
     enabled: Enabled | None = None,
     client: bool = False,
+    check: Callable[..., Any] | None = None,
 ) -> Tool[P, R]: ...
 @overload
 def tool(
@@ -295,6 +355,7 @@ def tool(
     timeout: float | None = None,
     enabled: Enabled | None = None,
     client: bool = False,
+    check: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     fn: Callable[P, R] | None = None,
@@ -307,13 +368,19 @@ def tool(
     timeout: float | None = None,
     enabled: Enabled | None = None,
     client: bool = False,
+    check: Callable[..., Any] | None = None,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a Tool from a function's name, docstring and typed parameters.
 
     A parameter with the type hint `Run[Deps]` gets the run and is not part of the schema. A sync
     function runs in a thread. With `client=True`, the function only describes the tool and is never
     called. The chat ends with `stop_reason="client_tool"`, and `resume()` continues with the result
-    from the client. Raises ToolDefinitionError if no schema can be made.
+    from the client.
+
+    If a worker dies during a call in a durable chat, the next worker asks `check`, a function that
+    takes any of the tool's parameters, and a `Run` if needed. It returns the result of the call if
+    the call has happened, `NotRun()` if it has not, and None if it cannot tell. Raises
+    ToolDefinitionError if no schema can be made, or if `check` has other parameters.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -326,12 +393,13 @@ def tool(
             timeout=timeout,
             enabled=enabled,
             client=client,
+            check=check,
         )
 
     return make if fn is None else make(fn)
 
 
-_KEPT = frozenset(["name", "description", "parallel", "idempotent", "timeout", "enabled"])
+_KEPT = frozenset(["name", "description", "parallel", "idempotent", "timeout", "enabled", "check"])
 AnyTool = Tool[..., Any]
 ToolLike = AnyTool | Callable[..., Any]
 """A tool, or a function to make a tool from."""

@@ -11,6 +11,7 @@ import msgspec
 
 from hookline.durable._extra import needed
 from hookline.durable._job import encode_outcome
+from hookline.durable._restate_admin import Admin
 from hookline.errors import RemoteChatError, StoreError, UsageError
 
 _NOT_READY: Final = 470  # Restate's own status: the workflow is running
@@ -54,7 +55,9 @@ class Ingress:
         """
         if self._client is None:
             self._client = self._httpx.AsyncClient(timeout=_SILENCE, headers=self._headers)
-        headers = {} if body is None else {"content-type": "application/json"}
+        headers = {"accept": "application/json"}  # a query answers in another format otherwise
+        if body is not None:
+            headers["content-type"] = "application/json"
         try:
             answer = await self._client.request(
                 method,
@@ -160,18 +163,10 @@ class Ingress:
         await self._call(f"/{self._name}/{id}/abort", reason)
         return True
 
-    async def register(self, uri: str, admin: str | None) -> None:
-        """Register the address of a worker with Restate."""
-        if admin is None:
-            parts = urlsplit(self._url)
-            admin = f"{parts.scheme}://{parts.hostname}:9070"
-        body = msgspec.json.encode({"uri": uri, "force": True})
-        answer = await self._ask("POST", f"{admin.rstrip('/')}/deployments", body)
-        if not answer.is_success:
-            raise UsageError(
-                f"Restate at {admin} did not accept the worker at {uri}; check that Restate can "
-                f"reach this address: {answer.text.strip()}"
-            )
+    def admin(self, url: str | None, name: str, uri: str) -> Admin:
+        """The admin API, by default at port 9070 of the same host, for a worker at `uri`."""
+        parts = urlsplit(self._url)
+        return Admin(self._ask, url or f"{parts.scheme}://{parts.hostname}:9070", name, uri)
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

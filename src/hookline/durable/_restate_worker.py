@@ -25,6 +25,7 @@ from hookline.runtimes import Halted, Journal
 logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
+_BUSY: Final = timedelta(seconds=1)  # before a chat asks for a place again
 _REFUSED: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
@@ -41,6 +42,7 @@ def services_of(
     deps: MakeDeps | None,
     relay: Relay | None,
     name: str,
+    concurrency: int,
     idle: float,
     retention: float,
     lives: set[Journal],
@@ -49,6 +51,7 @@ def services_of(
     workflow = restate.Workflow(name)
     gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
     wait = timedelta(seconds=idle)
+    slots = asyncio.Semaphore(concurrency)
 
     @workflow.main(
         name="run",
@@ -68,7 +71,14 @@ def services_of(
         def chat(journal: Journal) -> Awaitable[Response]:
             return run_job(agent, journal, job.decode(), deps, relay)
 
-        return await _live(context.key(), chat, log, lives)
+        try:  # Restate gives up a call that is silent for long
+            await asyncio.wait_for(slots.acquire(), idle / 2)
+        except TimeoutError as exc:
+            raise RetryableError("the worker is busy", retry_after=_BUSY) from exc
+        try:
+            return await _live(context.key(), chat, log, lives)
+        finally:
+            slots.release()
 
     @workflow.handler(name="abort")
     async def abort(context: restate.WorkflowSharedContext, reason: str) -> None:
@@ -138,5 +148,5 @@ async def _live(
     except Halted as exc:  # this worker was stopped
         raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
     except JournalError as exc:
-        logger.error("durable chat %s cannot continue here: %s", id, type(exc).__name__)
+        logger.error("durable chat %s cannot continue here: %s", id, exc)
         raise RetryableError(f"{type(exc).__name__}: {exc}", retry_after=_REFUSED) from exc

@@ -19,11 +19,13 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
+from hookline.durable._restate_admin import address_for
 from hookline.durable._restate_client import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Journal
@@ -65,13 +67,24 @@ class Worker:
         deps: MakeDeps | None = None,
         relay: Relay | None = None,
         name: str = "hookline",
-        idle: float = 30.0,
+        concurrency: int = 100,
+    idle: float = 30.0,
         retention: float = 30 * DAY,
         identity_keys: Sequence[str] = (),
         bind: str = "127.0.0.1:9080",
+        advertise: str | None = None,
         admin: str | None = None,
     ) -> None:
         check_agent(agent, relay)
+        if concurrency < 1:
+            raise UsageError(
+                f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
+            )
+        if advertise is not None and urlsplit(advertise).scheme not in ("http", "https"):
+            raise UsageError(
+                f"advertise={advertise!r} must be the URL at which Restate reaches the workers, "
+                "such as 'http://workers.internal:9080'"
+            )
         if not bind.rpartition(":")[2].isdecimal():
             raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
         restate = needed("restate")
@@ -82,6 +95,7 @@ class Worker:
             deps=deps,
             relay=relay,
             name=name,
+            concurrency=concurrency,
             idle=idle,
             retention=retention,
             lives=self._lives,
@@ -90,7 +104,9 @@ class Worker:
         self._relay = relay
         self._url = url
         self._admin = admin
+        self._name = name
         self._bind = bind
+        self._advertise = advertise
         self._calls: set[asyncio.Task[Any]] = set()
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -166,6 +182,26 @@ class Worker:
         """
         await self._serve(asyncio.Event())
 
+    async def _work(self, url: str, serving: asyncio.Future[Any], up: asyncio.Event) -> None:
+        """Register with Restate, then adopt chats of workers that are gone, until stopped."""
+        ingress = Ingress(url, "", {})
+        uri = self._advertise or address_for(self._bind, url)
+        admin = ingress.admin(self._admin, self._name, uri)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        work = asyncio.ensure_future(admin.register())
+        try:
+            await _until_first(serving, stopping, work)
+            if work.done():
+                work.result()
+                up.set()
+                work = asyncio.ensure_future(admin.adopt())
+                await _until_first(serving, stopping, work)
+        finally:
+            stopping.cancel()
+            work.cancel()
+            await asyncio.wait([work])
+            await ingress.aclose()
+
     async def _serve(self, up: asyncio.Event) -> None:
         if self._url is None:
             raise UsageError(
@@ -186,17 +222,7 @@ class Worker:
             hypercorn.asyncio.serve(self, config, shutdown_trigger=over.wait)
         )
         try:
-            ingress = Ingress(self._url, "", {})
-            try:
-                await ingress.register(f"http://{self._bind}", self._admin)
-            finally:
-                await ingress.aclose()
-            up.set()
-            stopping = asyncio.ensure_future(self._stopping.wait())
-            try:
-                await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                stopping.cancel()
+            await self._work(self._url, serving, up)
             if serving.done():
                 serving.result()
             elif self._calls:
@@ -210,6 +236,10 @@ class Worker:
             await asyncio.wait([serving])
 
 
+async def _until_first(*tasks: asyncio.Future[Any]) -> None:
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
 def chats(
     agent: Agent[Any],
     url: str | None = None,
@@ -217,10 +247,12 @@ def chats(
     deps: MakeDeps | None = None,
     relay: Relay | None = None,
     name: str = "hookline",
+    concurrency: int = 100,
     idle: float = 30.0,
     retention: float = 30 * DAY,
     identity_keys: Sequence[str] = (),
     bind: str = "127.0.0.1:9080",
+    advertise: str | None = None,
     admin: str | None = None,
 ) -> Worker:
     """Return a worker, an ASGI application, for the durable chats of a Restate server.
@@ -232,7 +264,9 @@ def chats(
     For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the Restate server
     signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
     ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
-    register the application with Restate. `admin` is the address of Restate's admin API; the
+    register it with Restate at the address `advertise`, by default that of `bind`; if the server is
+    away, they wait. Give all workers one `advertise`, that of a load balancer. `concurrency` is the
+    most chats that a worker runs at once. `admin` is the address of Restate's admin API; the
     default is port 9070 on the host of the ingress. Raises UsageError if the agent has no
     `runtime=Durable()`, or if `bind` has no port.
     """
@@ -242,9 +276,11 @@ def chats(
         deps=deps,
         relay=relay,
         name=name,
+        concurrency=concurrency,
         idle=idle,
         retention=retention,
         identity_keys=identity_keys,
         bind=bind,
+        advertise=advertise,
         admin=admin,
     )

@@ -19,7 +19,7 @@ Severity = Literal["DEBUG", "INFO", "WARN"]
 class Events:
     """The logger, if there is one."""
 
-    def __init__(self, provider: Any, version: str) -> None:
+    def __init__(self, provider: Any, version: str, schema: str | None) -> None:
         self._logger: Any = None
         self._record: Any = None
         self._severities: Any = None
@@ -30,7 +30,7 @@ class Events:
             return
         self._record = _logs.LogRecord
         self._severities = _logs.SeverityNumber
-        self._logger = _logs.get_logger("hookline", version, provider)
+        self._logger = _logs.get_logger("hookline", version, provider, schema_url=schema)
 
     def emit(
         self, name: str, severity: Severity, attributes: Mapping[str, Any], context: Context

@@ -112,6 +112,8 @@ class Semconv(NamedTuple):
     """Whether one histogram has all tokens by type; if not, each type has its own instruments."""
     agent_caches: bool
     """Whether an `invoke_agent` span counts cached tokens."""
+    schema: str | None
+    """The schema URL of the version, if one is published."""
 
 
 SEMCONVS: Final = {
@@ -120,12 +122,14 @@ SEMCONVS: Final = {
         calls="gen_ai.client.operation",
         typed_tokens=True,
         agent_caches=True,
+        schema="https://opentelemetry.io/schemas/1.41.0",
     ),
-    "main": Semconv(
+    "genai-v0.1.0": Semconv(
         cache_write="gen_ai.usage.cache_write.input_tokens",
         calls="gen_ai.client.inference",
         typed_tokens=False,
         agent_caches=False,
+        schema=None,
     ),
 }
 

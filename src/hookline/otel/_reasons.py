@@ -18,10 +18,15 @@ from hookline.otel._words import hook_labels
 from hookline.points import OnApproval, OnHook
 
 
-def nearest(trace: Trace | None) -> Operation | None:
-    """Return the innermost open operation, or the chat's."""
+def nearest(trace: Trace | None, call: ModelCall | None) -> Operation | None:
+    """Return the innermost open operation, or the chat's.
+
+    Between two attempts of a model call, no span of the call is current; `call` is that call.
+    """
     op = innermost()
-    return trace.op if trace is not None and (op is None or op.ended) else op
+    if trace is None or not (op is None or op.ended or op is trace.op):
+        return op
+    return call if call is not None and not call.ended else trace.op
 
 
 def tell_status(op: Operation, name: str, keys: Collection[str], data: Any) -> None:
@@ -72,10 +77,10 @@ def tell_approval(trace: Trace, ctx: OnApproval) -> None:
     span.add_event(names.APPROVAL_EVENT, found)
 
 
-def tell_hook(kit: Kit, ctx: OnHook[Any], trace: Trace | None) -> None:
+def tell_hook(kit: Kit, ctx: OnHook[Any], trace: Trace | None, call: ModelCall | None) -> None:
     """Record another hook: its duration as a metric, its decision as an event."""
     labels = hook_labels(ctx.hook, ctx.point, ctx.outcome)
-    op = nearest(trace)
+    op = nearest(trace, call)
     kit.instruments.hook_duration.record(ctx.duration, labels, None if op is None else op.context)
     if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
         return

@@ -38,6 +38,25 @@ def innermost() -> Operation | None:
     return _inside.get()
 
 
+class Place:
+    """The current span of a task, to be restored."""
+
+    __slots__ = ("_context", "_inside")
+
+    def __init__(self) -> None:
+        self._context = get_current()
+        self._inside = _inside.get()
+
+    def restore(self, left: Operation) -> None:
+        """Leave a span that was entered since: the earlier span is current again.
+
+        Nothing happens in another task, or if the span is no longer the innermost one.
+        """
+        if _inside.get() is left:
+            attach(self._context)
+            _inside.set(self._inside)
+
+
 class Operation:
     """An open span; all attributes except the first ones are set together, at its end."""
 

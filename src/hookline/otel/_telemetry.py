@@ -81,7 +81,7 @@ class Telemetry:
         max_attribute: int = ATTRIBUTE,
         history: Literal["new", "full"] = "new",
         metrics: Literal["core", "all"] = "all",
-        semconv: Literal["v1.41", "main"] = "v1.41",
+        semconv: Literal["v1.41", "genai-v0.1.0"] = "v1.41",
         price: Prices | None = None,
         attributes: Attributes | None = None,
         openinference: bool = False,
@@ -138,8 +138,9 @@ class Telemetry:
             return None
 
     def _begin(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
-        tracer = tracers.get_tracer("hookline", __version__)
-        meter = meters.get_meter("hookline", __version__)
+        schema = self._semconv.schema
+        tracer = tracers.get_tracer("hookline", __version__, schema_url=schema)
+        meter = meters.get_meter("hookline", __version__, schema_url=schema)
         silent = isinstance(tracers, (ProxyTracerProvider, NoOpTracerProvider))
         unmetered = type(meters).__name__ == "_ProxyMeterProvider"
         unmetered = unmetered or isinstance(meters, NoOpMeterProvider)
@@ -154,7 +155,7 @@ class Telemetry:
         kit = Kit(
             tracer,
             Instruments(meter, self._semconv, core=self._core),
-            Events(self._loggers, __version__),
+            Events(self._loggers, __version__, schema),
             content,
             metered=not unmetered,
             details=_emits(content.events),

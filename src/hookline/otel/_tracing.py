@@ -33,6 +33,7 @@ from hookline.otel._kit import Kit
 from hookline.otel._model_call import ModelCall, tell_unseen_failure
 from hookline.otel._reasons import nearest, tell_approval, tell_hook, tell_status
 from hookline.otel._report import report
+from hookline.otel._spans import Place
 from hookline.otel._tool_call import ToolCallSpan
 from hookline.otel._trace import Trace
 from hookline.points import (
@@ -62,6 +63,12 @@ class Asked:
 
 
 _asked: ContextVar[Asked | None] = ContextVar("hookline_otel_asked", default=None)
+
+
+def _open_call() -> ModelCall | None:
+    """The model call whose wrappers run here."""
+    asked = _asked.get()
+    return None if asked is None else asked.call
 
 
 class Tracing:
@@ -192,8 +199,6 @@ class Tracing:
                 asked.call.answered(response)
             return response
         finally:
-            if asked.call is not None:
-                asked.call.leave()
             if _asked.get() is asked:
                 _asked.set(before)
 
@@ -238,6 +243,7 @@ class Tracing:
         asked, trace = _asked.get(), self._trace_of(ctx.run)
         if asked is None or trace is None:
             return await proceed()
+        place = Place()  # each attempt may be inside of another span of a wrapper
         if asked.call is None:
             asked.call = ModelCall.begin(self.kit, trace, ctx)
         else:
@@ -251,8 +257,11 @@ class Tracing:
         except Exception as exc:
             call.failed(exc)
             raise
-        call.took(response)
-        return response
+        else:
+            call.took(response)
+            return response
+        finally:
+            place.restore(call)
 
     # ── a tool call ─────────────────────────────────────────────────────────────────────────
 
@@ -296,7 +305,7 @@ class Tracing:
 
     def _on_status(self, ctx: OnStatus) -> None:
         known = names.STATUS_EVENTS.get(ctx.type)
-        op = None if known is None else nearest(self._trace_of(ctx.run))
+        op = None if known is None else nearest(self._trace_of(ctx.run), _open_call())
         if known is None or op is None:
             return
         try:
@@ -325,6 +334,6 @@ class Tracing:
             count[1] += ctx.duration
             return
         try:
-            tell_hook(self.kit, ctx, trace)
+            tell_hook(self.kit, ctx, trace, _open_call())
         except Exception as exc:
             report("a hook could not be traced", exc)

@@ -1,0 +1,158 @@
+"""The admin API of Restate: the address of a worker, and the chats of workers that are gone.
+
+Restate runs a chat at the address where it began. So all workers should have one stable address, of
+a load balancer for example. If a worker has an address of its own and is gone, Restate tries that
+address for ever. Each worker therefore looks for such chats, and moves them to its own address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hookline.errors import StoreError, UsageError
+
+logger = logging.getLogger("hookline.durable")
+_AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
+_LOOK: Final = 3.0  # seconds between two looks for chats of workers that are gone
+_ATTEMPTS: Final = 5  # failed connections after which a worker counts as gone
+_NOT_CONNECTED: Final = "RT0010"  # Restate's own code: it could not connect to the address
+
+
+class Asks(Protocol):
+    """Sends a request; raises StoreError if the server is not reachable."""
+
+    async def __call__(self, method: str, path: str, body: bytes | None = None, /) -> Any: ...
+
+
+class _Service(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Deployment(msgspec.Struct, frozen=True):
+    id: str
+    uri: str = ""
+    services: tuple[_Service, ...] = ()
+
+
+class _Deployments(msgspec.Struct, frozen=True):
+    deployments: tuple[_Deployment, ...] = ()
+
+
+class _Row(msgspec.Struct, frozen=True):
+    id: str
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    rows: tuple[_Row, ...] = ()
+
+
+def address_for(bind: str, server: str) -> str:
+    """The address at which a server reaches what is bound to `bind`."""
+    host, _, port = bind.rpartition(":")
+    if host.strip("[]") in ("", "0.0.0.0", "::"):
+        parts = urlsplit(server)
+        family = socket.AF_INET6 if ":" in (parts.hostname or "") else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing
+            try:
+                probe.connect((parts.hostname or "127.0.0.1", parts.port or 80))
+                found = probe.getsockname()[0]
+            except OSError:
+                found = socket.gethostname()
+        host = f"[{found}]" if ":" in found else found
+    return f"http://{host}:{port}"
+
+
+class Admin:
+    """One worker's view of the admin API."""
+
+    def __init__(self, ask: Asks, url: str, name: str, uri: str) -> None:
+        self._ask = ask
+        self._url = url.rstrip("/")
+        self._names = frozenset({name, f"{name}-answers"})
+        self._name = name
+        self._uri = uri.rstrip("/")
+        self._id = ""  # of our deployment
+
+    async def register(self) -> None:
+        """Register the worker; wait and log while the server is away.
+
+        Raises UsageError if the address belongs to other services, or Restate cannot reach it.
+        """
+        away = False
+        while True:
+            try:
+                await self._register()
+                return
+            except StoreError as exc:
+                if not away:
+                    logger.warning("the worker waits for its server: %s", exc)
+                away = True
+                await asyncio.sleep(_AGAIN)
+
+    async def _register(self) -> None:
+        answer = await self._ask("GET", f"{self._url}/deployments")
+        known = msgspec.json.decode(answer.content, type=_Deployments).deployments
+        here = [each for each in known if each.uri.rstrip("/") == self._uri]
+        for other in here:
+            foreign = sorted({each.name for each in other.services} - self._names)
+            if foreign:
+                raise UsageError(
+                    f"advertise={self._uri!r} is registered with Restate for {foreign[0]!r}; use "
+                    f"another address, or remove that one: restate deployments remove {other.id}"
+                )
+        beside = [each for each in known if each not in here and self._serves(each)]
+        for other in beside:
+            logger.warning(
+                "chats of %r are also registered at %s: chats that began there stay there; give "
+                "all workers one address, advertise=",
+                self._name,
+                other.uri,
+            )
+        # What is registered here has only our own names, so it may be replaced.
+        body = msgspec.json.encode({"uri": self._uri, "force": bool(here)})
+        answer = await self._ask("POST", f"{self._url}/deployments", body)
+        if not answer.is_success:
+            raise UsageError(
+                f"Restate at {self._url} did not accept the worker at {self._uri}; check that "
+                f"Restate can reach this address, or set advertise=: {answer.text.strip()}"
+            )
+        self._id = msgspec.json.decode(answer.content, type=_Deployment).id
+
+    def _serves(self, deployment: _Deployment) -> bool:
+        return any(each.name in self._names for each in deployment.services)
+
+    async def adopt(self) -> None:
+        """Move the chats of workers that are gone to this worker, until cancelled."""
+        names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._names))
+        query = (
+            f"SELECT id FROM sys_invocation WHERE target_service_name IN ({names}) "
+            f"AND status IN ('backing-off', 'paused') AND retry_count >= {_ATTEMPTS} "
+            f"AND last_failure_error_code = '{_NOT_CONNECTED}' "
+            f"AND pinned_deployment_id <> '{self._id}' LIMIT 1000"
+        )
+        body = msgspec.json.encode({"query": query})
+        while True:
+            await asyncio.sleep(_LOOK)
+            try:
+                answer = await self._ask("POST", f"{self._url}/query", body)
+                for row in msgspec.json.decode(answer.content, type=_Rows).rows:
+                    await self._move(row.id)
+            except (StoreError, UsageError, msgspec.DecodeError) as exc:
+                logger.debug("chats of other workers could not be read", exc_info=exc)
+
+    async def _move(self, id: str) -> None:
+        """Pause an invocation and resume it here; the next look goes on if it runs meanwhile."""
+        path = f"{self._url}/invocations/{id}"
+        await self._ask("PATCH", f"{path}/pause")
+        for _ in range(10):
+            answer = await self._ask("PATCH", f"{path}/resume?deployment={self._id}")
+            if answer.is_success:
+                logger.warning("took over a chat of %r: its worker is gone", self._name)
+                return
+            await asyncio.sleep(0.1)

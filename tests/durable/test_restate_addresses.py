@@ -1,0 +1,140 @@
+"""Workers of Restate at addresses of their own: one is gone, others go on with its chats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+from tests.durable._engines import Engine, Missing, free_port, places
+
+from hookline import Agent, tool
+from hookline.durable._restate_admin import address_for
+from hookline.durable.restate import chats
+from hookline.errors import UsageError
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel, call
+
+
+@pytest.fixture
+def restate() -> Iterator[Engine]:
+    with places(("restate",)) as found:
+        if isinstance(found["restate"], Missing):
+            pytest.skip(str(found["restate"]))
+        yield Engine("restate", found["restate"])
+
+
+def answering(*turns: Any, tools: Any = ()) -> Agent[Any]:
+    return Agent(ScriptedModel(*turns, repeat=True), tools=tools, runtime=Durable())
+
+
+async def test_the_chats_of_a_worker_that_is_gone_go_on_at_another_address(
+    restate: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    working = asyncio.Event()
+
+    @tool(idempotent=True)
+    async def work() -> str:
+        """Work."""
+        if working.is_set():
+            return "worked"
+        working.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with restate.client() as client:
+        async with restate.worker(answering(call("work"), "Done.", tools=[work])):
+            await client.start("Go.", chat_id="one")
+            await working.wait()
+        there = f"127.0.0.1:{free_port()}"
+        async with restate.worker(answering("Done.", tools=[work]), bind=there):
+            assert (await client.result("one")).text == "Done."
+    said = caplog.text
+    assert f"also registered at http://127.0.0.1:{restate.port}/" in said
+    assert "took over a chat" in said
+
+
+async def test_a_worker_waits_for_a_server_that_is_away(
+    restate: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    restate.where.kill()
+    waits = asyncio.Event()
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "waits for its server" in record.getMessage():
+                waits.set()
+
+    heard = Heard()
+    logging.getLogger("hookline.durable").addHandler(heard)
+    worker = restate.worker(answering("Hello."))
+    running = asyncio.create_task(worker.run())
+    try:
+        await waits.wait()
+        await asyncio.to_thread(restate.where.start)
+        async with restate.client() as client:
+            while True:
+                with suppress(UsageError):  # until the worker is registered
+                    id = await client.start("Hi.")
+                    break
+            assert (await client.result(id)).text == "Hello."
+    finally:
+        logging.getLogger("hookline.durable").removeHandler(heard)
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_an_address_of_another_agent_is_not_overwritten(restate: Engine) -> None:
+    async with restate.worker(answering("Hello.")):
+        pass
+    with pytest.raises(UsageError, match="is registered with Restate for"):
+        async with restate.worker(answering("Hello."), name="another"):
+            pass
+    async with restate.worker(answering("Hello.")), restate.client() as client:
+        assert (await client.result(await client.start("Hi."))).text == "Hello."
+
+
+async def test_restate_is_told_the_address_that_is_advertised(restate: Engine) -> None:
+    url = f"http://localhost:{restate.port}/"
+    async with restate.worker(
+        answering("Hello."), bind=f"0.0.0.0:{restate.port}", advertise=url
+    ), httpx.AsyncClient() as http:
+        answer = await http.get(f"{restate.where.admin_url}/deployments")
+        assert [each["uri"] for each in answer.json()["deployments"]] == [url]
+
+
+async def test_a_worker_runs_no_more_chats_at_once_than_its_concurrency(restate: Engine) -> None:
+    running, most = 0, 0
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return "worked"
+
+    agent = answering(call("work"), "Done.", tools=[work])
+    async with restate.worker(agent, concurrency=2), restate.client() as client:
+        ids = [await client.start("Go.") for _ in range(8)]
+        await asyncio.gather(*(client.result(id) for id in ids))
+    assert 1 <= most <= 2
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:9080", ":9080", "[::]:9080"])
+def test_the_address_that_is_derived_is_never_that_of_all_interfaces(bind: str) -> None:
+    assert address_for(bind, "http://127.0.0.1:8080") == "http://127.0.0.1:9080"
+    assert address_for("10.0.0.7:9080", "http://127.0.0.1:8080") == "http://10.0.0.7:9080"
+
+
+def test_an_address_and_a_concurrency_are_checked() -> None:
+    with pytest.raises(UsageError, match="advertise='workers:9080' must be the URL"):
+        chats(answering("x"), advertise="workers:9080")
+    with pytest.raises(UsageError, match="concurrency=0 must be at least 1"):
+        chats(answering("x"), concurrency=0)
