@@ -1,32 +1,43 @@
 """A single text in place of a list is refused: Python would take its letters for the items."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from inspect import get_annotations, isclass, isfunction, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from hookline import (
     Agent,
+    ApprovalRequest,
     AssistantMessage,
+    Conversation,
     MessageChanges,
     ModelResponse,
     Scope,
     Settings,
+    ToolCall,
     ToolFailure,
     ToolResult,
     UserMessage,
+    check_history,
     define_hook,
 )
 from hookline.discovery import from_entry_points, from_folder
 from hookline.durable import Client
 from hookline.errors import UsageError
+from hookline.events import ChatEvent
 from hookline.hooks import allow_tools, budget, deny_commands, rate_limit, redact, truncate
 from hookline.mcp import MCPServer, serve
 from hookline.points import as_tuple, matches
+from hookline.providers.anthropic import AnthropicSettings
+from hookline.providers.google import GoogleSettings
+from hookline.providers.openai import OpenAISettings
+from hookline.providers.openai_chat import OpenAIChatSettings
 from hookline.providers.tools import file_search, remote_mcp, web_search
-from hookline.testing import ScriptedModel, record
+from hookline.testing import ScriptedModel, Turn, Wire, record
 from hookline.web import Page, app
 
 ONE: Any = "swordfish"
@@ -72,6 +83,24 @@ TAKES_LISTS: dict[str, Callable[[Any], object]] = {
     "from_entry_points required": lambda one: from_entry_points(required=one),
     "from_folder required": lambda one: from_folder(Path(__file__).parent, required=one),
     "record points": lambda one: record(agent(), points=one),
+    "record events": lambda one: record(agent(), events=one),
+    "Conversation messages": lambda one: Conversation(messages=one),
+    "Conversation.restore messages": lambda one: Conversation().restore(one),
+    "check_history messages": check_history,
+    "ModelResponse.of tool_calls": lambda one: ModelResponse.of(tool_calls=one),
+    "Turn tool_calls": lambda one: Turn(tool_calls=one),
+    "Wire habits": lambda one: Wire(habits=one),
+    "OpenAISettings stop": lambda one: OpenAISettings(stop=one),
+    "OpenAIChatSettings stop": lambda one: OpenAIChatSettings(stop=one),
+    "AnthropicSettings stop": lambda one: AnthropicSettings(stop=one),
+    "GoogleSettings stop": lambda one: GoogleSettings(stop=one),
+    "OpenAISettings include": lambda one: OpenAISettings(include=one),
+    "OpenAIChatSettings modalities": lambda one: OpenAIChatSettings(modalities=one),
+    "AnthropicSettings beta": lambda one: AnthropicSettings(beta=one),
+    "GoogleSettings modalities": lambda one: GoogleSettings(modalities=one),
+    "ApprovalRequest prompts": lambda one: ApprovalRequest(
+        id="", call=ToolCall(id="c", name="n"), prompts=one, chat_id="", iteration=0, digest=""
+    ),
 }
 
 
@@ -86,6 +115,69 @@ async def test_nor_is_it_one_for_a_chat(name: str) -> None:
     wrong: Any = {name: ONE}
     with pytest.raises(UsageError, match=f"{name.removeprefix('only_')}=.*must be a list"):
         await agent().chat("hi", **wrong)
+
+
+# Lists of texts that hookline itself makes, or reads from its own stored data.
+MADE_BY_HOOKLINE = {
+    *("AgUiEncoder", "AiSdkEncoder", "Clients", "Exchange", "HistoryError", "HookInfo"),
+    *("Incoming", "Journal", "OutputError", "PendingStep", "Preset", "Recorder", "Repair"),
+    *("ToolArgumentsError", "UnknownHookError", "UnknownToolError", "scrubbed", "text_of_events"),
+    *("Effects", "Event", *(kind.__name__ for kind in get_args(ChatEvent))),
+}
+CHECKED_ELSEWHERE = {
+    "Conversation answered",  # which only the engine passes
+    "Client hooks",  # test_nor_is_it_one_for_a_durable_chat
+    "Worker identity_keys",  # needs the package of Restate
+    "chats identity_keys",
+}
+DOORS = (
+    *("", ".points", ".events", ".models", ".storage", ".errors", ".runtimes", ".hooks", ".web"),
+    *(".stores", ".testing", ".mcp", ".discovery", ".dialogue", ".streams", ".formats", ".durable"),
+    *(".providers", ".providers.tools", ".providers.openai", ".providers.openai_chat"),
+    *(".providers.anthropic", ".providers.google", ".durable.restate", ".durable.postgres"),
+)
+TEXTS = re.compile(
+    r"\b(?:Iterable|Sequence|Collection|list|tuple|set|frozenset)\[(?:str|Literal)\b"
+)
+
+
+def lists_of_texts() -> Iterator[str]:
+    """The public callables with an argument that takes a list of texts, and the argument."""
+    for door in DOORS:
+        module = import_module(f"hookline{door}")
+        for name in module.__all__:
+            given = getattr(module, name)
+            if not callable(given) or not (isclass(given) or isfunction(given)):
+                continue
+            methods = [value for key, value in vars(given).items() if not key.startswith("_")]
+            for each in [given, *(methods if isclass(given) else ())]:
+                plain = getattr(each, "__func__", each)
+                if plain is not given and not isfunction(plain):
+                    continue
+                for argument in arguments(plain):
+                    yield f"{name} {argument}"
+
+
+def arguments(given: Any) -> list[str]:
+    if hasattr(given, "__struct_fields__"):
+        types = {k: v for kind in reversed(given.__mro__) for k, v in get_annotations(kind).items()}
+        return [name for name in given.__struct_fields__ if TEXTS.search(str(types[name]))]
+    try:
+        parameters = signature(given).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        each.name
+        for each in parameters
+        if TEXTS.search(str(each.annotation)) and each.kind is not each.VAR_POSITIONAL
+    ]
+
+
+def test_every_public_argument_that_takes_a_list_of_texts_is_tried_here() -> None:
+    tried = set(TAKES_LISTS) | CHECKED_ELSEWHERE
+    found = {each for each in lists_of_texts() if each.split()[0] not in MADE_BY_HOOKLINE}
+    assert len(found) > 15
+    assert sorted(found - tried) == []
 
 
 async def test_nor_is_it_one_for_a_durable_chat() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, runti
 import msgspec
 
 from hookline._base.frozen import own, own_tuple
+from hookline._base.lists import as_tuple
 from hookline._base.messages import (
     Data,
     FinishReason,
@@ -194,7 +195,10 @@ class Settings(Data, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         own(self, "extra")
-        own_tuple(self, "stop")
+        defaults = zip(self.__struct_fields__[::-1], self.__struct_defaults__[::-1], strict=False)
+        for name, default in defaults:
+            if default == ():  # also in the settings of a provider
+                own_tuple(self, name)
 
     def over(self, other: Settings) -> Settings:
         """Return a copy in which unset fields have the values of `other`."""
@@ -342,6 +346,7 @@ class ModelResponse(ModelAnswer, frozen=True, kw_only=True, tag_field="kind", ta
         cls, text: str = "", *, tool_calls: Sequence[ToolCall] = (), reasoning: str = ""
     ) -> Self:
         """Make a response by hand, usually to answer from a hook."""
+        tool_calls = as_tuple("tool_calls", tool_calls)
         parts: list[ModelPart] = []
         if reasoning:
             parts.append(Reasoning(reasoning))

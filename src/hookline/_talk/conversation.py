@@ -17,6 +17,7 @@ from hookline._base.cancel import finished
 from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._base.forks import lock_for_forks
 from hookline._base.json import Reader
+from hookline._base.lists import as_tuple
 from hookline._base.log import log_throw
 from hookline._base.messages import (
     AssistantMessage,
@@ -92,7 +93,7 @@ class Conversation:
         self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
         self._place: int | None = None  # the question that the next chat answers again
         self._aside: _Aside | None = None  # what the running chat is about to replace
-        items = list(messages)
+        items = list(as_tuple("messages", messages))
         self._set(items, Survey(items), pending)
 
     def _set(
@@ -159,7 +160,9 @@ class Conversation:
 
         In a store, the change is written with the next message, or by `save`.
         """
-        items = list(messages)  # outside the lock, because the iterable may use other conversations
+        items = list(
+            as_tuple("messages", messages)
+        )  # outside the lock, because the iterable may use other conversations
         found = Survey(items)
         with _lock:
             if self._chat_id is not None:

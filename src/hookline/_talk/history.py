@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hookline._base.errors import HistoryError
+from hookline._base.lists import as_tuple
 from hookline._base.messages import (
     AssistantMessage,
     Data,
@@ -97,7 +98,7 @@ class Survey:
 
 def check_history(messages: Iterable[Message], *, open_end: bool = False) -> None:
     """Raise HistoryError, which lists all faults, if the history is not valid."""
-    Survey(messages).check(open_end=open_end)
+    Survey(as_tuple("messages", messages)).check(open_end=open_end)
 
 
 async def surveyed(messages: Sequence[Message]) -> Survey:

@@ -28,6 +28,7 @@ from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._restate_admin import address_for
 from hookline.durable._restate_client import Ingress
 from hookline.errors import StoreError, UsageError
+from hookline.points import as_tuple
 from hookline.runtimes import Journal
 
 __all__ = ["Chats", "Worker", "chats"]
@@ -100,7 +101,8 @@ class Worker:
             retention=retention,
             lives=self._lives,
         )
-        self._app = restate.app(services, protocol="bidi", identity_keys=list(identity_keys))
+        keys = list(as_tuple("identity_keys", identity_keys))
+        self._app = restate.app(services, protocol="bidi", identity_keys=keys)
         self._relay = relay
         self._url = url
         self._admin = admin

@@ -32,6 +32,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
+from hookline.points import as_tuple
 
 Part: TypeAlias = str | Text | Reasoning | ToolCall | Source | Image | File | Chunk
 """A piece of a turn."""
@@ -119,7 +120,7 @@ class Turn:
             whole.append(Reasoning(reasoning))
         if text:
             whole.append(Text(text))
-        whole += [*parts, *tool_calls]
+        whole += [*parts, *as_tuple("tool_calls", tool_calls)]
         if raw_chunks is not None and whole:
             raise ValueError("raw_chunks= is the whole turn; leave out the other parts")
         if fail_after is not None and (fail is None or fail_after < 0):

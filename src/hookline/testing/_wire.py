@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 import msgspec
 
 from hookline.models import Chunk
+from hookline.points import as_tuple
 from hookline.testing._script import ScriptError
 from hookline.testing._turn import Answer, Delay, as_turn
 from hookline.testing._wire_formats import WireFormat, encoded, error_body
@@ -81,7 +82,7 @@ class Wire:
         self.after = after
         self.cut = cut
         self.stall = stall
-        self.habits = tuple(habits)
+        self.habits = as_tuple("habits", habits)
 
     def pieces(self, format: WireFormat, number: int) -> list[bytes]:
         """The body, in the pieces in which it is sent."""
