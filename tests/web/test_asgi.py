@@ -248,7 +248,7 @@ async def test_it_finds_its_routes_where_it_is_mounted(path: str, root_path: str
 
 @pytest.mark.parametrize(
     ("header", "size", "status"),
-    [("content-type", 3 * 1024 * 1024, 415), ("content-length", 6 * 1024 * 1024, 413)],
+    [("content-type", 4 * 1024 * 1024, 415), ("content-length", 4 * 1024 * 1024 + 1, 413)],
 )
 async def test_a_client_that_is_still_sending_gets_the_refusal(
     header: str, size: int, status: int
