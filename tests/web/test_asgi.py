@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.web._server import TOKEN, eventually
+from tests.web._server import TOKEN, eventually, serve
 from tests.web.test_site import Gate, gated, native, request_of
 
 from hookline import Agent
@@ -244,3 +244,38 @@ async def test_it_finds_its_routes_where_it_is_mounted(path: str, root_path: str
     wire.scope["root_path"] = root_path
     await wire.run(site)
     assert wire.sent[0]["status"] == 200
+
+
+@pytest.mark.parametrize(
+    ("header", "size", "status"),
+    [("content-type", 4 * 1024 * 1024, 415), ("content-length", 4 * 1024 * 1024 + 1, 413)],
+)
+async def test_a_client_that_is_still_sending_gets_the_refusal(
+    header: str, size: int, status: int
+) -> None:
+    """A server that closes the connection on a client that sends makes it lose the response."""
+    kind = "text/plain" if header == "content-type" else "application/json"
+    async with serve(site_with(Agent(ScriptedModel()))) as url:
+        port = int(url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST /native HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {TOKEN}\r\n"
+        head += "connection: close\r\n"
+        writer.write(f"{head}content-type: {kind}\r\ncontent-length: {size}\r\n\r\n".encode())
+        for _ in range(size // 10_000):
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+        writer.write(b"x" * (size % 10_000))
+        answer = await reader.read(10_000)
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert b"must " in answer
+        writer.close()
+
+
+async def test_the_rest_of_a_refused_body_is_read_up_to_a_limit() -> None:
+    site, wire = site_with(Agent(ScriptedModel()), body_bytes=1000), Wire("2.5")
+    wire.told.get_nowait()
+    for _ in range(10):
+        wire.told.put_nowait({"type": "http.request", "body": b"x" * 600, "more_body": True})
+    await wire.run(site)
+    assert wire.sent[0]["status"] == 413
+    assert wire.told.qsize() == 6  # two were too much, and two more were dropped

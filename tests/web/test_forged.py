@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from tests._wires import WIRES, wire
+from tests.web._forging import fuzz
 from tests.web._server import HEADERS, LOCAL, conversation_of, direct
 from tests.web.test_client_tools import picking
 from tests.web.test_site import asked, asking, request_of
@@ -190,6 +191,13 @@ async def test_a_stored_address_that_no_page_may_follow_is_not_shown(protocol: P
         shown = (await http.get(f"/{protocol}/c1/messages", headers=HEADERS)).text
     assert "good.png" in shown
     assert "javascript" not in shown
+
+
+async def test_nothing_that_is_forged_reaches_a_provider() -> None:
+    tally = await fuzz(1000)
+    for protocol in PROTOCOLS:  # some were answered, and some refused
+        assert tally[f"{protocol} 200 asked"] > 20
+        assert tally[f"{protocol} 400"] > 20
 
 
 # ── the shape of a body ─────────────────────────────────────────────────────────────────────

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 
 from hookline.web._incoming import Refused
 from hookline.web._send import Headers, Receive, Scope, Send
 from hookline.web._wire import dumps
+
+REST: Final = 2.0
+"""Most seconds for the rest of a body that is refused."""
 
 
 class Request:
@@ -27,9 +31,22 @@ class Request:
             path = path[len(root) :]
         self.path = path or "/"
         self.root = root
+        self._more = True  # whether the client may still send
 
     async def body(self, limit: int, seconds: float) -> bytes:
         """Read the body; raises Refused if it is not JSON, too large, too slow, or cut off."""
+        try:
+            async with asyncio.timeout(seconds):
+                self._check(limit)
+                return await self._read(limit)
+        except TimeoutError:
+            raise Refused(408, "The body arrived too slowly; send it again.") from None
+        except Refused:
+            await self._drain(limit, min(seconds, REST))
+            raise
+
+    def _check(self, limit: int) -> None:
+        """Check the headers of the body."""
         kind = self.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(415, "The content type must be application/json.")
@@ -38,26 +55,36 @@ class Request:
             raise Refused(400, "The content length must be a number.")
         if len(length) > 20 or int(length) > limit:
             raise Refused(413, f"The body must not be larger than {limit} bytes.")
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._read(limit)
-        except TimeoutError:
-            raise Refused(408, "The body arrived too slowly; send it again.") from None
 
     async def _read(self, limit: int) -> bytes:
         parts: list[bytes] = []
         size = 0
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "The body was cut off; send it again.")
-            part: bytes = message.get("body", b"")
+        while self._more:
+            part = await self._part()
             size += len(part)
             if size > limit:
                 raise Refused(413, f"The body must not be larger than {limit} bytes.")
             parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts)
+        return b"".join(parts)
+
+    async def _part(self) -> bytes:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            self._more = False
+            raise Refused(400, "The body was cut off; send it again.")
+        self._more = message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part
+
+    async def _drain(self, limit: int, seconds: float) -> None:
+        """Read the rest of a refused body, up to a limit: a client that is still sending would get
+        a reset in place of the refusal. A client that waits for "100 Continue" sends nothing yet.
+        """
+        size = 0
+        with suppress(Refused, TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._more and size <= limit and "expect" not in self.headers:
+                    size += len(await self._part())
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,29 @@
+"""Forged requests by the thousand: `scripts/fuzz-protocols --tries 10000`.
+
+Prints how many were tried and what the answers were; the first that reaches a provider with what
+only the agent's owner may send ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+
+from tests.web._forging import fuzz
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/fuzz-protocols", description=__doc__)
+    parser.add_argument("--tries", type=int, default=10_000, help="the number of requests")
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first request")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    tally = asyncio.run(fuzz(options.tries, options.first))
+    took = time.perf_counter() - start
+    counts = ", ".join(f"{answer}: {number:,}" for answer, number in sorted(tally.items()))
+    print(f"{tally.total():,} forged requests in {took:.0f} s: {counts}")
+
+
+if __name__ == "__main__":
+    main()
