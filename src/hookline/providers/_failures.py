@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, Final, TypeGuard
+from urllib.parse import urlsplit
 
 from hookline.errors import (
     AuthenticationError,
@@ -28,6 +29,7 @@ from hookline.errors import (
     OverloadedError,
     RateLimitError,
 )
+from hookline.providers._http import REDIRECT
 from hookline.providers._parts import is_list, is_object
 from hookline.providers._said import details_of, first, retry_after, retry_delay, scrubbed
 from hookline.providers._sse import EventTooLarge
@@ -57,6 +59,8 @@ _OURS: Final = re.compile(r"bad[_ ]?request|invalid|not[_ ]found|unsupported", r
 _NO_MESSAGE: Final = re.compile(r"Error code: \d+( - None)?")
 # One pass is enough, whatever the page: a script without an end takes the rest of it.
 _TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
+_PAGE: Final = re.compile(r"\s*<(?:!doctype|html|head|body|!--|\?xml)", re.IGNORECASE)
+_PAGE_HEAD: Final = 16 * 1024  # characters
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-goog-request-id")
 
 
@@ -68,6 +72,11 @@ _ADVICE: Final[dict[type[ModelError], str]] = {
     OverloadedError: "Try again later, or use another model",
     RateLimitError: "Wait and try again, or check the limits of the account",
 }
+_REFUSED_CONNECTION: Final = ("connection refused", "connect call failed", "all connection attempts")
+_LASTING: Final = (
+    *("unsupportedprotocol", "invalidurl", "certificate", "wrong_version_number"),
+    *("unsupported_protocol", "tlsv1_alert", "no_protocols_available", "sslv3_alert"),
+)
 
 
 class Exchange:
@@ -78,7 +87,7 @@ class Exchange:
     `request_id` is set once the service has answered.
     """
 
-    __slots__ = ("idle", "provider", "request_id", "secrets", "where")
+    __slots__ = ("idle", "provider", "request_id", "secrets", "url", "where")
 
     def __init__(
         self,
@@ -89,6 +98,7 @@ class Exchange:
         idle: float = inf,
     ) -> None:
         self.idle = idle
+        self.url: str | None = None  # the address of a failed request, without its query
         self.provider = provider
         self.where = where or provider
         self.secrets = tuple(secrets)
@@ -138,8 +148,7 @@ class Exchange:
 
     def page(self, text: str, kind: str) -> ModelError:
         """Build the error for a page that arrived instead of a stream."""
-        words = " ".join(_TAGS.sub(" ", text).split())
-        shown = scrubbed(words[:200], self.secrets) or "no text"
+        shown = scrubbed(_words(text), self.secrets) or "no text"
         return self.malformed(
             f"{self.where}: received {kind or 'a page'} instead of a stream of events: {shown!r}; "
             "check base_url, and whether a proxy or sign-in page answered",
@@ -177,6 +186,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
         if body is None:
             body = getattr(exc, "details", None)
         text = str(getattr(exc, "message", None) or exc)
+        exchange.url = _url(exc)
         fallback = "" if _NO_MESSAGE.fullmatch(text.strip()) else text
         return told(exchange, body, status=status, headers=headers, fallback=fallback)
     if isinstance(exc, EventTooLarge):
@@ -194,9 +204,15 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return exchange.silent(f"no data ({kind})")
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
+        why = _reason(exc, secrets)
+        lasting = _lasting(names, why)
+        advice = "check the address, its protocol and its certificate" if lasting else "try again"
+        if provider == "ollama" and any(word in why.lower() for word in _REFUSED_CONNECTION):
+            advice = "start the server: ollama serve"
         return ModelConnectionError(
-            f"{where}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
+            f"{where}: the connection failed ({kind}{why}); {advice}",
             provider=provider,
+            retryable=False if lasting else None,
         )
     # The exception's own text is left out: it may quote the answer.
     return MalformedStreamError(
@@ -218,22 +234,33 @@ def told(
     words = [inner.get("code"), inner.get("type"), inner.get("status")]
     code = next((word for word in words if isinstance(word, str) and word), None)
     found = inner.get("message")
-    message = scrubbed(found if isinstance(found, str) and found else fallback, exchange.secrets)
+    text = found if isinstance(found, str) and found else fallback
+    if _PAGE.match(text):  # of a proxy
+        text = _words(text) or "a page without text"
+    message = scrubbed(text, exchange.secrets)
     if status is None:
         status = _number_of(inner.get("code"))
     about = " ".join(str(word) for word in (*words, message) if word)
     about += " ".join(str(each.get("reason", "")) for each in details_of(inner))
     kind, retryable = _kind(status, about)
     where = exchange.where if status is None else f"{exchange.where} ({status})"
+    wait = retry_after(headers) or retry_delay(inner)
+    advice = _ADVICE[kind]
+    if status == 404 and exchange.url:
+        advice = f"Check the model's name and base_url; the request went to {exchange.url}"
+    elif code == REDIRECT:
+        advice = "Check base_url"
+    elif kind is RateLimitError and wait is not None and retryable is not False:
+        advice = f"Try again in {wait:g} s, or check the limits of the account"
     own_id = outer.get("request_id")
     return kind(
-        f"{where}: {(message or 'no message').rstrip('. ')}. {_ADVICE[kind]}",
+        f"{where}: {(message or 'no message').rstrip('. ')}. {advice}",
         provider=exchange.provider,
         status=status,
         code=code,
         request_id=first(headers, *_REQUEST_IDS)
         or (own_id if isinstance(own_id, str) else exchange.request_id),
-        retry_after=retry_after(headers) or retry_delay(inner),
+        retry_after=wait,
         retryable=retryable,
     )
 
@@ -256,6 +283,17 @@ def _said(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
         detail = inner["detail"]
         inner = {**inner, "message": detail if isinstance(detail, str) else json.dumps(detail)}
     return outer, inner
+
+
+def _words(page: str) -> str:
+    """Return the first words of a page, without its markup."""
+    return " ".join(_TAGS.sub(" ", page[:_PAGE_HEAD]).split())[:200]
+
+
+def _lasting(names: set[str], why: str) -> bool:
+    """Return whether another try would fail in the same way: a wrong address or protocol."""
+    text = " ".join((*names, why)).lower()
+    return any(word in text or word.replace("_", " ") in text for word in _LASTING)
 
 
 def _number_of(code: object) -> int | None:
@@ -305,6 +343,16 @@ def _status(exc: BaseException) -> int | None:
         if isinstance(found, int) and not isinstance(found, bool):
             return found
     return None
+
+
+def _url(exc: BaseException) -> str | None:
+    """Return the address of a failed request, without its query and its password."""
+    request = getattr(exc, "request", None) or getattr(
+        getattr(exc, "response", None), "request", None
+    )
+    parts = urlsplit(str(getattr(request, "url", "") or ""))
+    host = parts.netloc.rpartition("@")[2]
+    return scrubbed(f"{parts.scheme}://{host}{parts.path}") if host else None
 
 
 def _names(exc: BaseException) -> set[str]:

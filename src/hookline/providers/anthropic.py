@@ -23,6 +23,7 @@ from hookline.providers._clients import (
     check_alone,
     check_async,
     check_extra,
+    check_url,
     from_environment,
     imported,
     keys_of,
@@ -75,6 +76,8 @@ class AnthropicModel:
     ) -> None:
         check_extra("anthropic", "anthropic")
         check_alone(client, api_key=api_key, base_url=base_url)
+        if client is None:
+            check_url(base_url or from_environment("ANTHROPIC_BASE_URL"))
         if client is not None:
             check_async(client, "an AsyncAnthropic, or a function that returns one")
         self.name = name

@@ -14,6 +14,7 @@ from hookline.providers._clients import (
     check_alone,
     check_async,
     check_extra,
+    check_url,
     from_environment,
     imported,
     keys_of,
@@ -103,6 +104,7 @@ class GoogleModel:
     ) -> None:
         check_extra("google.genai", "google")
         check_alone(client, api_key=api_key, base_url=base_url)
+        check_url(base_url)
         if client is not None:
             aio = client if callable(client) else getattr(client, "aio", client)
             check_async(aio, "a google.genai.Client, or a function that returns one")

@@ -14,6 +14,7 @@ from hookline.providers._clients import (
     check_alone,
     check_async,
     check_extra,
+    check_url,
     from_environment,
     imported,
     keys_of,
@@ -65,6 +66,8 @@ class Connection:
     ) -> None:
         check_extra("openai", "openai")
         check_alone(client, api_key=api_key, base_url=base_url)
+        if client is None:
+            check_url(base_url or from_environment("OPENAI_BASE_URL"))
         if client is not None:
             check_async(client, "an AsyncOpenAI, or a function that returns one")
         self._api_key = api_key
