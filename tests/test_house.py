@@ -34,6 +34,7 @@ PLAN = {
         "cancel",
         "errors",
         "lists",
+        "visible",
         "patterns",
         "frozen",
         "json",

@@ -15,6 +15,7 @@ WAITS: Final = 3  # a tool call waits for an approval, and there was nobody to a
 TAKEN: Final = 4  # the port is taken
 INTERRUPTED: Final = 130
 
+
 def status_of(exc: BaseException) -> int:
     """Return the exit status for an error."""
     if isinstance(exc, KeyboardInterrupt):
@@ -34,8 +35,11 @@ def told(exc: BaseException, what: str = "it") -> str:
     notes = [" ".join(note.split()) for note in getattr(exc, "__notes__", ())]
     if notes:
         text = f"{text} ({'; '.join(notes)})"
-    # The text of a ModelError says what to do.
+    # The text of a ModelError of hookline's adapters says what to do.
     more = "" if isinstance(exc, (UsageError, ModelError)) else "--debug shows the traceback"
+    wait = getattr(exc, "retry_after", None)
+    if wait is not None and "try again" not in text.lower():
+        more = f"try again in {wait:.0f} s"
     return strict(f"hookline: {text}" + (f"; {more}" if more else ""))
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
 from hookline.mcp._errors import RAISED, sdk
+from hookline.mcp._logs import quiet
 from hookline.providers._http import bounded, plain, put_body
 
 logger = getLogger("hookline.mcp")
@@ -33,6 +34,7 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
     """Connect to a server over streamable HTTP, and return the streams."""
     httpx2: Any = sdk("httpx2")
     streamable: Any = sdk("mcp.client.streamable_http")
+    quiet()
 
     async def bound(response: Any) -> None:
         error = _error_of(response, url)

@@ -72,7 +72,11 @@ _ADVICE: Final[dict[type[ModelError], str]] = {
     OverloadedError: "Try again later, or use another model",
     RateLimitError: "Wait and try again, or check the limits of the account",
 }
-_REFUSED_CONNECTION: Final = ("connection refused", "connect call failed", "all connection attempts")
+_REFUSED_CONNECTION: Final = (
+    "connection refused",
+    "connect call failed",
+    "all connection attempts",
+)
 _LASTING: Final = (
     *("unsupportedprotocol", "invalidurl", "certificate", "wrong_version_number"),
     *("unsupported_protocol", "tlsv1_alert", "no_protocols_available", "sslv3_alert"),

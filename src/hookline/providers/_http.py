@@ -152,7 +152,9 @@ def _stream_class(library: Any) -> Any:
                 return
             if len(self._encodings) > 1 or self._encodings[0] not in ("gzip", "x-gzip", "deflate"):
                 named = ", ".join(self._encodings)[:100]
-                raise library.DecodingError(f"the server encoded its answer without asking: {named}")
+                raise library.DecodingError(
+                    f"the server encoded its answer without asking: {named}"
+                )
             decoder = zlib.decompressobj(_WBITS)
             async for chunk in self._stream:
                 while chunk:

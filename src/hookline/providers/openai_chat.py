@@ -77,7 +77,9 @@ class OpenAIChatModel:
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
-        exchange = Exchange(self.provider, secrets=self._connection.secrets(), idle=self._idle_timeout)
+        exchange = Exchange(
+            self.provider, secrets=self._connection.secrets(), idle=self._idle_timeout
+        )
         reader = ChatReader(exchange, tags=self._tags, sound=sound_of(self.settings))
         return relay(exchange, self._events(request, exchange, reader), reader)
 
