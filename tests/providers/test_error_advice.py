@@ -1,4 +1,4 @@
-"""The texts of providers' errors: one plain line, one advice, and the address if it is the cause."""
+"""Texts of providers' errors: one plain line, one advice, the address if it is at fault."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_rate_limit_says_when_to_try_again() -> None:
 def test_an_address_without_a_scheme_is_refused_where_the_model_is_made(
     kind: Any, url: str
 ) -> None:
-    with pytest.raises(UsageError, match="base_url=.*begin with https://"):
+    with pytest.raises(UsageError, match=r"base_url=.*begin with https://"):
         ADAPTERS[kind]("m", base_url=url, api_key=KEY)
 
 

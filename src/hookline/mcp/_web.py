@@ -1,6 +1,7 @@
 """A server at a URL: an HTTP client with size limits.
 
-The size of a response is limited, after decoding. A refusal is reported with its status, which the SDK omits. An
+The size of a message is limited, after decoding.
+A refusal is reported with its status, which the SDK omits. An
 exception of a login would end the SDK's connection: it goes to the call or connection that needs
 the login, and the request counts as refused.
 """

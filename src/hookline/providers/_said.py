@@ -15,6 +15,10 @@ MAX_TEXT: Final = 1_000
 _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w*-]{6,}")
 _HIDDEN: Final = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "\ufffd"}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
+# One pass is enough, whatever the page: a script without an end takes the rest of it.
+_TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
+PAGE: Final = re.compile(r"\s*<(?:!doctype|html|head|body|!--|\?xml)", re.IGNORECASE)
+_PAGE_HEAD: Final = 16 * 1024  # characters
 
 
 def details_of(inner: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -87,3 +91,8 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
             text = text.replace(secret, "…")
     text = _LOOKS_LIKE_A_KEY.sub("…", text)
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+
+
+def words_of(page: str) -> str:
+    """Return the first words of a page, without its markup."""
+    return " ".join(_TAGS.sub(" ", page[:_PAGE_HEAD]).split())[:200]

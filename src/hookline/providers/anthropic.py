@@ -53,7 +53,7 @@ class AnthropicModel:
     `client` is your own `AsyncAnthropic` (or the SDK's client for Bedrock, Vertex, …), or a
     function that returns a client. By default a client is created from `api_key` and `base_url`, or
     from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. `settings` are defaults, which the settings of
-    the agent and the chat override. `idle_timeout`: the longest time without an event from the service,
+    the agent and the chat override. `idle_timeout`: the longest time without an event,
     in seconds. Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is
     passed together with `client`.
     """

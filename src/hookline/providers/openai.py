@@ -140,7 +140,7 @@ class OpenAIModel:
     `client` is your own `AsyncOpenAI`, or a function that returns a client. By default a client is
     created from `api_key` and `base_url`, or from OPENAI_API_KEY and OPENAI_BASE_URL. `settings`
     are defaults, which the settings of the agent and the chat override. `idle_timeout`: the longest
-    time without an event from the service, in seconds. Raises UsageError if the SDK is not installed,
+    time without an event, in seconds. Raises UsageError if the SDK is not installed,
     or if `api_key` or `base_url` is passed together with `client`.
     """
 
