@@ -514,7 +514,7 @@ COMPLEX: dict[tuple[str, str], str] = {
     ("_model.issues", "_inside"): "one branch for each kind of type",
     ("_model.schema", "inspect_callable"): "one check for each kind of parameter",
     ("providers._failures", "told"): "one branch for each form of a server's error",
-    ("providers._failures", "_kind"): "one branch for each status",
+    ("providers._kinds", "kind_of"): "one branch for each status",
     ("stores._url", "_postgres"): "one branch for each form of address",
     ("testing._wire", "pieces"): "one branch for each kind of part",
     ("web._ag_ui", "_act"): "one branch for each act",
