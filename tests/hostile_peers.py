@@ -234,8 +234,7 @@ async def _attack_mcp(url: str) -> None:
 
         async def attack() -> None:
             response = await agent.chat("Go.")
-            results = [message for message in response.messages if message.role == "tool"]
-            raise RuntimeError(str(results[0].result)[:300])
+            raise RuntimeError(str(response.tool_results)[:300])
 
         await _measured(attack)
 

@@ -24,6 +24,7 @@ from hookline._base.events import (
     read_event,
 )
 from hookline._base.returns import ErrorInfo
+from hookline._base.visible import strict
 
 __all__ = [
     "ApprovalRequested",
@@ -48,4 +49,5 @@ __all__ = [
     "ToolCallFinished",
     "ToolCallStarted",
     "read_event",
+    "strict",
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -37,6 +38,7 @@ class Bad:
         self.server = lowlevel.Server(
             name, on_list_tools=self._list, on_call_tool=self._call, version="1"
         )
+        self.broken = '{"jsonrpc": "2.0", "id": '
         self._app: Any = None
 
     async def _list(self, ctx: Any, params: Any) -> Any:
@@ -131,7 +133,7 @@ class Bad:
                 await write(b"<h1>Welcome</h1>", last=True)
             case "broken":
                 await begin(200, "application/json")
-                await write(b'{"jsonrpc": "2.0", "id": ', last=True)
+                await write(self.broken.encode(), last=True)
             case "cut":
                 await begin(200, "text/event-stream")
                 await write(b'data: {"jsonrpc"', last=True)
@@ -319,3 +321,15 @@ async def test_an_address_that_serves_something_else_is_told() -> None:
         with pytest.raises(MCPServerError, match="Unexpected content type"):
             async with connect(Agent(ScriptedModel("x")), MCPServer.http(url, label="page")):
                 raise AssertionError("connected")
+
+
+async def test_the_sdks_log_does_not_quote_an_answer_that_cannot_be_read(
+    bad: Bad, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = '"secret": "4711"'
+    bad.broken = '{"jsonrpc": "2.0", "id": 1, ' + secret  # cut off
+    with caplog.at_level(logging.INFO):
+        async with bad() as url:
+            await results(url, "broken")
+    assert "4711" not in caplog.text
+    assert any(record.name.startswith("mcp.") for record in caplog.records)

@@ -407,3 +407,26 @@ async def test_a_request_for_a_host_that_is_not_served_is_refused(
         answer = await client.post("/mcp", json={}, headers=headers)
     assert answer.status_code == (421 if refused else 400)
     assert (answer.text == "Invalid Host header") is refused
+
+
+@MODES
+async def test_a_clients_user_sees_the_hidden_characters_of_a_question(mode: str) -> None:
+    to = "evil\u202emoc.knab\u200b\x1b[2J"
+
+    @tool
+    def send(to: str) -> str:
+        """Send money."""
+        return "sent"
+
+    bank = Bank(call("send", to=to), "done")
+    agent = Agent(bank.model, tools=[send], name="bank")
+    agent.add_hook("preToolCall", lambda ctx: Ask(f"Send to {to}?\nSure?"))
+    bank.agent = agent
+    async with client_of(bank, mode, answer=YES) as (client, asked):
+        await client.call_tool("chat", {"message": "hi"})
+    [question] = asked
+    assert question.replace("\n", "").isprintable()
+    first, second, third = question.split("\n")
+    assert first == r"Send to evil\u202emoc.knab\u200b\x1b[2J?"
+    assert second == "Sure?"
+    assert r"evil\u202emoc.knab\u200b" in third

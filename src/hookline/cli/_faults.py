@@ -6,20 +6,7 @@ import traceback
 from typing import Final
 
 from hookline.cli._clean import prose, strict
-from hookline.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContentRefusedError,
-    ContextTooLongError,
-    HooklineError,
-    IdleTimeoutError,
-    MalformedStreamError,
-    ModelConnectionError,
-    ModelError,
-    OverloadedError,
-    RateLimitError,
-    UsageError,
-)
+from hookline.errors import HooklineError, ModelError, UsageError
 
 OK: Final = 0
 FAILED: Final = 1  # a chat failed
@@ -27,19 +14,6 @@ USAGE: Final = 2  # wrong usage, or something is missing
 WAITS: Final = 3  # a tool call waits for an approval, and there was nobody to ask
 TAKEN: Final = 4  # the port is taken
 INTERRUPTED: Final = 130
-
-# The next step for errors whose text does not contain it.
-NEXT: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (AuthenticationError, "check the key, and whether it may use this model"),
-    (RateLimitError, "try again later, or check the account's limits"),
-    (OverloadedError, "try again in a while"),
-    (ContextTooLongError, "begin a new conversation, or give the agent hookline.hooks.window()"),
-    (ContentRefusedError, "rephrase the message"),
-    (BadRequestError, "check the name of the model and the agent's settings"),
-    (ModelConnectionError, "check the network and the provider's address"),
-    (IdleTimeoutError, "try again"),
-    (MalformedStreamError, "try again; --debug shows more"),
-)
 
 
 def status_of(exc: BaseException) -> int:
@@ -61,11 +35,11 @@ def told(exc: BaseException, what: str = "it") -> str:
     notes = [" ".join(note.split()) for note in getattr(exc, "__notes__", ())]
     if notes:
         text = f"{text} ({'; '.join(notes)})"
-    more = next((hint for kind, hint in NEXT if isinstance(exc, kind)), "")
-    if isinstance(exc, RateLimitError) and exc.retry_after is not None:
-        more = f"try again in {exc.retry_after:.0f} s"
-    if not more and not isinstance(exc, (UsageError, ModelError)):
-        more = "--debug shows the traceback"
+    # The text of a ModelError of hookline's adapters says what to do.
+    more = "" if isinstance(exc, (UsageError, ModelError)) else "--debug shows the traceback"
+    wait = getattr(exc, "retry_after", None)
+    if wait is not None and "try again" not in text.lower():
+        more = f"try again in {wait:.0f} s"
     return strict(f"hookline: {text}" + (f"; {more}" if more else ""))
 
 

@@ -102,11 +102,22 @@ def file_line(file: Image | File, depth: int, width: int) -> Line:
     return cut([("dim", f"{'  ' * depth}※ {', '.join(about)}")], width)
 
 
+def _retrying(data: dict[str, Any]) -> str:
+    """Return the status of `hookline.hooks.retry` as a sentence."""
+    status = "" if data.get("status") is None else f" ({data['status']})"
+    wait, attempt, of = (data.get(name) for name in ("wait", "attempt", "of"))
+    return strict(
+        f"{data.get('error')}{status}: trying again in {wait} s (attempt {attempt} of {of})"
+    )
+
+
 def status_text(event: Status) -> str:
     """Return a status from a tool or hook on one line."""
     data = event.data
     if data is None:
         return strict(event.type)
+    if event.type == "retrying" and isinstance(data, dict):
+        return _retrying(data)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(data, str):
         return strict(f"{event.type}: {data}")
     if isinstance(data, dict):

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run, __version__
 from hookline.errors import ApprovalError, ChatAbortedError, ConversationBusyError, UsageError
-from hookline.events import TextDelta
+from hookline.events import TextDelta, strict
 from hookline.mcp._app import AgentApp
 from hookline.mcp._errors import sdk
 from hookline.mcp._telemetry import measuring, measuring_sessions
@@ -302,11 +302,12 @@ def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
 
 def _worded(request: ApprovalRequest) -> str:
     """Return the question for the client's user, with the complete call."""
-    words = "\n".join(request.prompts)
-    if request.schema is not None:
-        return words
-    arguments = json.dumps(request.call.arguments, ensure_ascii=False)
-    return f"{words}\n{request.call.name} {arguments}"
+    # Each line of a prompt stays a line; hidden characters are shown as their numbers.
+    lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]
+    if request.schema is None:
+        arguments = json.dumps(request.call.arguments, ensure_ascii=False)
+        lines.append(f"{strict(request.call.name)} {strict(arguments)}")
+    return "\n".join(lines)
 
 
 def _id(who: str, conversation: str) -> str:

@@ -1,6 +1,7 @@
 """A server at a URL: an HTTP client with size limits.
 
-The size of a response is limited, after decoding. A refusal is reported with its status, which the SDK omits. An
+The size of a message is limited, after decoding.
+A refusal is reported with its status, which the SDK omits. An
 exception of a login would end the SDK's connection: it goes to the call or connection that needs
 the login, and the request counts as refused.
 """
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
 from hookline.mcp._errors import RAISED, sdk
+from hookline.mcp._logs import quiet
 from hookline.providers._http import bounded, plain, put_body
 
 logger = getLogger("hookline.mcp")
@@ -33,6 +35,7 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
     """Connect to a server over streamable HTTP, and return the streams."""
     httpx2: Any = sdk("httpx2")
     streamable: Any = sdk("mcp.client.streamable_http")
+    quiet()
 
     async def bound(response: Any) -> None:
         error = _error_of(response, url)

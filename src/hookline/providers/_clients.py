@@ -164,6 +164,23 @@ def check_alone(client: object, **options: object) -> None:
         )
 
 
+def check_url(url: object) -> None:
+    """Raise UsageError for an address that no request can be sent to."""
+    if url is None:
+        return
+    try:
+        parts = urlsplit(str(url))
+        right = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        right = False
+    if not right:
+        raise UsageError(
+            f"base_url={str(url).rpartition('@')[2][:200]!r} is not the address of a service; "
+            "begin with https:// or http://, such as 'http://localhost:8000/v1'"
+        )
+
+
 def from_environment(*names: str) -> str | None:
     """Return the first of these environment variables that is set and not empty."""
     return next((value for name in names if (value := os.environ.get(name))), None)

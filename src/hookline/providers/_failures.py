@@ -15,59 +15,42 @@ import re
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, Final, TypeGuard
+from urllib.parse import urlsplit
 
 from hookline.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContentRefusedError,
-    ContextTooLongError,
     IdleTimeoutError,
     MalformedStreamError,
     ModelConnectionError,
     ModelError,
-    OverloadedError,
     RateLimitError,
 )
+from hookline.providers._http import REDIRECT
+from hookline.providers._kinds import ADVICE, kind_of
 from hookline.providers._parts import is_list, is_object
-from hookline.providers._said import details_of, first, retry_after, retry_delay, scrubbed
+from hookline.providers._said import (
+    PAGE,
+    details_of,
+    first,
+    retry_after,
+    retry_delay,
+    scrubbed,
+    words_of,
+)
 from hookline.providers._sse import EventTooLarge
 
-_CONTEXT: Final = re.compile(
-    r"context[_ ](length|window)|maximum context|prompt is too long|too many (input )?tokens"
-    r"|input token count|exceeds? the (maximum|model)[^.]{0,40}(tokens|context|length)"
-    r"|input is too long|request_too_large",
-    re.IGNORECASE,
-)
-_REFUSED: Final = re.compile(
-    r"content[_ ]?(filter|policy|management)|content_safety|safety_violations|responsible ?ai"
-    r"|prohibited_content|bio_policy|misalignment_policy|usage polic|cyber_policy|model_armor",
-    re.IGNORECASE,
-)
-_KEYS: Final = re.compile(
-    r"api[_ ]key[_ ]invalid|invalid[_ ]api[_ ]key|api key not (valid|found)|authentication"
-    r"|permission[_ ](denied|error)|unauthenticated|incorrect api key|credentials",
-    re.IGNORECASE,
-)
-_RATES: Final = re.compile(r"rate[_ ]?limit|resource_exhausted|too many requests", re.IGNORECASE)
-_BROKE: Final = re.compile(r"insufficient_quota|billing|credit balance|payment", re.IGNORECASE)
-_BUSY: Final = re.compile(
-    r"overloaded|server_error|api_error|unavailable|internal|timeout|deadline", re.IGNORECASE
-)
-_OURS: Final = re.compile(r"bad[_ ]?request|invalid|not[_ ]found|unsupported", re.IGNORECASE)
 _NO_MESSAGE: Final = re.compile(r"Error code: \d+( - None)?")
-# One pass is enough, whatever the page: a script without an end takes the rest of it.
-_TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-goog-request-id")
 
 
-_ADVICE: Final[dict[type[ModelError], str]] = {
-    AuthenticationError: "Check the key, and whether it may use this model",
-    BadRequestError: "Change the model's name, the settings or the parts that the error names",
-    ContentRefusedError: "Change the prompt",
-    ContextTooLongError: "Send less, or use a model with a larger context window",
-    OverloadedError: "Try again later, or use another model",
-    RateLimitError: "Wait and try again, or check the limits of the account",
-}
+_REFUSED_CONNECTION: Final = (
+    "connection refused",
+    "connect call failed",
+    "all connection attempts",
+)
+_LASTING: Final = (
+    *("unsupportedprotocol", "invalidurl", "certificate", "wrong_version_number"),
+    *("unsupported_protocol", "tlsv1_alert", "no_protocols_available", "sslv3_alert"),
+)
 
 
 class Exchange:
@@ -75,10 +58,11 @@ class Exchange:
     begins with `where`.
 
     `secrets` are removed from every text. `idle` is the longest time without an event, in seconds.
-    `request_id` is set once the service has answered.
+    `request_id` is set
+    once the service has answered, and `url` once it has refused.
     """
 
-    __slots__ = ("idle", "provider", "request_id", "secrets", "where")
+    __slots__ = ("idle", "provider", "request_id", "secrets", "url", "where")
 
     def __init__(
         self,
@@ -89,6 +73,7 @@ class Exchange:
         idle: float = inf,
     ) -> None:
         self.idle = idle
+        self.url: str | None = None  # the address of a failed request, without its query
         self.provider = provider
         self.where = where or provider
         self.secrets = tuple(secrets)
@@ -138,8 +123,7 @@ class Exchange:
 
     def page(self, text: str, kind: str) -> ModelError:
         """Build the error for a page that arrived instead of a stream."""
-        words = " ".join(_TAGS.sub(" ", text).split())
-        shown = scrubbed(words[:200], self.secrets) or "no text"
+        shown = scrubbed(words_of(text), self.secrets) or "no text"
         return self.malformed(
             f"{self.where}: received {kind or 'a page'} instead of a stream of events: {shown!r}; "
             "check base_url, and whether a proxy or sign-in page answered",
@@ -177,6 +161,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
         if body is None:
             body = getattr(exc, "details", None)
         text = str(getattr(exc, "message", None) or exc)
+        exchange.url = _url(exc)
         fallback = "" if _NO_MESSAGE.fullmatch(text.strip()) else text
         return told(exchange, body, status=status, headers=headers, fallback=fallback)
     if isinstance(exc, EventTooLarge):
@@ -194,9 +179,15 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return exchange.silent(f"no data ({kind})")
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
+        why = _reason(exc, secrets)
+        lasting = _lasting(names, why)
+        advice = "check the address, its protocol and its certificate" if lasting else "try again"
+        if provider == "ollama" and any(word in why.lower() for word in _REFUSED_CONNECTION):
+            advice = "start the server: ollama serve"
         return ModelConnectionError(
-            f"{where}: the connection failed ({kind}{_reason(exc, secrets)}); try again",
+            f"{where}: the connection failed ({kind}{why}); {advice}",
             provider=provider,
+            retryable=False if lasting else None,
         )
     # The exception's own text is left out: it may quote the answer.
     return MalformedStreamError(
@@ -218,22 +209,33 @@ def told(
     words = [inner.get("code"), inner.get("type"), inner.get("status")]
     code = next((word for word in words if isinstance(word, str) and word), None)
     found = inner.get("message")
-    message = scrubbed(found if isinstance(found, str) and found else fallback, exchange.secrets)
+    text = found if isinstance(found, str) and found else fallback
+    if PAGE.match(text):  # of a proxy
+        text = words_of(text) or "a page without text"
+    message = scrubbed(text, exchange.secrets)
     if status is None:
         status = _number_of(inner.get("code"))
     about = " ".join(str(word) for word in (*words, message) if word)
     about += " ".join(str(each.get("reason", "")) for each in details_of(inner))
-    kind, retryable = _kind(status, about)
+    kind, retryable = kind_of(status, about)
     where = exchange.where if status is None else f"{exchange.where} ({status})"
+    wait = retry_after(headers) or retry_delay(inner)
+    advice = ADVICE[kind]
+    if status == 404 and exchange.url:
+        advice = f"Check the model's name and base_url; the request went to {exchange.url}"
+    elif code == REDIRECT:
+        advice = "Check base_url"
+    elif kind is RateLimitError and wait is not None and retryable is not False:
+        advice = f"Try again in {wait:g} s, or check the limits of the account"
     own_id = outer.get("request_id")
     return kind(
-        f"{where}: {(message or 'no message').rstrip('. ')}. {_ADVICE[kind]}",
+        f"{where}: {(message or 'no message').rstrip('. ')}. {advice}",
         provider=exchange.provider,
         status=status,
         code=code,
         request_id=first(headers, *_REQUEST_IDS)
         or (own_id if isinstance(own_id, str) else exchange.request_id),
-        retry_after=retry_after(headers) or retry_delay(inner),
+        retry_after=wait,
         retryable=retryable,
     )
 
@@ -258,42 +260,17 @@ def _said(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
     return outer, inner
 
 
+def _lasting(names: set[str], why: str) -> bool:
+    """Return whether another try would fail in the same way: a wrong address or protocol."""
+    text = " ".join((*names, why)).lower()
+    return any(word in text or word.replace("_", " ") in text for word in _LASTING)
+
+
 def _number_of(code: object) -> int | None:
     """Read an HTTP status from the code of an error event."""
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)
     return code if isinstance(code, int) and 100 <= code <= 599 else None
-
-
-def _kind(status: int | None, about: str) -> tuple[type[ModelError], bool | None]:
-    if status in (401, 403):
-        return (ContentRefusedError if _REFUSED.search(about) else AuthenticationError), None
-    if status == 402 or (status == 429 and _BROKE.search(about)):
-        return RateLimitError, False
-    if status == 429:
-        return RateLimitError, None
-    if status == 413:
-        return ContextTooLongError, None
-    if status is not None and 300 <= status < 400:  # a redirect that is not followed
-        return BadRequestError, None
-    if status in (408, 409) or (status is not None and status >= 500):
-        return OverloadedError, None
-    if _REFUSED.search(about):
-        return ContentRefusedError, None
-    if _CONTEXT.search(about):
-        return ContextTooLongError, None
-    if _KEYS.search(about):
-        return AuthenticationError, None
-    if status is None or status < 400:  # an error event in a stream with a good status
-        if _BROKE.search(about):
-            return RateLimitError, False
-        if _RATES.search(about):
-            return RateLimitError, None
-        if _BUSY.search(about) or not _OURS.search(about):
-            return OverloadedError, None  # the service accepted the request, which then failed
-    elif _BROKE.search(about):
-        return RateLimitError, False
-    return BadRequestError, None
 
 
 # ── what they carry ─────────────────────────────────────────────────────────────────────────
@@ -305,6 +282,16 @@ def _status(exc: BaseException) -> int | None:
         if isinstance(found, int) and not isinstance(found, bool):
             return found
     return None
+
+
+def _url(exc: BaseException) -> str | None:
+    """Return the address of a failed request, without its query and its password."""
+    request = getattr(exc, "request", None) or getattr(
+        getattr(exc, "response", None), "request", None
+    )
+    parts = urlsplit(str(getattr(request, "url", "") or ""))
+    host = parts.netloc.rpartition("@")[2]
+    return scrubbed(f"{parts.scheme}://{host}{parts.path}") if host else None
 
 
 def _names(exc: BaseException) -> set[str]:

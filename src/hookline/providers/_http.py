@@ -21,6 +21,7 @@ from urllib.parse import urljoin, urlsplit
 PIECE: Final = 64 * 1024  # bytes that are decoded between two turns of the event loop
 MAX_ERROR: Final = 256 * 1024  # bytes of an error's body; the rest is not read
 MAX_VALUES: Final = 400_000  # JSON values of one message, each of which may take 200 bytes
+REDIRECT: Final = "redirect_to_another_host"  # the code of the error in place of a redirect
 _SMALL: Final = 256 * 1024  # bytes that cannot hold too many values
 _VALUES: Final = b",[{"
 _BLANK: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")  # the end of a server-sent event
@@ -72,7 +73,7 @@ def _redirect(response: Any) -> bytes | None:
         f"the server redirects to {parts.scheme}://{parts.netloc.rpartition('@')[2]}, and hookline "
         "follows no redirect to another host; if you trust that host, make it the base_url="
     )
-    return json.dumps({"error": {"message": message, "code": "redirect"}}).encode()
+    return json.dumps({"error": {"message": message, "code": REDIRECT}}).encode()
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -151,7 +152,9 @@ def _stream_class(library: Any) -> Any:
                 return
             if len(self._encodings) > 1 or self._encodings[0] not in ("gzip", "x-gzip", "deflate"):
                 named = ", ".join(self._encodings)[:100]
-                raise library.DecodingError(f"the server encoded its answer without asking: {named}")
+                raise library.DecodingError(
+                    f"the server encoded its answer without asking: {named}"
+                )
             decoder = zlib.decompressobj(_WBITS)
             async for chunk in self._stream:
                 while chunk:

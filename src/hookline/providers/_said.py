@@ -7,12 +7,18 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
+from unicodedata import category
 
 from hookline.providers._parts import is_list, is_object
 
 MAX_TEXT: Final = 1_000
 _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w*-]{6,}")
+_HIDDEN: Final = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "\ufffd"}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
+# One pass is enough, whatever the page: a script without an end takes the rest of it.
+_TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
+PAGE: Final = re.compile(r"\s*<(?:!doctype|html|head|body|!--|\?xml)", re.IGNORECASE)
+_PAGE_HEAD: Final = 16 * 1024  # characters
 
 
 def details_of(inner: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -67,10 +73,26 @@ def retry_delay(inner: Mapping[str, Any]) -> float | None:
     return None
 
 
+def _plain(text: str) -> str:
+    """Replace line breaks and control characters, which could forge a line of a log, by spaces, and
+    remove marks that hide or reorder their neighbours.
+    """
+    text = "".join(_HIDDEN.get(category(char), char) for char in text)
+    return " ".join(text.split())
+
+
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
-    """Shorten the text, and remove all keys and strings that look like keys."""
+    """Return the text as one short line, without keys, strings that look like keys, and hidden
+    characters.
+    """
+    text = _plain(text)
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, "…")
     text = _LOOKS_LIKE_A_KEY.sub("…", text)
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+
+
+def words_of(page: str) -> str:
+    """Return the first words of a page, without its markup."""
+    return " ".join(_TAGS.sub(" ", page[:_PAGE_HEAD]).split())[:200]

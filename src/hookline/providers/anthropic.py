@@ -23,6 +23,7 @@ from hookline.providers._clients import (
     check_alone,
     check_async,
     check_extra,
+    check_url,
     from_environment,
     imported,
     keys_of,
@@ -52,7 +53,7 @@ class AnthropicModel:
     `client` is your own `AsyncAnthropic` (or the SDK's client for Bedrock, Vertex, …), or a
     function that returns a client. By default a client is created from `api_key` and `base_url`, or
     from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. `settings` are defaults, which the settings of
-    the agent and the chat override. `idle_timeout`: the longest time without an event from the service,
+    the agent and the chat override. `idle_timeout`: the longest time without an event,
     in seconds. Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is
     passed together with `client`.
     """
@@ -75,6 +76,8 @@ class AnthropicModel:
     ) -> None:
         check_extra("anthropic", "anthropic")
         check_alone(client, api_key=api_key, base_url=base_url)
+        if client is None:
+            check_url(base_url or from_environment("ANTHROPIC_BASE_URL"))
         if client is not None:
             check_async(client, "an AsyncAnthropic, or a function that returns one")
         self.name = name

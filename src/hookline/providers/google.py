@@ -14,6 +14,7 @@ from hookline.providers._clients import (
     check_alone,
     check_async,
     check_extra,
+    check_url,
     from_environment,
     imported,
     keys_of,
@@ -82,8 +83,9 @@ class GoogleModel:
     `client` is your own `google.genai.Client`, or a function that returns a client. By default a
     client is created from `api_key` and `base_url`, or from GOOGLE_API_KEY or GEMINI_API_KEY. For
     Vertex AI, the SDK's own environment variables are used. `settings` are defaults, which the
-    settings of the agent and the chat override. `idle_timeout`: the longest time without an event from
-    the service, in seconds. In errors and traces `provider` is "gcp.gemini" or "gcp.vertex_ai".
+    settings of the agent and the chat override. `idle_timeout`: the
+    longest time without an event, in seconds. In errors and traces `provider` is "gcp.gemini" or
+    "gcp.vertex_ai".
     Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is passed together
     with `client`.
     """
@@ -103,6 +105,7 @@ class GoogleModel:
     ) -> None:
         check_extra("google.genai", "google")
         check_alone(client, api_key=api_key, base_url=base_url)
+        check_url(base_url)
         if client is not None:
             aio = client if callable(client) else getattr(client, "aio", client)
             check_async(aio, "a google.genai.Client, or a function that returns one")

@@ -14,6 +14,7 @@ from hookline.providers._clients import (
     check_alone,
     check_async,
     check_extra,
+    check_url,
     from_environment,
     imported,
     keys_of,
@@ -65,6 +66,8 @@ class Connection:
     ) -> None:
         check_extra("openai", "openai")
         check_alone(client, api_key=api_key, base_url=base_url)
+        if client is None:
+            check_url(base_url or from_environment("OPENAI_BASE_URL"))
         if client is not None:
             check_async(client, "an AsyncOpenAI, or a function that returns one")
         self._api_key = api_key
@@ -137,7 +140,7 @@ class OpenAIModel:
     `client` is your own `AsyncOpenAI`, or a function that returns a client. By default a client is
     created from `api_key` and `base_url`, or from OPENAI_API_KEY and OPENAI_BASE_URL. `settings`
     are defaults, which the settings of the agent and the chat override. `idle_timeout`: the longest
-    time without an event from the service, in seconds. Raises UsageError if the SDK is not installed,
+    time without an event, in seconds. Raises UsageError if the SDK is not installed,
     or if `api_key` or `base_url` is passed together with `client`.
     """
 

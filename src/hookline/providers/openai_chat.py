@@ -40,7 +40,7 @@ class OpenAIChatModel:
     `provider`, only to the same host. `think_tags`: whether text
     between <think> and </think> is reasoning; the default depends on the family of the model.
     `takes_schema=False`: the server has no mode for JSON schemas, so the system text describes the
-    form of the answer. `idle_timeout`: the longest time without an event from the service, in seconds.
+    form of the answer. `idle_timeout`: the longest time without an event, in seconds.
     Raises UsageError if the SDK is not installed, or if `api_key` or `base_url` is passed together
     with `client`.
     """
@@ -77,7 +77,9 @@ class OpenAIChatModel:
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
-        exchange = Exchange(self.provider, secrets=self._connection.secrets(), idle=self._idle_timeout)
+        exchange = Exchange(
+            self.provider, secrets=self._connection.secrets(), idle=self._idle_timeout
+        )
         reader = ChatReader(exchange, tags=self._tags, sound=sound_of(self.settings))
         return relay(exchange, self._events(request, exchange, reader), reader)
 
