@@ -23,7 +23,6 @@ from hookline._base.returns import (
     Answer,
     ApprovalRequest,
     Approve,
-    Ask,
     Decision,
     Deny,
     ToolFailure,
@@ -71,7 +70,9 @@ def prepare(chat: Chat, iteration: int, run: CallRun, verdict: CallVerdict) -> N
     run.bound = None  # the approver may change the arguments
     asks, now = verdict.asks, chat.runtime.now()
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
-    details = cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
+    details = (
+        cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
+    )
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
         call=run.wanted,

@@ -181,13 +181,18 @@ def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
     run.bound = None
 
 
+async def _use_answer(chat: Chat, run: CallRun) -> None:
+    """Use up the approval of the call, which begins now."""
+    if run.request is not None:
+        await chat.conversation.begin(run.request.id)
+        chat.check()
+
+
 async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
-    if run.request is not None:
-        await chat.conversation.begin(run.request.id)
-        chat.check()
+    await _use_answer(chat, run)
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     try:
         error = admit(chat, run)

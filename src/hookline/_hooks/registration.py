@@ -253,17 +253,28 @@ def _problem(
         return f"priority={priority!r} must be an int"
     if id is not None and not (isinstance(id, str) and _ID.fullmatch(id)):
         return f"the id {id!r} must be lowercase letters, digits and '_', and begin with a letter"
-    switches = {"inherit": inherit, "required": required, "withhold": withhold}
-    for option, value in (*switches.items(), ("keeps_deltas", keeps_deltas)):
-        if not isinstance(value, bool):
-            return f"{option}={value!r} must be True or False"
-    if withhold and spec.name != "onResponse":
-        return f"withhold={withhold!r} works only at onResponse; leave it out"
-    if keeps_deltas and spec.name not in ("onResponse", "preMessage"):
-        return f"keeps_deltas={keeps_deltas!r} works only at onResponse and preMessage; leave it out"
+    switches = {"inherit": inherit, "required": required}
+    special = {"withhold": withhold, "keeps_deltas": keeps_deltas}
+    problem = _problem_with(spec, {**switches, **special})
+    if problem is not None:
+        return problem
     if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return _problem_at(spec, hook, tools, timeout, on_error)
+
+
+_ONLY_AT: Final = {"withhold": ("onResponse",), "keeps_deltas": ("onResponse", "preMessage")}
+
+
+def _problem_with(spec: PointSpec, switches: dict[str, object]) -> str | None:
+    """Describe the first problem with an option that is on or off."""
+    for option, value in switches.items():
+        if not isinstance(value, bool):
+            return f"{option}={value!r} must be True or False"
+        points = _ONLY_AT.get(option, (spec.name,))
+        if value and spec.name not in points:
+            return f"{option}={value!r} works only at {' and '.join(points)}; leave it out"
+    return None
 
 
 def _problem_at(
