@@ -149,7 +149,8 @@ def _checked(config: SiteConfig) -> SiteConfig:
             raise UsageError("relay= needs on_busy='refuse': a queue exists only in one process")
     if config.approvers is not None and config.relay is not None:
         raise UsageError(
-            "approvers= does not work with relay=; answer approvals with resume_detached"
+            f"approvers={config.approvers!r} does not work with relay=; leave it out, and answer "
+            "approvals with resume_detached"
         )
     if config.abroad is not None:
         for name in ("hooks", "client_tools", "ag_ui_state", "ag_ui_context"):
