@@ -457,6 +457,7 @@ LONG_MODULES = {
     "_base.errors": "the tree of errors is one",
     "_base.journal": "replaying, running and ending are one order of steps",
     "_base.messages": "the nouns of a conversation belong together",
+    "_base.returns": "what hooks and persons answer is told in one place",
     "_chat.answer": "a chunk's way through hooks to its event is one piece",
     "_chat.batch": "the order of the calls of an answer is one decision",
     "_chat.state": "nothing else changes the state of a chat",

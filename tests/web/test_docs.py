@@ -139,55 +139,30 @@ def test_the_native_section_has_every_frame_and_every_key() -> None:
     assert [parse_native(body).message is None for body in bodies] == [False, True]
 
 
-async def test_somebody_else_approves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = names_of("    resume_response,\n)")
-    way = httpx.ASGITransport(names["api"])
-    ada, bea = (
-        httpx.AsyncClient(transport=way, base_url="http://x", headers={"x-user": name})
-        for name in ("ada", "bea")
-    )
-    async with names["store"], ada, bea:
-        await ada.post("/chat/1", json=request_of("ai-sdk", "Give it back."))
-        assert (await ada.get("/chat/1/stream")).status_code == 204
-        assert (await ada.get("/approvals")).status_code == 403
-        ((conversation, id, arguments),) = (await bea.get("/approvals")).json()
-        assert (conversation, arguments) == ("ada/1", {"euros": 80})
-        said = {"conversation": conversation, "id": id, "approved": True}
-        assert (await ada.post("/approvals", json=said)).status_code == 403
-        assert (await bea.post("/approvals", json=said)).status_code == 202
-        assert (await bea.post("/approvals", json=said)).status_code == 409
-        seen = await ada.get("/chat/1/stream")
-        assert seen.status_code == 204 or "You have it back." in seen.text
-        assert (await bea.post("/approvals", json=said)).status_code == 409
-        await names["runs"].shutdown()
-        talk = await names["store"].open("ada/1")
-        assert talk.messages[-1].text == "You have it back."
-
-
 async def test_somebody_else_approves_what_the_application_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = names_of("app, error_response, read_conversation_key")
+    names = names_of("approvers=may_approve")
     seen: list[Any] = []
     names["agent"].add_hook("onChatStart", lambda ctx: seen.append(ctx.run.deps))
-    way = httpx.ASGITransport(names["api"])
+    way = httpx.ASGITransport(names["site"])
     ada, bea = (
         httpx.AsyncClient(transport=way, base_url="http://localhost", headers={"x-user": name})
         for name in ("ada", "bea")
     )
     async with names["store"], ada, bea:
-        await ada.post("/agent/ai-sdk", json=request_of("ai-sdk", "Give it back."))
-        assert (await ada.get("/approvals")).status_code == 403
-        ((key, id, principal, arguments),) = (await bea.get("/approvals")).json()
-        assert (principal, arguments) == ("ada", {"euros": 80})
-        said = {"conversation": key, "id": id, "approved": True}
-        assert (await ada.post("/approvals", json=said)).status_code == 403
-        assert (await bea.post("/approvals", json=said)).status_code == 202
-        assert (await bea.post("/approvals", json=said)).status_code == 409
+        await ada.post("/ai-sdk", json=request_of("ai-sdk", "Give it back."))
+        assert (await ada.get("/approvals")).json() == {"approvals": []}
+        (request,) = (await bea.get("/approvals")).json()["approvals"]
+        assert (request["principal"], request["call"]["arguments"]) == ("ada", {"euros": 80})
+        decision = {"id": request["id"], "approved": True}
+        assert (await ada.post("/approvals", json=decision)).status_code == 409
+        assert (await bea.post("/approvals", json=decision)).status_code == 202
+        assert (await bea.post("/approvals", json=decision)).status_code == 409
         await names["site"].shutdown()
-        assert (await names["store"].open(key)).messages[-1].text == "You have it back."
+        (entry,) = await names["store"].list()
+        assert (await names["store"].open(entry.id)).messages[-1].text == "You have it back."
     assert seen == ["ada", "ada"]
 
 

@@ -14,7 +14,17 @@ from tests.web._scenes import weather
 from tests.web._server import client, conversation_of, direct, eventually, site_of
 from tests.web._sse import read
 
-from hookline import Agent, Ask, MemoryStore, Response, Run, ToolMessage, define_hook, tool
+from hookline import (
+    Agent,
+    ApprovalRequest,
+    Ask,
+    MemoryStore,
+    Response,
+    Run,
+    ToolMessage,
+    define_hook,
+    tool,
+)
 from hookline.errors import OverloadedError
 from hookline.events import ChatDone, ErrorInfo, MessageAdded, TextDelta, read_event
 from hookline.hooks import redact
@@ -821,3 +831,53 @@ async def test_the_route_names_the_principal_who_decided_whatever_a_client_sends
     (ran,) = [each.ran for each in stored.messages if isinstance(each, ToolMessage)]
     assert ran is not None
     assert ran.by == "ann"
+
+
+def name_of(http: Any) -> str:
+    return str(http.headers["x-user"])
+
+
+async def test_only_an_approver_sees_and_answers_the_approvals_of_others() -> None:
+    pay = call("pay", to="Ada", amount=10.0)
+    agent, paid = asking(pay, pay, "That is done.")
+    store = MemoryStore()
+
+    def may(principal: str, request: ApprovalRequest) -> bool:
+        return principal == "lea" and request.call.name == "pay"
+
+    async with direct(agent, store=store, authorize=name_of, approvers=may) as (site, http):
+        ann, lea = {"x-user": "ann"}, {"x-user": "lea"}
+        await http.post("/native", json={"conversation": "c", "message": "pay"}, headers=ann)
+        assert (await http.get("/approvals", headers=ann)).json() == {"approvals": []}
+        await agent.chat("pay", conversation=await store.open("of a program"))  # not of a route
+        (shown,) = (await http.get("/approvals", headers=lea)).json()["approvals"]
+        assert (shown["principal"], shown["conversation_id"]) == ("ann", "c")
+        assert shown["asked_at"] > 0
+        yes = {"id": shown["id"], "approved": True, "note": "as agreed"}
+        own = {"conversation": "c", "answers": {shown["id"]: {"approved": True}}}
+        assert (await http.post("/native", json=own, headers=ann)).status_code == 403
+        assert (await http.post("/approvals", json=yes, headers=ann)).status_code == 409
+        assert paid == []
+        assert (await http.post("/approvals", json=yes, headers=lea)).status_code == 202
+        seen = await http.get("/native/c/stream", headers=ann)
+        await site.shutdown()
+        assert seen.status_code in (200, 204)
+        assert paid == ["Ada"]
+        (ran,) = [
+            each.ran
+            for each in (await store.open(shown_key(store))).messages
+            if isinstance(each, ToolMessage)
+        ]
+        assert ran is not None
+        assert (ran.by, ran.note) == ("lea", "as agreed")
+
+
+def shown_key(store: MemoryStore) -> str:
+    (key,) = [key for key in store._entries if key.startswith("ann/")]
+    return key
+
+
+async def test_a_site_without_approvers_has_no_inbox() -> None:
+    agent, _ = asking()
+    async with direct(agent, store=MemoryStore()) as (_, http):
+        assert (await http.get("/approvals")).status_code == 404

@@ -305,7 +305,7 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     digest: str
     """A digest of the call's name, arguments and id, of `details`, and of `tool_digest`."""
     tool_digest: str = ""
-    """A digest of the tool's name, description and parameters; empty in requests of older versions."""
+    """A digest of the tool's name, description and parameters; empty in older requests."""
     asked_at: float | None = None
     """When the approval was requested, in seconds since the epoch."""
     details: tuple[dict[str, Any] | None, ...] = ()

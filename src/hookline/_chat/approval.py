@@ -71,7 +71,9 @@ def prepare(chat: Chat, iteration: int, run: CallRun, verdict: CallVerdict) -> N
     run.judged = None  # its guards may decide otherwise after the wait
     asks, now = verdict.asks, chat.runtime.now()
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
-    details = cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
+    details = (
+        cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
+    )
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
         call=run.wanted,

@@ -230,13 +230,18 @@ async def _look(chat: Chat, run: CallRun, tool: AnyTool) -> ToolFailure | None:
     return admit(chat, run) or await last_look(chat, run)
 
 
+async def _use_answer(chat: Chat, run: CallRun) -> None:
+    """Use up the approval of the call, which begins now."""
+    if run.request is not None:
+        await chat.conversation.begin(run.request.id)
+        chat.check()
+
+
 async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
-    if run.request is not None:
-        await chat.conversation.begin(run.request.id)
-        chat.check()
+    await _use_answer(chat, run)
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     if is_due(chat, run) and (refusal := await _look(chat, run, tool)) is not None:
         return refusal

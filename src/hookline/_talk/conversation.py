@@ -413,7 +413,9 @@ class Conversation:
         step = self._pending
         assert step is not None
         ids = tuple(answered)
-        posted = tuple([each.id for each in step.client_calls if each.id in ids])  # clients ran them
+        posted = tuple(
+            [each.id for each in step.client_calls if each.id in ids]
+        )  # clients ran them
         claimed = step.replace(claimed=chat_id, answered=ids, begun=posted)
         if self.ledger is None:
             self._pending, self._claim = None, claimed

@@ -116,7 +116,7 @@ class Answers:
 
     async def _begin(self, asked: Asked, *, waited: bool = False) -> Live:
         config, principal, incoming = self._config, asked.principal, asked.incoming
-        preparing = self._prepare(asked, waited=waited)
+        preparing = self.prepare(asked, waited=waited)
         conversation, options = await self._runs.starts.prepare(asked.key, asked.run, preparing)
         opening = Opening(
             agent=config.agent,
@@ -141,7 +141,7 @@ class Answers:
         self._index.touch(principal, asked.id, conversation)
         return live
 
-    async def _prepare(self, asked: Asked, *, waited: bool) -> tuple[Conversation, Options]:
+    async def prepare(self, asked: Asked, *, waited: bool = False) -> tuple[Conversation, Options]:
         """Load what a run needs."""
         config, principal = self._config, asked.principal
         if config.relay is not None:

@@ -29,6 +29,7 @@ from hookline.web._config import SiteConfig
 from hookline.web._durable import Abroad, Engine
 from hookline.web._guard import LOOPBACK, Authorize, Guard
 from hookline.web._http import Request as HttpRequest
+from hookline.web._inbox import Approvers
 from hookline.web._incoming import Refused, SystemPolicy, read_object
 from hookline.web._live import DEFAULT_CAPS, Caps, Live
 from hookline.web._mask import ErrorText
@@ -74,6 +75,7 @@ def app(
     ag_ui_context: bool = False,
     edits: bool = True,
     approvals: bool = True,
+    approvers: Approvers | None = None,
 ) -> Site:
     """Return the agent as an ASGI application. Serve it alone, or mount it in Starlette or FastAPI.
 
@@ -91,8 +93,10 @@ def app(
     value of each key is a type: front ends may set `run.state[key]` to data of this type. If the
     value is None, front ends may only read the key. `ag_ui_context=True` adds the front end's
     context to the prompt. `edits=False` refuses approvals with changed arguments. `approvals=False`
-    refuses all answers to approvals, for applications that use `resume_detached`. Raises UsageError
-    for options that are invalid or contradict each other.
+    refuses all answers to approvals, for applications that use `resume_detached`. `approvers=` is a
+    function that says whether a principal may answer a request: only those principals can, at
+    `GET /approvals` and `POST /approvals`. Raises UsageError for options that are invalid or
+    contradict each other.
     """
     if token is None and authorize is None:
         token = token_urlsafe(24)
@@ -123,7 +127,8 @@ def app(
                 ag_ui_state=ag_ui_state,
                 ag_ui_context=ag_ui_context,
                 edits=edits,
-                approvals=approvals,
+                approvals=approvals and approvers is None,
+                approvers=approvers,
             )
         )
     )
@@ -142,6 +147,11 @@ def _checked(config: SiteConfig) -> SiteConfig:
             )
         if config.on_busy == "queue":
             raise UsageError("relay= needs on_busy='refuse': a queue exists only in one process")
+    if config.approvers is not None and config.relay is not None:
+        raise UsageError(
+            f"approvers={config.approvers!r} does not work with relay=; leave it out, and answer "
+            "approvals with resume_detached"
+        )
     if config.abroad is not None:
         for name in ("hooks", "client_tools", "ag_ui_state", "ag_ui_context"):
             if value := getattr(config, name):

@@ -34,6 +34,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     edits: bool = True
     approvals: bool = True
+    approvers: Any = None  # Approvers: the inbox imports this module
     client_tools: ClientTools = ()
     ag_ui_state: AgUiState | None = None
     ag_ui_context: bool = False

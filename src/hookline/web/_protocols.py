@@ -185,8 +185,8 @@ def release_for(
     if agent not in _told:
         _told.add(agent)
         logger.warning(
-            "AI SDK: answers are shown only when they are complete, because the hooks %s may change "
-            "them and clients with target=%s cannot withdraw text; declare the hooks with "
+            "AI SDK: answers are shown only when they are complete, because the hooks %s may "
+            "change them and clients with target=%s cannot withdraw text; declare the hooks with "
             "keeps_deltas=True if they leave what onDelta has let pass, or use target=7",
             ", ".join(names),
             target,

@@ -26,6 +26,7 @@ from hookline.web._desk import Desk
 from hookline.web._guard import preflight
 from hookline.web._header import Header
 from hookline.web._http import Reply, Request, json_reply, refusal
+from hookline.web._inbox import Inbox
 from hookline.web._incoming import Refused, id_of
 from hookline.web._index import Index, conversation_key
 from hookline.web._live import Live
@@ -58,6 +59,9 @@ class Site:
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
         self._desk = Desk(config, self._index)
+        self._inbox: Inbox | None = None
+        if config.approvers is not None:
+            self._inbox = Inbox(config, self._index, self._answers, config.approvers)
         if config.page is not None:
             self.runs.record = self._desk.timelines.begin
 
@@ -132,6 +136,11 @@ class Site:
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "conversations":
             return await self._conversations(request, principal, rest)
+        if first == "approvals" and not rest and self._inbox is not None:
+            if request.method == "POST":
+                return await self._inbox.decide(request, principal)
+            _allow(request, "GET")
+            return await self._inbox.entries(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
             return await self._desk.page(request, principal, rest)
