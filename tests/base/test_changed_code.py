@@ -67,10 +67,10 @@ async def goes_on(world: Bare, reference: Any, where: Any) -> None:
     same(life, reference)
     once(world)
     again = world.ran[before:]
-    for call, turn, what in (
+    for id, turn, what in (
         ("a", 0, "lookup a"), ("b", 0, "charge b"), ("c", 0, "refund c"), ("d", 1, "lookup d")
     ):  # fmt: skip
-        assert f"step/{turn}/call/{call}/run" not in ended or what not in again, where
+        assert f"step/{turn}/call/{id}/run" not in ended or what not in again, where
     for turn in range(3):
         assert f"step/{turn}/model" not in ended or f"model {turn}" not in again, where
 

@@ -30,7 +30,7 @@ from hookline import (
     define_hook,
     tool,
 )
-from hookline._base.record import rank_of
+from hookline._base.order import rank_of
 from hookline._base.runtime import KEYS, key_name
 from hookline.errors import ChatAbortedError, HistoryError, JournalError, UsageError
 from hookline.points import PreChat, PreMessage

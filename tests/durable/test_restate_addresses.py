@@ -100,9 +100,10 @@ async def test_an_address_of_another_agent_is_not_overwritten(restate: Engine) -
 
 async def test_restate_is_told_the_address_that_is_advertised(restate: Engine) -> None:
     url = f"http://localhost:{restate.port}/"
-    async with restate.worker(
-        answering("Hello."), bind=f"0.0.0.0:{restate.port}", advertise=url
-    ), httpx.AsyncClient() as http:
+    async with (
+        restate.worker(answering("Hello."), bind=f"0.0.0.0:{restate.port}", advertise=url),
+        httpx.AsyncClient() as http,
+    ):
         answer = await http.get(f"{restate.where.admin_url}/deployments")
         assert [each["uri"] for each in answer.json()["deployments"]] == [url]
 

@@ -37,19 +37,8 @@ from hookline._base.cancel import spawn
 from hookline._base.errors import JournalError
 from hookline._base.log import logger
 from hookline._base.messages import encoded
-from hookline._base.record import (
-    END,
-    Line,
-    Log,
-    Past,
-    Witness,
-    Writer,
-    comes_before,
-    is_hook,
-    rank_of,
-    read_lines,
-    refuse,
-)
+from hookline._base.order import END, comes_before, is_hook, rank_of
+from hookline._base.record import Line, Log, Past, Witness, Writer, read_lines, refuse
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._base.runtime import LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
 

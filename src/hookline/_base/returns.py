@@ -210,10 +210,6 @@ class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
     """The reason that the model sees."""
 
 
-class NotRun(Data, frozen=True):
-    """What `@tool(check=…)` returns if the call did not happen: the tool runs now."""
-
-
 Decision: TypeAlias = Approve | Deny
 """A person's decision on a request for approval."""
 Answer: TypeAlias = Decision | CallResult

@@ -31,7 +31,7 @@ from hookline._base.errors import (
 from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
-from hookline._base.returns import CallResult, NotRun, Stop, ToolFailure, ToolResult
+from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import Json
 from hookline._chat.call import CallRun
 from hookline._chat.request import FROM_HOOK
@@ -39,7 +39,8 @@ from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
-from hookline._model.tool import AnyTool, Check, UnknownTool
+from hookline._model.check import Check, NotRun
+from hookline._model.tool import AnyTool, UnknownTool
 from hookline._talk.history import MAY_HAVE_RUN
 
 
