@@ -612,11 +612,22 @@ async def test_a_message_with_an_id_of_its_own_is_stored_once_wherever_its_worke
 async def test_killed_workers_lose_and_repeat_nothing(engine: Engine, store: str) -> None:
     """The short form of scripts/durable-kills."""
     options = Namespace(every=0.2, chats=6, store=store, stop=0.0, restart=False, relay=False)
+    options.deploy = options.addresses = False
+    assert await kills.run(engine, options)
+
+
+async def test_killed_workers_lose_and_repeat_nothing_when_each_kill_is_a_deploy(
+    engine: Engine,
+) -> None:
+    """Hooks come and go, and each worker of Restate has an address of its own."""
+    options = Namespace(every=0.2, chats=6, store="", stop=0.0, restart=False, relay=False)
+    options.deploy = options.addresses = True
     assert await kills.run(engine, options)
 
 
 async def test_a_worker_that_slept_past_its_lease_writes_nothing(engine: Engine) -> None:
     options = Namespace(every=0.2, chats=4, store="", stop=5.0, restart=False, relay=False)
+    options.deploy = options.addresses = False
     assert await kills.run(engine, options)
 
 
@@ -632,5 +643,6 @@ async def test_an_engine_that_is_killed_and_started_again_has_all_chats(
 
     monkeypatch.setattr(server.where, "kill", noted)
     options = Namespace(every=0.2, chats=4, store="", stop=0.0, restart=True, relay=False)
+    options.deploy = options.addresses = False
     assert await kills.run(server, options)
     assert killed
