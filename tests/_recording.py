@@ -161,6 +161,9 @@ class _OfChat:
     def lock(self) -> asyncio.Lock:
         return asyncio.Lock()
 
+    def passed(self, key: Any) -> bool:
+        return False
+
     def begun(self, key: Any) -> bool:
         return self._all._begun[key_name(key)] > 0
 

@@ -143,6 +143,33 @@ async def test_what_a_hook_had_decided_counts_without_the_hook() -> None:
         assert ("step/0/end" not in ended) is (life.response.stop_reason is None), cut
 
 
+async def test_a_new_hook_is_not_asked_about_what_is_already_decided() -> None:
+    """It would stop the chat, or refuse a call, in the middle of what has happened."""
+
+    def strict(world: Bare) -> Agent[Any]:
+        made = Bare.agent(world)
+        made.add_hook("preChat", lambda ctx: Stop("no"))
+        made.add_hook("preToolCall", lambda ctx: Deny("no") if ctx.call.id == "a" else None)
+        made.add_hook("onStep", lambda ctx: Stop("no") if ctx.iteration == 0 else None)
+        return made
+
+    first = Bare(asks=False)
+    reference = await live(first)
+    place = next(n for n, line in enumerate(first.lines) if line.key == "step/1/model")
+    world = Bare(asks=False)
+    world.lines[:] = first.lines[:place]
+    world.agent = lambda **more: strict(world)  # type: ignore[method-assign]
+    same(await live(world), reference)
+    for cut, line in enumerate(first.lines[:place], 1):
+        world = Bare(asks=False)
+        world.lines[:] = first.lines[:cut]
+        world.agent = lambda world=world, **more: strict(world)  # type: ignore[method-assign, misc]
+        stopped = await live(world)
+        assert stopped.error is None, (cut, line.key)
+        world.agent = lambda world=world, **more: Bare.agent(world)  # type: ignore[method-assign, misc]
+        assert (await live(world)).response == stopped.response, (cut, line.key)
+
+
 async def test_a_denied_call_does_not_run_without_the_hook_that_asked() -> None:
     first = Bare(asks=True)
     await live(first)

@@ -51,6 +51,20 @@ def rank_of(name: str) -> tuple[int, int, int]:
     return END[0], _LAST.index(parts[1]), 0
 
 
+def is_after(name: str, other: str) -> bool:
+    """Whether a step certainly comes after another step of the chat.
+
+    Within the calls of one answer, that is certain only for the steps of the same call.
+    """
+    mine, theirs = rank_of(name), rank_of(other)
+    if theirs[1] == _PHASES.index("call") and theirs[0] not in (-1, sys.maxsize):
+        if mine[0] == sys.maxsize - 1:  # a message: perhaps that of another call
+            return False
+        if mine[:2] == theirs[:2] and name.split("/")[3] != other.split("/")[3]:
+            return False
+    return mine > theirs
+
+
 def comes_before(name: str, other: str) -> bool:
     """Whether a step comes before another step of the chat, or may run beside it."""
     mine, theirs = rank_of(name), rank_of(other)

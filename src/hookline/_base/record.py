@@ -203,6 +203,11 @@ class Past:
         """The name of the step whose end is replayed next."""
         return self._order[self.given].key if self.given < self.total else None
 
+    @property
+    def rest(self) -> list[str]:
+        """The names of the steps whose ends are yet to be replayed."""
+        return [line.key for line in self._order[self.given :]]
+
     def skip(self) -> Line:
         """Go past the next recorded end. A step that asks for it later still gets its value."""
         self._skipped.add(self.given)
