@@ -137,6 +137,15 @@ class Recording:
     async def gather(self, jobs: Any, /) -> None:
         await self._clock.gather(jobs)
 
+    def lock(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    def passed(self, key: Any) -> bool:
+        return False
+
+    def begun(self, key: Any) -> bool:
+        return self._begun[key_name(key)] > 0
+
     async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
         raise AssertionError("the loop asks the runtime that for_chat gave")
 
@@ -150,6 +159,9 @@ class _OfChat:
         self._all = all_
         self._chat = chat
         self.gather = all_.gather
+        self.lock = all_.lock
+        self.passed = all_.passed
+        self.begun = all_.begun
         self.now = all_.now
         self.new_id = all_.new_id
         self.life = all_.life
@@ -157,12 +169,6 @@ class _OfChat:
 
     def for_chat(self, chat: Any) -> Any:
         return self._all.for_chat(chat)
-
-    def lock(self) -> asyncio.Lock:
-        return asyncio.Lock()
-
-    def begun(self, key: Any) -> bool:
-        return self._all._begun[key_name(key)] > 0
 
     async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
         def encode(value: Any) -> Any:

@@ -43,6 +43,7 @@ PLAN = {
         "run",
         "returns",
         "runtime",
+        "order",
         "record",
         "journal",
         "durable",
@@ -52,6 +53,7 @@ PLAN = {
     "_model": (
         "issues",
         "callables",
+        "check",
         "constraints",
         "schema",
         "bounded",
@@ -437,7 +439,14 @@ def test_no_test_of_the_suite_has_a_deadline() -> None:
 
 
 MECHANISMS = {
-    *("_chat.batch", "_chat.life", "_chat.supervisor", "_chat.channel", "_hooks.call_rules"),
+    *(
+        "_base.journal",
+        "_chat.batch",
+        "_chat.life",
+        "_chat.supervisor",
+        "_chat.channel",
+        "_hooks.call_rules",
+    ),
 }
 """These tell their theory of operation."""
 
@@ -458,6 +467,7 @@ LONG_MODULES = {
     "_base.journal": "replaying, running and ending are one order of steps",
     "_base.messages": "the nouns of a conversation belong together",
     "_base.returns": "what hooks and persons answer is told in one place",
+    "_base.runtime": "the seam to the environment is one: its keys, its protocol, its local form",
     "_chat.answer": "a chunk's way through hooks to its event is one piece",
     "_chat.batch": "the order of the calls of an answer is one decision",
     "_chat.state": "nothing else changes the state of a chat",
@@ -466,6 +476,7 @@ LONG_MODULES = {
     "_hooks.points": "the table is one",
     "durable._absurd": "every statement on the tables of Absurd stands in one file",
     "durable._sqlite": "every statement on the tables of a file of jobs stands in one file",
+    "_model.tool": "the options of a tool, spelled out for each way to make one",
     "_talk.conversation": "what users and chats may do with one list of messages",
     "mcp._server": "a server's connection and its scope live and die together",
     "streams": "the types of two operators are written out for mypy",

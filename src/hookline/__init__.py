@@ -29,7 +29,6 @@ from hookline._base.returns import (
     Continue,
     Deny,
     MessageChanges,
-    NotRun,
     Response,
     Stop,
     ToolFailure,
@@ -46,6 +45,7 @@ from hookline._hooks.points import Interceptor, Observer, Wrapper
 from hookline._hooks.registration import Disposer, HookInfo
 from hookline._hooks.subscribe import Subscription
 from hookline._hooks.wrappers import Proceed
+from hookline._model.check import NotRun
 from hookline._model.model import ChatRequest, Model, ModelRequest, ModelResponse, Settings
 from hookline._model.scopes import Scope
 from hookline._model.tool import Tool, tool

@@ -67,10 +67,10 @@ async def goes_on(world: Bare, reference: Any, where: Any) -> None:
     same(life, reference)
     once(world)
     again = world.ran[before:]
-    for call, turn, what in (
+    for id, turn, what in (
         ("a", 0, "lookup a"), ("b", 0, "charge b"), ("c", 0, "refund c"), ("d", 1, "lookup d")
     ):  # fmt: skip
-        assert f"step/{turn}/call/{call}/run" not in ended or what not in again, where
+        assert f"step/{turn}/call/{id}/run" not in ended or what not in again, where
     for turn in range(3):
         assert f"step/{turn}/model" not in ended or f"model {turn}" not in again, where
 
@@ -141,6 +141,33 @@ async def test_what_a_hook_had_decided_counts_without_the_hook() -> None:
         assert "step/0/call/a" not in ended or "lookup a" not in world.ran, cut
         assert "step/0/call/b/result" not in ended or secret not in str(texts), cut
         assert ("step/0/end" not in ended) is (life.response.stop_reason is None), cut
+
+
+async def test_a_new_hook_is_not_asked_about_what_is_already_decided() -> None:
+    """It would stop the chat, or refuse a call, in the middle of what has happened."""
+
+    def strict(world: Bare) -> Agent[Any]:
+        made = Bare.agent(world)
+        made.add_hook("preChat", lambda ctx: Stop("no"))
+        made.add_hook("preToolCall", lambda ctx: Deny("no") if ctx.call.id == "a" else None)
+        made.add_hook("onStep", lambda ctx: Stop("no") if ctx.iteration == 0 else None)
+        return made
+
+    first = Bare(asks=False)
+    reference = await live(first)
+    place = next(n for n, line in enumerate(first.lines) if line.key == "step/1/model")
+    world = Bare(asks=False)
+    world.lines[:] = first.lines[:place]
+    world.agent = lambda **more: strict(world)  # type: ignore[method-assign]
+    same(await live(world), reference)
+    for cut, line in enumerate(first.lines[:place], 1):
+        world = Bare(asks=False)
+        world.lines[:] = first.lines[:cut]
+        world.agent = lambda world=world, **more: strict(world)  # type: ignore[method-assign, misc]
+        stopped = await live(world)
+        assert stopped.error is None, (cut, line.key)
+        world.agent = lambda world=world, **more: Bare.agent(world)  # type: ignore[method-assign, misc]
+        assert (await live(world)).response == stopped.response, (cut, line.key)
 
 
 async def test_a_denied_call_does_not_run_without_the_hook_that_asked() -> None:

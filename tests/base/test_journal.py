@@ -30,7 +30,7 @@ from hookline import (
     define_hook,
     tool,
 )
-from hookline._base.record import rank_of
+from hookline._base.order import rank_of
 from hookline._base.runtime import KEYS, key_name
 from hookline.errors import ChatAbortedError, HistoryError, JournalError, UsageError
 from hookline.points import PreChat, PreMessage
@@ -468,10 +468,10 @@ async def test_a_new_hook_runs_in_the_life_that_has_it() -> None:
     world.agent = newer  # type: ignore[method-assign]
     life = await live(world)
     assert life.response.text == "Done: end."
-    assert seen == [0, 1, 2]  # a step without a record is new, wherever it stands
+    assert seen == [1, 2]  # the record had gone on past the first one
     world.ran.clear()
     assert (await live(world)).response.text == "Done: end."
-    assert (seen, world.ran) == ([0, 1, 2], [])  # and has its place from then on
+    assert (seen, world.ran) == ([1, 2], [])  # and has its place from then on
 
 
 def test_each_step_of_the_loop_has_its_place_among_the_others() -> None:

@@ -841,7 +841,7 @@ async def test_a_runtime_may_give_recorded_values_in_any_order(play):
 def test_the_runtimes_keep_the_protocol():
     """Both have the methods that the loop asks for."""
     needed = {name for name in vars(hookline.Runtime) if not name.startswith("_")}
-    methods = {"for_chat", "step", "wait", "gather", "lock", "begun", "now", "new_id"}
+    methods = {"for_chat", "step", "wait", "gather", "lock", "begun", "passed", "now", "new_id"}
     assert needed == methods | {"life", "answers"}
     for runtime in (LocalRuntime(), Recording(), Ids()):
         assert needed <= set(dir(runtime))

@@ -31,6 +31,7 @@ TURNS: list[list[Any]] = [
 PAUSE = float(os.environ.get("PAUSE", "0.01"))  # between two chunks of an answer
 LAST = "".join(TURNS[-1])
 POISON = "poison"  # the chat whose model call ends the process
+DEPLOYED = os.environ.get("DEPLOYED", "").split()  # points at which this code has one more hook
 
 
 class Trace:
@@ -129,6 +130,8 @@ def agent_of(trace: Trace, store: SQLStore | None = None) -> Agent[Any]:
         store=store,
     )
     made.add_hook("preToolCall", lambda ctx: Ask("Refund?") if ctx.call.name == "refund" else None)
+    for point in DEPLOYED:
+        made.add_hook(point, lambda ctx: None)  # type: ignore[call-overload]
     made.add_hook("onChatDone", lambda ctx: trace.note(ctx.run.chat_id, "done"))
     return made
 

@@ -5,9 +5,10 @@ two until all chats have ended. Beside them, a chat that kills its workers must 
 chats that are aborted before they start must not run, and `absurdctl cleanup` runs all the time;
 none of this may cost another chat anything (not on Restate, which has its own rules). `--stop 6`
 stops one past its lease instead and lets it go on; `--restart` kills the server of Restate or
-PostgreSQL, too, and starts it again. With `--relay` the workers show their chats in a Redis, and
-what was shown is compared with what is stored. It prints a line of counts for each engine and exits
-1 where something is wrong.
+PostgreSQL, too, and starts it again. `--deploy` changes the code with each kill: hooks come and go.
+`--addresses` gives each worker of Restate an address of its own, which dies with it. With `--relay`
+the workers show their chats in a Redis, and what was shown is compared with what is stored. It
+prints a line of counts for each engine and exits 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 import redis.asyncio
 from tests._postgres import database_of_our_own
 from tests.durable import _worker
-from tests.durable._engines import NAMES, ROOT, Engine, Missing, places
+from tests.durable._engines import NAMES, ROOT, Engine, Missing, free_port, places
 from tests.durable._streams import runs_of, text_of, text_shown, told_twice
 from tests.web._redis import URL as REDIS
 from tests.web._redis import clear, new_prefix
@@ -46,6 +47,8 @@ from hookline.errors import (
 )
 from hookline.stores import SQLStore
 
+POINTS = ("onChatStart", "preChat", "preRequest", "onResponse", "onMessage", "onApproval",
+          "onToolCallResult", "onStep", "preStop", "onChatEnd")  # fmt: skip
 ROLES = ["user", "assistant", *["tool"] * 3, "assistant", "tool", "assistant"]
 CALLS = {"a": "lookup", "b": "charge", "c": "refund", "d": "lookup"}
 
@@ -53,15 +56,25 @@ CALLS = {"a": "lookup", "b": "charge", "c": "refund", "d": "lookup"}
 class Workers:
     """Two workers in processes of their own, to be shot, or stopped for a while."""
 
-    def __init__(self, engine: Engine, trace: Path, store: str, url: str, prefix: str) -> None:
-        self._arguments = [*engine.arguments(), str(trace), store, url, prefix]
+    def __init__(
+        self, engine: Engine, more: list[str], *, deploy: bool = False, addresses: bool = False
+    ) -> None:
+        self._engine = engine
+        self._more = more
+        self._deploy = deploy
+        self._addresses = addresses and engine.name == "restate"
         self._running = [self._begin(), self._begin()]
         self.count = 0
         self.shots = 0
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "tests.durable._worker", *self._arguments]
+        if self._addresses:
+            self._engine.port = free_port()
+        arguments = [*self._engine.arguments(), *self._more]
+        command = [sys.executable, "-P", "-m", "tests.durable._worker", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        if self._deploy:
+            environment["DEPLOYED"] = " ".join(each for each in POINTS if random.random() < 0.5)
         return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
 
     def revive(self) -> None:
@@ -322,7 +335,8 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
         prefix = new_prefix()
         if options.relay:
             stack.callback(clear, prefix)
-        workers = Workers(engine, trace, store, REDIS if options.relay else "", prefix)
+        more = [str(trace), store, REDIS if options.relay else "", prefix]
+        workers = Workers(engine, more, deploy=options.deploy, addresses=options.addresses)
         ids = [f"chat-{n}" for n in range(options.chats)]
 
         async def what(workers: Workers) -> None:
@@ -370,6 +384,8 @@ def main() -> int:
     parser.add_argument("--store", choices=kinds, default="", help="conversations in a store, too")
     parser.add_argument("--stop", type=float, default=0.0, help="SIGSTOP for so many seconds")
     parser.add_argument("--restart", action="store_true", help="kill the engine's server, too")
+    parser.add_argument("--deploy", action="store_true", help="change the code with each kill")
+    parser.add_argument("--addresses", action="store_true", help="Restate: one for each worker")
     parser.add_argument("--relay", action="store_true", help="compare what was shown, too")
     options = parser.parse_args()
     if options.relay and not options.store:

@@ -15,7 +15,7 @@ from tests.durable._engines import Engine, Missing, free_port, places
 from hookline import Agent, tool
 from hookline.durable._restate_admin import address_for
 from hookline.durable.restate import chats
-from hookline.errors import UsageError
+from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
@@ -78,7 +78,7 @@ async def test_a_worker_waits_for_a_server_that_is_away(
         await asyncio.to_thread(restate.where.start)
         async with restate.client() as client:
             while True:
-                with suppress(UsageError):  # until the worker is registered
+                with suppress(UsageError, StoreError):  # until the worker is registered
                     id = await client.start("Hi.")
                     break
             assert (await client.result(id)).text == "Hello."
@@ -100,9 +100,10 @@ async def test_an_address_of_another_agent_is_not_overwritten(restate: Engine) -
 
 async def test_restate_is_told_the_address_that_is_advertised(restate: Engine) -> None:
     url = f"http://localhost:{restate.port}/"
-    async with restate.worker(
-        answering("Hello."), bind=f"0.0.0.0:{restate.port}", advertise=url
-    ), httpx.AsyncClient() as http:
+    async with (
+        restate.worker(answering("Hello."), bind=f"0.0.0.0:{restate.port}", advertise=url),
+        httpx.AsyncClient() as http,
+    ):
         answer = await http.get(f"{restate.where.admin_url}/deployments")
         assert [each["uri"] for each in answer.json()["deployments"]] == [url]
 

@@ -109,4 +109,6 @@ async def test_spans_carry_the_schema_url_of_their_conventions(semconv: Any, sch
     provider.add_span_processor(SimpleSpanProcessor(spans))
     telemetry = Telemetry(tracer_provider=provider, semconv=semconv)
     await Agent(ScriptedModel("Hello."), telemetry=telemetry).chat("Hi.")
-    assert {span.instrumentation_scope.schema_url for span in spans.get_finished_spans()} == {schema}
+    assert {span.instrumentation_scope.schema_url for span in spans.get_finished_spans()} == {
+        schema
+    }

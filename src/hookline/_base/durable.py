@@ -130,6 +130,10 @@ class _OfChat(LocalRuntime):
         """Whether the step has begun in an earlier life."""
         return self._journal.begun(key)
 
+    def passed(self, key: Key) -> bool:
+        """Whether the record goes on past the place of this step."""
+        return self._journal.passed(key)
+
     def now(self) -> float:
         """Return seconds since the epoch; outside of steps, every life gets the same value."""
         return super().now() if IN_STEP.get() else self._journal.now()

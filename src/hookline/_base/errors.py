@@ -527,11 +527,12 @@ class JournalError(HooklineError):
 
     What to do: run the versions of hookline and of your agent that wrote the journal, or restore
     the journal from a backup. `chat_id` is the id of the chat. The chat continues when a worker
-    with the right versions runs it.
+    with the right versions runs it. `why` names the step or the format, and has no content.
     """
 
     def __init__(self, chat_id: str, why: str) -> None:
         self.chat_id = chat_id
+        self.why = why
         super().__init__(
             f"chat {chat_id!r} cannot continue: {why}. Run the version of the code that wrote the "
             "log, or restore the log from a backup"

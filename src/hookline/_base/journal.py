@@ -37,19 +37,8 @@ from hookline._base.cancel import spawn
 from hookline._base.errors import JournalError
 from hookline._base.log import logger
 from hookline._base.messages import encoded
-from hookline._base.record import (
-    END,
-    Line,
-    Log,
-    Past,
-    Witness,
-    Writer,
-    comes_before,
-    is_hook,
-    rank_of,
-    read_lines,
-    refuse,
-)
+from hookline._base.order import END, comes_before, is_after, is_hook, rank_of
+from hookline._base.record import Line, Log, Past, Witness, Writer, read_lines, refuse
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._base.runtime import LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
 
@@ -295,6 +284,11 @@ class Journal:
     def begun(self, key: Key) -> bool:
         """Whether this step has begun in an earlier life."""
         return key_name(key) in self.past.begun
+
+    def passed(self, key: Key) -> bool:
+        """Whether the record goes on past the place of this step."""
+        name = key_name(key)
+        return not self._unordered and any(is_after(each, name) for each in self.past.rest)
 
     def begin(self, chat: Journaled) -> None:
         """Set the chat that this journal records."""

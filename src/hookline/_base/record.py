@@ -10,7 +10,6 @@ asks for its record.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol
@@ -204,6 +203,11 @@ class Past:
         """The name of the step whose end is replayed next."""
         return self._order[self.given].key if self.given < self.total else None
 
+    @property
+    def rest(self) -> list[str]:
+        """The names of the steps whose ends are yet to be replayed."""
+        return [line.key for line in self._order[self.given :]]
+
     def skip(self) -> Line:
         """Go past the next recorded end. A step that asks for it later still gets its value."""
         self._skipped.add(self.given)
@@ -219,58 +223,6 @@ class Past:
         """The index for an end before the next recorded end: the later ones move by one."""
         self._inserted += 1
         return self.given + self._inserted - 1
-
-
-_FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
-_PHASES: Final = ("request", "model", "response", "call", "pending", "end", "output", "say")
-_CALL_PHASES: Final = ("asked", "answer", "answered", "run", "result")  # after the call itself
-_LAST: Final = ("message", "outcome", "end")  # of the end of a chat
-_HOOKS: Final = frozenset(
-    {"start", "preChat", "response", "call", "asked", "answered", "result", "output", "end"}
-    | {"stop", "outcome"}
-)
-
-
-END: Final = (sys.maxsize, 0, 0)
-"""The lowest rank of a step at the end of a chat."""
-
-
-def phase_of(name: str) -> str:
-    """The kind of a step: `"run"` for `step/0/call/a/run`, `"outcome"` for `done/outcome/0`."""
-    parts = name.split("/")
-    if parts[0] != "step":
-        return parts[1] if len(parts) == 3 else parts[0]
-    return parts[4] if len(parts) == 5 else parts[2]
-
-
-def is_hook(name: str) -> bool:
-    """Whether the step runs only hooks: without them, the chat does not ask for the step."""
-    return phase_of(name) in _HOOKS or name.startswith("id/")
-
-
-def rank_of(name: str) -> tuple[int, int, int]:
-    """The rank of a step within a chat: a step with a lower rank comes first.
-
-    Calls of one answer run in parallel, so a rank orders the steps of the same call only.
-    """
-    parts = name.split("/")
-    if parts[0] == "step":
-        within = _CALL_PHASES.index(parts[4]) + 1 if len(parts) == 5 else 0
-        return int(parts[1]), _PHASES.index(parts[2]), within
-    if name in _FIRST:
-        return -1, _FIRST.index(name), 0
-    if parts[0] in ("message", "stop"):  # the name does not tell the step: after all steps
-        return sys.maxsize - 1, parts[0] == "stop", 0
-    return END[0], _LAST.index(parts[1]), 0
-
-
-def comes_before(name: str, other: str) -> bool:
-    """Whether a step comes before another step of the chat, or may run beside it."""
-    mine, theirs = rank_of(name), rank_of(other)
-    call = _PHASES.index("call")
-    if mine[:2] == theirs[:2] and mine[1] == call and name.split("/")[3] != other.split("/")[3]:
-        return True
-    return mine <= theirs
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────

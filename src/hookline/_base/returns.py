@@ -273,10 +273,6 @@ class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
         def replace(self, *, reason: str = ..., by: str | None = ...) -> Self: ...
 
 
-class NotRun(Data, frozen=True):
-    """What `@tool(check=…)` returns if the call did not happen: the tool runs now."""
-
-
 Decision: TypeAlias = Approve | Deny
 """A person's decision on a request for approval."""
 Answer: TypeAlias = Decision | CallResult

@@ -234,6 +234,13 @@ class Runtime(Protocol):
         """
         ...
 
+    def passed(self, key: Key) -> bool:
+        """Whether an earlier life went on past the place of this step.
+
+        A new hook is then not asked, because it could only contradict what has happened.
+        """
+        ...
+
     def now(self) -> float:
         """Return seconds since the epoch.
 
@@ -303,6 +310,10 @@ class LocalRuntime:
         return asyncio.Lock()
 
     def begun(self, key: Key) -> bool:
+        """Return False, because a local chat has no earlier life."""
+        return False
+
+    def passed(self, key: Key) -> bool:
         """Return False, because a local chat has no earlier life."""
         return False
 

@@ -78,6 +78,9 @@ class Recorder:
     def begun(self, key: Key) -> bool:
         return self._runtime.begun(key)
 
+    def passed(self, key: Key) -> bool:
+        return self._runtime.passed(key)
+
     def now(self) -> float:
         with self._until_halted():
             return self._runtime.now()

@@ -31,7 +31,7 @@ from hookline._base.errors import (
 from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
-from hookline._base.returns import CallResult, NotRun, Stop, ToolFailure, ToolResult
+from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._base.runtime import Json
 from hookline._chat.call import CallRun
 from hookline._chat.guards import STOPPED, is_due, last_look
@@ -40,7 +40,8 @@ from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
-from hookline._model.tool import AnyTool, Check, UnknownTool
+from hookline._model.check import Check, NotRun
+from hookline._model.tool import AnyTool, UnknownTool
 from hookline._talk.history import MAY_HAVE_RUN
 
 
@@ -223,10 +224,8 @@ def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
     run.bound = None
 
 
-async def _look(chat: Chat, run: CallRun, tool: AnyTool) -> ToolFailure | None:
+async def _look(chat: Chat, run: CallRun) -> ToolFailure | None:
     """Ask the guards about a call that could run; return its error or their refusal."""
-    if _interrupted(chat, tool):
-        return INTERRUPTED
     return admit(chat, run) or await last_look(chat, run)
 
 
@@ -241,10 +240,10 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
-    await _use_answer(chat, run)
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    if is_due(chat, run) and (refusal := await _look(chat, run, tool)) is not None:
+    if is_due(chat, run) and (refusal := await _look(chat, run)) is not None:
         return refusal
+    await _use_answer(chat, run)
     run.judged = None  # each run of the handler needs a look of its own
     try:
         error = admit(chat, run)

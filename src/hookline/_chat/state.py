@@ -489,8 +489,13 @@ class Chat:
         )
 
     def asks(self, hooks: Any, *key: Any) -> bool:
-        """Whether the step of these hooks is due: there are hooks, or an earlier life had some."""
-        return bool(hooks) or (self.runtime is not LOCAL and self.runtime.begun(key))
+        """Whether the step of these hooks, which decide something, is due.
+
+        What the hooks of an earlier life have decided counts. New hooks decide about what comes.
+        """
+        if self.runtime is LOCAL:
+            return bool(hooks)
+        return self.runtime.begun(key) or (bool(hooks) and not self.runtime.passed(key))
 
     def has_run(self, iteration: int, call_id: str) -> bool:
         """Whether the handler of this call has begun in an earlier life."""

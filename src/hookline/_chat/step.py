@@ -130,9 +130,10 @@ async def _keep_answer(
     """
     response = streamed
     try:
-        key, given = (RESPONSE, chat.iteration), (chat, request, streamed)
+        key = (RESPONSE, chat.iteration)
         answered = request is not None and isinstance(streamed, ModelResponse)
         if answered and chat.asks(chat.view.onResponse, *key):
+            given: Any = (chat, request, streamed)
             response = await chat.runtime.step(key, _on_response, RESPONSE_JSON, *given)
         chat.check()
         if isinstance(response, Stop) or isinstance(streamed, Stop):

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
-import msgspec
-
 from hookline._base.errors import (
     ToolArgumentsError,
     ToolDefinitionError,
@@ -21,7 +19,8 @@ from hookline._base.errors import (
 from hookline._base.frozen import ReadOnly
 from hookline._base.json import BadArguments, clean_text
 from hookline._base.run import Run, is_run
-from hookline._model.callables import is_async_callable, read_callable, takes_run
+from hookline._model.callables import is_async_callable, takes_run
+from hookline._model.check import Check, read_check
 from hookline._model.foreign import (
     ForeignSignature,
     check_client,
@@ -40,23 +39,14 @@ Enabled: TypeAlias = Callable[[], bool] | Callable[[Run[Any]], bool]
 """A function that returns whether a tool or a scope is on. It may also take no parameter."""
 
 
-class Check(msgspec.Struct, frozen=True):
-    """The function of `@tool(check=…)`, and how to call it."""
-
-    fn: Callable[..., Any]
-    takes: frozenset[str]  # the arguments of the tool that it takes
-    injected: str | None  # its parameter for the run
-    is_async: bool
-
-
 class Tool(ReadOnly, Generic[P, R]):
     """A tool that a model can call. If you call the tool yourself, it calls its function.
 
     With `parallel=False`, no other call runs at the same time. `idempotent` allows a wrapper to run
     the tool again. `timeout` is in seconds; with None, the agent's limit applies, and with inf,
     there is no limit. `enabled(run)` is called at every request and tool call. With `client=True`,
-    a client runs the tool and posts the result. `check` tells a later life of a durable chat whether
-    a call has run. Raises ToolDefinitionError if a model cannot call the tool.
+    a client runs the tool and posts the result. `check` finds out whether an earlier life of a
+    durable chat has run a call. Raises ToolDefinitionError if a model cannot call the tool.
     """
 
     __slots__ = (
@@ -145,7 +135,7 @@ class Tool(ReadOnly, Generic[P, R]):
             )
         if options["client"]:
             check_client(name, timeout, signature.injected)
-        options["check"] = _read_check(signature=signature, **options)
+        options["check"] = read_check(parameters=signature.parameters, **options)
         self._set(
             **options,
             signature=signature,
@@ -272,39 +262,6 @@ class UnknownTool(Tool[..., Any]):
     """A placeholder for a tool that does not exist."""
 
     __slots__ = ()
-
-
-def _read_check(
-    *,
-    name: str,
-    signature: Signature | ForeignSignature,
-    check: Callable[..., Any] | Check | None,
-    idempotent: bool,
-    client: bool,
-    fn: Callable[..., Any],
-    **options: Any,
-) -> Check | None:
-    """Read the parameters of a check; raises ToolDefinitionError if it cannot be called."""
-    if check is None:
-        return None
-    if idempotent or client:
-        other = "idempotent" if idempotent else "client"
-        raise ToolDefinitionError(
-            name, f"check= is never asked with {other}=True; leave out one of the two"
-        )
-    if isinstance(check, Check):  # of the tool that this one is a copy of
-        return check
-    callee = read_callable(check, name)
-    runs = [parameter for parameter, hint in callee.hints.items() if is_run(hint)]
-    takes = frozenset(callee.parameters) - frozenset(runs)
-    unknown = takes - signature.parameters
-    if unknown or len(runs) > 1:
-        raise ToolDefinitionError(
-            name,
-            f"its check must not have the parameter {min(unknown or runs)!r}; give it parameters "
-            "of the tool, and one Run if needed",
-        )
-    return Check(check, takes, runs[0] if runs else None, is_async_callable(check))
 
 
 def _check_name(name: object) -> None:

@@ -91,7 +91,7 @@ class Admin:
                 return
             except StoreError as exc:
                 if not away:
-                    logger.warning("the worker waits for its server: %s", exc)
+                    logger.warning("the worker waits for its server: %s", type(exc).__name__)
                 away = True
                 await asyncio.sleep(_AGAIN)
 

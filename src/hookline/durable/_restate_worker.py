@@ -148,5 +148,5 @@ async def _live(
     except Halted as exc:  # this worker was stopped
         raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
     except JournalError as exc:
-        logger.error("durable chat %s cannot continue here: %s", id, exc)
+        logger.error("durable chat %s cannot continue here: %s", id, exc.why)
         raise RetryableError(f"{type(exc).__name__}: {exc}", retry_after=_REFUSED) from exc

@@ -383,8 +383,7 @@ class Worker:
 
     async def _refuse(self, log: _Log, exc: Exception) -> None:
         """Leave a chat unchanged, for other code or a later attempt: this life cannot run it."""
-        # The text of a JournalError names a step or a format; others may hold content.
-        why = exc if isinstance(exc, JournalError) else type(exc).__name__
+        why = exc.why if isinstance(exc, JournalError) else type(exc).__name__
         logger.error("durable chat %s cannot continue here: %s", log.id, why)
         logger.debug("durable chat %s", log.id, exc_info=exc)
         if isinstance(exc, JournalError):

@@ -69,7 +69,7 @@ class Worker:
         relay: Relay | None = None,
         name: str = "hookline",
         concurrency: int = 100,
-    idle: float = 30.0,
+        idle: float = 30.0,
         retention: float = 30 * DAY,
         identity_keys: Sequence[str] = (),
         bind: str = "127.0.0.1:9080",

@@ -6,8 +6,9 @@ Failures in this module are reported, and never reach the chat.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from time import time_ns
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanKind
@@ -268,3 +269,21 @@ def tell_unseen_failure(kit: Kit, trace: Trace, request: ModelRequest, exc: Exce
         tell_failure(kit, trace.words_of(request), exc, trace.op.context)
     except Exception as failure:
         report("a failed model call could not be traced", failure)
+
+
+class Asked:
+    """A model call inside its wrappers; it has a span once a request was sent."""
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: ModelCall | None = None
+
+
+ASKED: Final[ContextVar[Asked | None]] = ContextVar("hookline_otel_asked", default=None)
+
+
+def open_call() -> ModelCall | None:
+    """The model call whose wrappers run here."""
+    asked = ASKED.get()
+    return None if asked is None else asked.call

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from contextvars import ContextVar
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
@@ -30,7 +29,13 @@ from hookline.errors import ChatAbortedError, StopChat
 from hookline.otel import _names as names
 from hookline.otel._agent_span import begin_agent_span, end_agent_span
 from hookline.otel._kit import Kit
-from hookline.otel._model_call import ModelCall, tell_unseen_failure
+from hookline.otel._model_call import (
+    ASKED,
+    Asked,
+    ModelCall,
+    open_call,
+    tell_unseen_failure,
+)
 from hookline.otel._reasons import nearest, tell_approval, tell_hook, tell_status
 from hookline.otel._report import report
 from hookline.otel._spans import Place
@@ -51,24 +56,6 @@ NAME: Final = "hookline.otel"
 OUTERMOST: Final = 1_000_000
 INNERMOST: Final = -1_000_000
 Call: TypeAlias = ModelCall | ToolCallSpan
-
-
-class Asked:
-    """A model call inside its wrappers; it has a span once a request was sent."""
-
-    __slots__ = ("call",)
-
-    def __init__(self) -> None:
-        self.call: ModelCall | None = None
-
-
-_asked: ContextVar[Asked | None] = ContextVar("hookline_otel_asked", default=None)
-
-
-def _open_call() -> ModelCall | None:
-    """The model call whose wrappers run here."""
-    asked = _asked.get()
-    return None if asked is None else asked.call
 
 
 class Tracing:
@@ -186,8 +173,8 @@ class Tracing:
         trace = self._trace_of(ctx.run)
         if trace is None:
             return await proceed()
-        asked, before = Asked(), _asked.get()
-        _asked.set(asked)
+        asked, before = Asked(), ASKED.get()
+        ASKED.set(asked)
         try:
             response = await proceed()
         except BaseException as exc:
@@ -199,8 +186,8 @@ class Tracing:
                 asked.call.answered(response)
             return response
         finally:
-            if _asked.get() is asked:
-                _asked.set(before)
+            if ASKED.get() is asked:
+                ASKED.set(before)
 
     async def _around_lone_request(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
@@ -240,7 +227,7 @@ class Tracing:
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        asked, trace = _asked.get(), self._trace_of(ctx.run)
+        asked, trace = ASKED.get(), self._trace_of(ctx.run)
         if asked is None or trace is None:
             return await proceed()
         place = Place()  # each attempt may be inside of another span of a wrapper
@@ -305,7 +292,7 @@ class Tracing:
 
     def _on_status(self, ctx: OnStatus) -> None:
         known = names.STATUS_EVENTS.get(ctx.type)
-        op = None if known is None else nearest(self._trace_of(ctx.run), _open_call())
+        op = None if known is None else nearest(self._trace_of(ctx.run), open_call())
         if known is None or op is None:
             return
         try:
@@ -334,6 +321,6 @@ class Tracing:
             count[1] += ctx.duration
             return
         try:
-            tell_hook(self.kit, ctx, trace, _open_call())
+            tell_hook(self.kit, ctx, trace, open_call())
         except Exception as exc:
             report("a hook could not be traced", exc)

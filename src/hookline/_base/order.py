@@ -1,0 +1,74 @@
+"""The order of a chat's steps, read from their recorded names.
+
+A replay compares steps: a new hook's step runs before a recorded step that comes later in a chat.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+_FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
+_PHASES: Final = ("request", "model", "response", "call", "pending", "end", "output", "say")
+_CALL_PHASES: Final = ("asked", "answer", "answered", "run", "result")  # after the call itself
+_LAST: Final = ("message", "outcome", "end")  # of the end of a chat
+_HOOKS: Final = frozenset(
+    {"start", "preChat", "response", "call", "asked", "answered", "result", "output", "end"}
+    | {"stop", "outcome"}
+)
+
+
+END: Final = (sys.maxsize, 0, 0)
+"""The lowest rank of a step at the end of a chat."""
+
+
+def phase_of(name: str) -> str:
+    """The kind of a step: `"run"` for `step/0/call/a/run`, `"outcome"` for `done/outcome/0`."""
+    parts = name.split("/")
+    if parts[0] != "step":
+        return parts[1] if len(parts) == 3 else parts[0]
+    return parts[4] if len(parts) == 5 else parts[2]
+
+
+def is_hook(name: str) -> bool:
+    """Whether the step runs only hooks: without them, the chat does not ask for the step."""
+    return phase_of(name) in _HOOKS or name.startswith("id/")
+
+
+def rank_of(name: str) -> tuple[int, int, int]:
+    """The rank of a step within a chat: a step with a lower rank comes first.
+
+    Calls of one answer run in parallel, so a rank orders the steps of the same call only.
+    """
+    parts = name.split("/")
+    if parts[0] == "step":
+        within = _CALL_PHASES.index(parts[4]) + 1 if len(parts) == 5 else 0
+        return int(parts[1]), _PHASES.index(parts[2]), within
+    if name in _FIRST:
+        return -1, _FIRST.index(name), 0
+    if parts[0] in ("message", "stop"):  # the name does not tell the step: after all steps
+        return sys.maxsize - 1, parts[0] == "stop", 0
+    return END[0], _LAST.index(parts[1]), 0
+
+
+def is_after(name: str, other: str) -> bool:
+    """Whether a step certainly comes after another step of the chat.
+
+    Within the calls of one answer, that is certain only for the steps of the same call.
+    """
+    mine, theirs = rank_of(name), rank_of(other)
+    if theirs[1] == _PHASES.index("call") and theirs[0] not in (-1, sys.maxsize):
+        if mine[0] == sys.maxsize - 1:  # a message: perhaps that of another call
+            return False
+        if mine[:2] == theirs[:2] and name.split("/")[3] != other.split("/")[3]:
+            return False
+    return mine > theirs
+
+
+def comes_before(name: str, other: str) -> bool:
+    """Whether a step comes before another step of the chat, or may run beside it."""
+    mine, theirs = rank_of(name), rank_of(other)
+    call = _PHASES.index("call")
+    if mine[:2] == theirs[:2] and mine[1] == call and name.split("/")[3] != other.split("/")[3]:
+        return True
+    return mine <= theirs
