@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.guards.mutations import MUTATIONS, changed
 from tests.guards.roads import (
     HELD,
     KINDS,
@@ -55,3 +56,9 @@ def test_the_table_of_the_docs_is_fresh(cells):
     """Run scripts/guard-matrix --write."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page, cells)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[each.name for each in MUTATIONS])
+def test_the_place_of_each_change_is_there_once(mutation):
+    """Whether a test notices the change: scripts/mutate --guards."""
+    assert changed(mutation)

@@ -195,8 +195,11 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     tool = run.tool
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    if is_due(chat, run) and (refusal := await _look(chat, run, tool)) is not None:
-        return refusal
+    guards = chat.view.tool_guards
+    if guards and is_due(run, guards):
+        refusal = await _look(chat, run, tool)
+        if refusal is not None:
+            return refusal
     run.judged = None  # each run of the handler needs a look of its own
     try:
         error = admit(chat, run)
