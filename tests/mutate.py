@@ -3,6 +3,7 @@
     scripts/mutate --sample 300                   places drawn from the engine, `_chat`
     scripts/mutate --sample 50 --module _hooks    from another package, or one module: _chat.batch
     scripts/mutate --seed 7                       the same places again
+    scripts/mutate --guards                       the changes in tests/guards/mutations.py
 
 The first run records which test covers which line (some minutes) and keeps it in .mutate/; it is
 recorded anew when the sources or tests have changed. Each change is made in a copy of the sources,
@@ -32,6 +33,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from .guards import mutations
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "hookline"
@@ -237,11 +240,14 @@ def judged(place: Place, looks: list[list[str]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/mutate", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--guards", action="store_true", help="the changes of the guard tests")
     parser.add_argument("--module", action="append", help="a package or module (default _chat)")
     parser.add_argument("--sample", type=int, default=50, help="how many changes (default 50)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
+    if args.guards:
+        return mutations.main()
     every = places(args.module or ["_chat"])
     if not every:
         parser.error(f"there is no such module in {SOURCES}: {args.module}")

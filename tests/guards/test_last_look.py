@@ -11,6 +11,7 @@ from hookline import (
     Ask,
     Conversation,
     Deny,
+    Scope,
     Stop,
     ToolFailure,
     ToolResult,
@@ -414,3 +415,31 @@ async def test_the_model_reads_the_refusal_of_the_last_look():
     assert json.loads(talk.messages[2].text) == {
         "error": {"type": "Denied", "message": "bad is denied"}
     }
+
+
+async def test_a_clients_call_that_an_approver_has_broken_does_not_leave():
+    @tool(client=True)
+    async def pick(number: int) -> int: ...
+
+    agent = Agent(ScriptedModel(call("pick", number=1), "done"), tools=[pick])
+    agent.add_hook("preToolCall", lambda ctx: Ask("May it?"))
+    talk = Conversation()
+    response = await agent.chat("go", conversation=talk)
+    answer = Approve(arguments={"number": "no number"})
+    await agent.resume(talk, {response.pending[0].id: answer})
+    assert talk.client_calls == ()
+    assert talk.messages[2].outcome == "error"
+
+
+async def test_a_tool_that_was_replaced_by_another_of_its_name_does_not_run():
+    shell, other = Shell(), Shell()
+    agent = agent_of(shell)
+
+    @agent.hook("aroundToolCall")
+    async def replace(ctx, proceed):
+        agent.scopes.unregister(ctx.scope.label)
+        agent.scopes.register(Scope("new", tools=[other.tool]))
+        return await proceed(ctx.call.replace(arguments={"command": "fine"}))
+
+    assert await outcome(agent) == "error"
+    assert shell.ran == other.ran == []

@@ -77,10 +77,9 @@ async def test_what_is_limited_to_some_tools_takes_patterns(make: Any) -> None:
         def run_it(command: str) -> str:
             return "long text"
 
-        run_tool = Tool(run_it, name=name, description="Run.")
         agent = Agent(
             ScriptedModel(call(name, command="rm x"), "done"),
-            tools=[run_tool],
+            tools=[Tool(run_it, name=each, description="Run.") for each in ("fs_read", "dig")],
             hooks=make(["fs_*"]),
         )
         response = await agent.chat("go", conversation=Conversation())

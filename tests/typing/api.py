@@ -1305,6 +1305,7 @@ async def around_tool_call_deps(ctx: AroundToolCall[OtherDeps], proceed: CallPro
 agent.add_hook("aroundToolCall", around_tool_call_deps)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 agent.add_hook(AroundToolCall, around_tool_call_deps)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
 agent.add_hook("aroundToolCall", around_tool_call, on_error="deny")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("aroundToolCall", around_tool_call, guard=True)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 @agent.hook("aroundToolCall")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -2134,3 +2135,11 @@ def changes_values(
     TextChunk("x").replace(text=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     lookup.replace(client=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     lookup.replace(timeout="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def _guard(ctx: PreToolCall[Any]) -> Deny | None:
+    return None
+
+
+agent.add_hook("preToolCall", _guard, guard=True, inherit=False)
+define_hook("preToolCall", _guard, guard=True, required=False, inherit=None)

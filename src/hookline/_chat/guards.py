@@ -56,10 +56,9 @@ async def ask_guards(
     return await look(guards, ctx, chat, call.name, _REFUSALS)
 
 
-def is_due(chat: Chat, run: CallRun) -> bool:
-    """Return whether a guard has not just seen exactly this call."""
-    guards = chat.view.tool_guards
-    return bool(guards) and (run.judged is not run.wanted or run.judges is not guards)
+def is_due(run: CallRun, guards: Sequence[Hook]) -> bool:
+    """Return whether one of these guards has not just seen exactly this call."""
+    return run.judged is not run.wanted or run.judges is not guards
 
 
 async def last_look(chat: Chat, run: CallRun) -> ToolFailure | None:

@@ -241,7 +241,8 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     tool = run.tool
     assert tool is not None
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    if is_due(chat, run) and (refusal := await _look(chat, run)) is not None:
+    guards = chat.view.tool_guards
+    if guards and is_due(run, guards) and (refusal := await _look(chat, run)) is not None:
         return refusal
     await _use_answer(chat, run)
     run.judged = None  # each run of the handler needs a look of its own

@@ -90,19 +90,16 @@ def _check_parent(chat: Chat) -> None:
 
 
 async def _request(chat: Chat, overrides: Overrides, given: ModelResponse | None) -> BuiltRequest:
-    built = await _built(chat, overrides, given)
+    before = await build(chat, overrides)
+    if given is not None or not chat.view.preRequest:
+        built = BuiltRequest(request=before, answer=given)
+    else:
+        ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
+        ctx, answer, _ = await intercept(chat.view.preRequest, ctx, chat)
+        built = BuiltRequest(request=_checked(chat, before, ctx.request), answer=answer)
     if chat.view.tool_guards and not isinstance(built.answer, Stop):
         check_guards(chat, built.request)
     return built
-
-
-async def _built(chat: Chat, overrides: Overrides, given: ModelResponse | None) -> BuiltRequest:
-    before = await build(chat, overrides)
-    if given is not None or not chat.view.preRequest:
-        return BuiltRequest(request=before, answer=given)
-    ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
-    ctx, answer, _ = await intercept(chat.view.preRequest, ctx, chat)
-    return BuiltRequest(request=_checked(chat, before, ctx.request), answer=answer)
 
 
 def _checked(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any
+
+import msgspec
 
 from hookline import Agent
 from hookline.cli._clean import strict
@@ -13,7 +15,13 @@ from hookline.cli._screen import Screen
 from hookline.errors import UsageError
 from hookline.testing import Expected, Probe, call, probe
 
-EXPECTED: Final = ("denied", "asked")
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of the file."""
+
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    expect: Expected = "denied"
 
 
 def calls_in(path: str) -> list[tuple[Any, Expected]]:
@@ -35,21 +43,13 @@ def calls_in(path: str) -> list[tuple[Any, Expected]]:
 
 def _call_in(line: str, where: str) -> tuple[Any, Expected]:
     try:
-        data: Any = json.loads(line)
-    except ValueError:
-        data = None
-    expected = data.get("expect", "denied") if isinstance(data, dict) else None
-    if (
-        not isinstance(data, dict)
-        or not isinstance(data.get("name"), str)
-        or not isinstance(data.get("arguments", {}), dict)
-        or expected not in EXPECTED
-    ):
+        data = msgspec.json.decode(line, type=_Line)
+    except msgspec.MsgspecError as exc:
         raise UsageError(
             f'{where}: {line!r} must be like {{"name": "bash", "arguments": {{"command": "rm"}}, '
-            '"expect": "denied"}; expect is "denied" or "asked"'
-        )
-    return call(data["name"], data.get("arguments", {})), cast("Expected", expected)
+            f'"expect": "denied"}}; expect is "denied" or "asked" ({exc})'
+        ) from exc
+    return call(data.name, data.arguments), data.expect
 
 
 async def check(located: Awaitable[Agent[Any]], path: str, screen: Screen) -> int:

@@ -132,10 +132,9 @@ class _Road:
 
 
 def _empty(value: object) -> Any:
-    for kind in (str, bool, int, float, list, dict):
-        if isinstance(value, kind):
-            return kind()
-    return None
+    if isinstance(value, (list, dict)):
+        return [] if isinstance(value, list) else {}
+    return None if value is None else type(value)()
 
 
 async def _direct(road: _Road) -> Any:

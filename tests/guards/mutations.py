@@ -1,0 +1,150 @@
+"""Changes to the code around guards that the tests of guards must notice.
+
+`scripts/mutate --guards` makes each change in a copy of the sources and runs TESTS with it. A
+change is a file, a text that is in it once, and the text in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCES: Final = ROOT / "src" / "hookline"
+TESTS: Final = (
+    "tests/guards", "tests/chat/test_approvals.py", "tests/chat/test_ask.py",
+    "tests/chat/test_tool_calls.py", "tests/chat/test_stop.py", "tests/chat/test_around_tool.py",
+    "tests/chat/test_handoffs.py", "tests/chat/test_sub_agents.py", "tests/chat/test_refusals.py",
+    "tests/hooks/test_throws.py", "tests/hooks/test_global_bus.py",
+    "tests/providers/test_provider_tools.py", "tests/ready/test_guards.py",
+)  # fmt: skip
+
+
+class Mutation(NamedTuple):
+    """One change."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+BATCH, RUN, APPROVAL = "_chat/batch.py", "_chat/run_tool.py", "_chat/approval.py"
+VIEWS, ONE, LOOK = "_hooks/views.py", "_hooks/one_hook.py", "_chat/guards.py"
+MUTATIONS: Final = tuple(
+    Mutation(*each)
+    for each in (
+        ("hooks of preToolCall never run", BATCH,
+         "if not chat.view.preToolCall and not", "if chat.view.preToolCall or not"),
+        ("a denial lets the call run", BATCH,
+         'run.refuse(answer, "error" if verdict.failed else "denied")', "run.let_run()"),
+        ("asks are forgotten", BATCH, "elif verdict.asks:", "elif False:"),
+        ("Deny counts as None", BATCH, "            end = ToolFailure(end.reason)\n",
+         "            return CallVerdict(call=changed)\n"),
+        ("an end does not end the chain", "_hooks/call_rules.py",
+         "            return ()  # without a context, no further hook runs",
+         "            return None"),
+        ("on_error=deny passes", ONE,
+         'return ToolFailure("the call was denied: its check failed", type="Denied")',
+         "return None"),
+        ("ToolDenied in preToolCall passes", ONE,
+         'return ToolFailure.of(exc).replace(type="Denied")', "return None"),
+        ("timeout= of hooks is ignored", ONE,
+         "return work if hook.timeout is None else", "return work if True else"),
+        ("tools= never matches", "_hooks/call_rules.py",
+         "if hook.tools is not None and tool not in hook.tools:", "if hook.tools is not None:"),
+        ("nobody can answer: runs", APPROVAL,
+         'run.refuse(ToolFailure(reason, type="Denied"), "denied")', "run.let_run()"),
+        ("Deny of an answer runs", APPROVAL,
+         'run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")', "run.let_run()"),
+        ("digest not checked when it runs", APPROVAL,
+         "if digest_of(request.call) != request.digest:  #", "if False:  #"),
+        ("tool not admitted after an answer", APPROVAL,
+         "    error = admit(chat, run)\n    if error is None:", "    error = None\n    if True:"),
+        ("digest not checked in answers", APPROVAL,
+         "        if digest_of(request.call) != request.digest:\n", "        if False:\n"),
+        ("expired answers count", APPROVAL,
+         "if request.expires is not None and now > request.expires:", "if False:"),
+        ("answers are not claimed", "_chat/resume.py",
+         "await chat.conversation.claim(chat.chat_id, answers)", "pass"),
+        ("resume without the chat's guards", "_chat/entry.py",
+         "if step is None or chat.input.only_hooks:", "if True:"),
+        ("only_hooks drops required hooks", VIEWS,
+         "return not hook.declared or bool(hook.options.required)", "return not hook.declared"),
+        ("inherit= does nothing", VIEWS,
+         "return lambda hook: bool(hook.options.inherit) and", "return lambda hook: False and"),
+        ("inherited for one level only", VIEWS,
+         "        for bus, keep in parent.sources\n        if bus is not global_bus\n    )",
+         "        for bus, keep in parent.sources\n"
+         "        if bus is not global_bus and keep is None\n    )"),
+        ("no global hooks in sub-agents", VIEWS,
+         "return (*shared, *above, *own)", "return (*above, *own)"),
+        ("handoff loses the first agent's hooks", "_chat/speaker.py",
+         "View(*view.sources, (found.bus, None))", "View((found.bus, None))"),
+        ("handoff ignores the target's hooks", "_chat/speaker.py",
+         "View(*view.sources, (found.bus, None))", "View(*view.sources)"),
+        ("unoffered tools run", RUN, "if not run.offered:", "if False:"),
+        ("another tool of that name runs", RUN,
+         "if found is None or found[0] is not tool:", "if found is None:"),
+        ("a wrapper changes an approved call", RUN,
+         "if run.request is not None and wanted.arguments != run.wanted.arguments:", "if False:"),
+        ("not idempotent, runs again", RUN,
+         "        if tool.idempotent:\n", "        if True:\n"),
+        ("the approver's timeout approves", APPROVAL,
+         'return Deny("the approval expired before it was answered")', "return Approve()"),
+        ("a new chat approves what waits", "_chat/resume.py",
+         'Deny("the user continued without answering")', "_chat_approves()"),
+        ("a Stop lets its siblings run", BATCH,
+         "            self.stopping = True\n", "            pass\n"),
+        ("guards may name provider-run tools", "_chat/reach.py",
+         "if matches(name, patterns):", "if False:"),
+        ("no last look", LOOK, "return run.judged is not", "return False and run.judged is not"),
+        ("a look is not used up by a run", RUN,
+         "run.judged = None  # each", "pass  # each"),
+        ("no look after an approval", APPROVAL,
+         "run.judged = None  # its guards", "pass  # its guards"),
+        ("questions of the last look are answered", LOOK,
+         "if end is None and asks and run.approved != wanted:", "if False:"),
+        ("guards do not inherit", "_hooks/option_checks.py",
+         'options["inherit"] = True  #', "pass  #"),
+        ("ready-made guards may name provider-run tools", "hooks/_common.py",
+         "if isinstance(tool, ProviderTool) and (not", "if False and (not"),
+    )
+)  # fmt: skip
+
+
+def changed(mutation: Mutation) -> str:
+    """The text of the file with the change; raises ValueError if its place is not there once."""
+    text = (SOURCES / mutation.file).read_text(encoding="utf-8")
+    if text.count(mutation.old) != 1:
+        raise ValueError(f"{mutation.name}: {mutation.old!r} is not in {mutation.file} once")
+    new = mutation.new.replace("_chat_approves()", "__import__('hookline').Approve()")
+    return text.replace(mutation.old, new)
+
+
+def survives(mutation: Mutation) -> bool:
+    """Whether the tests of guards pass with this change."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "hookline"
+        shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__"))
+        (package / mutation.file).write_text(changed(mutation), encoding="utf-8")
+        env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "CI": "true"}
+        command = [sys.executable, "-P", "-m", "pytest", "-q", "-x", "-n0", "--no-header"]
+        command += ["-p", "no:cacheprovider", "--timeout=60", *TESTS]
+        return not subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode
+
+
+def main() -> int:
+    """Try all changes; returns 1 if one survived."""
+    survivors: list[str] = []
+    for mutation in MUTATIONS:
+        alive = survives(mutation)
+        print(f"{'SURVIVED' if alive else 'killed'}: {mutation.name}", flush=True)
+        survivors += [mutation.name] if alive else []
+    print(f"{len(MUTATIONS)} changes, {len(survivors)} survived")
+    return 1 if survivors else 0

@@ -1,0 +1,774 @@
+"""The roads to a tool's handler, and the kinds of guards: `MATRIX` of both, and its reasons.
+
+A road is a function of a `Case`. It lets a model ask for `bash`, so that the command BAD would run
+at the end if nothing refused it. A guard holds if BAD did not run. `scripts/guard-matrix` and
+the test of the matrix run the same roads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from typing import Any, Final
+
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Continue,
+    Conversation,
+    Deny,
+    MemoryStore,
+    ModelResponse,
+    NullBus,
+    Scope,
+    Tool,
+    define_hook,
+    global_bus,
+)
+from hookline.dialogue import Dialogue
+from hookline.errors import HooklineError, ToolDenied
+from hookline.hooks import allow_tools, approve, deny_commands, pin_tools
+from hookline.providers import tools as provider_tools
+from hookline.testing import ScriptedModel, call
+
+GOOD: Final = "ls"
+BAD: Final = "rm -rf /"
+LAST: Final = -1_000_000
+
+HELD, RAN = "held", "ran"
+
+
+def denies(ctx: Any) -> Deny | None:
+    bad = ctx.call.name.endswith("bash") and ctx.call.arguments.get("command") == BAD
+    return Deny("not this one") if bad else None
+
+
+async def denies_around(ctx: Any, proceed: Any) -> Any:
+    if denies(ctx) is not None:
+        raise ToolDenied("not this one")
+    return await proceed()
+
+
+def own(**options: Any) -> Any:
+    return define_hook("preToolCall", denies, name="guard", **options)
+
+
+# Where each kind of guard is registered, and how it is made. "none" has no guard, and shows that
+# the call runs on each road if nothing refuses it.
+NONE: Final = "none"
+KINDS: Final[dict[str, tuple[str, Callable[[], Any]]]] = {
+    "deny_commands": ("declared", lambda: deny_commands("rm -rf")),
+    "allow_tools": ("declared", lambda: allow_tools("sub*", "transfer*", "other", "ask")),
+    "pin_tools": ("declared", lambda: pin_tools({}, "*bash")),
+    "approve": ("declared", lambda: approve("*bash")),
+    "required": ("declared", lambda: own(required=True)),
+    "declared": ("declared", lambda: own(on_error="deny")),
+    "add_hook": ("added", lambda: own(guard=True)),
+    "add_hook, last": ("added", lambda: own(guard=True, priority=LAST)),
+    "tools=": ("added", lambda: own(guard=True, tools=["bash"])),
+    "inherit=True": ("added", lambda: own(guard=True, inherit=True)),
+    "global": ("global", lambda: own(guard=True)),
+    "of the chat": ("chat", lambda: own(guard=True)),
+    "wrapper": ("added", lambda: define_hook("aroundToolCall", denies_around)),
+}
+
+
+def bash_call(command: str = BAD, name: str = "bash") -> Any:
+    return call(name, command=command)
+
+
+class Case:
+    """One cell: agents with this kind of guard, and the commands that ran."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.ran: list[str] = []
+        self.stack = ExitStack()
+        self.place, make = KINDS.get(kind, ("none", tuple))
+        self.hooks: Any = make()
+        self.keywords: dict[str, Any] = {}  # of each chat
+        self.bash = self.tool()
+
+    def tool(self, name: str = "bash", **options: Any) -> Any:
+        async def bash(command: str) -> str:
+            self.ran.append(command)
+            return f"ran {command}"
+
+        return Tool(bash, name=name, **options)
+
+    def bare(self, *turns: Any, **options: Any) -> Agent[Any]:
+        """An agent without the guard."""
+        options.setdefault("tools", [self.bash])
+        return Agent(ScriptedModel(*(turns or (bash_call(),)), *["done"] * 4), **options)
+
+    def agent(self, *turns: Any, **options: Any) -> Agent[Any]:
+        """An agent with the guard."""
+        if self.kind == NONE:
+            return self.bare(*turns, **options)
+        if self.place == "declared":
+            options["hooks"] = [self.hooks]
+        agent = self.bare(*turns, **options)
+        if self.place != "declared":
+            self.tighten(agent)
+        return agent
+
+    def tighten(self, agent: Agent[Any]) -> None:
+        """Add the guard now."""
+        if self.kind == NONE:
+            return
+        if self.place == "chat":
+            self.keywords = {"hooks": [self.hooks]}
+            return
+        bus = global_bus if self.place == "global" else agent.bus
+        made: list[Any] = [self.hooks] if not isinstance(self.hooks, tuple) else [*self.hooks]
+        for hook in made:
+            options = hook.options
+            more = {"guard": True} if hook.point == "preToolCall" else {}
+            remove = bus.add_hook(
+                hook.point, hook.fn, priority=options.priority, tools=options.tools,
+                on_error=options.on_error, inherit=options.inherit, **more,
+            )  # fmt: skip
+            if self.place == "global":
+                self.stack.callback(remove)
+
+    async def chat(self, agent: Agent[Any], **options: Any) -> Any:
+        options = {**self.keywords, **options}
+        if "only_hooks" in options:
+            options.pop("hooks", None)
+        return await agent.chat("go", **options)
+
+    async def stream(self, agent: Agent[Any], **options: Any) -> None:
+        async with agent.chat_stream("go", **{**self.keywords, **options}) as stream:
+            async for _ in stream:
+                pass
+
+
+# ── why a guard may be passed by ────────────────────────────────────────────────────────────
+
+# Reasons: the start of the roads' names, the kinds (none: all), the text. The first one counts.
+REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
+    (("bus=NullBus()",), (), "A `NullBus` runs no hook."),
+    (
+        ("agent.chat() inside a tool",),
+        (),
+        "The chat has the hooks of its own agent and global hooks; a warning is logged.",
+    ),
+    (("a tool calls the function",), (), "A function call is not a tool call."),
+    (("a tool that the provider runs",), (), "No hook runs before a tool of the provider."),
+    (("",), ("wrapper",), "A wrapper is not a guard: it is not asked again, and not inherited."),
+    (("global_hooks=False",), ("global",), "The agent leaves out global hooks."),
+    (
+        ("a sub-agent", "a wrapper changes the call of a sub-agent", "a handoff inside a sub-agent",
+         "a live approver changes the arguments in a sub-agent"),
+        ("allow_tools",),
+        "`allow_tools` is not inherited, since a sub-agent has its own tools.",
+    ),
+    (
+        ("resume", "a live approver", "an approved call"),
+        ("approve",),
+        "A person has approved this very call.",
+    ),
+    (
+        ("a guard is added", "a wrapper runs an idempotent tool again, guard added",
+         "a live approver, guard added", "a sub-agent, guard on the sub-agent"),
+        ("of the chat",),
+        "The hooks of a chat are chosen when it begins; a sub-agent's chat has none.",
+    ),
+)  # fmt: skip
+
+
+def reason_at(road: str, kind: str) -> int | None:
+    """The number of the reason for which this kind of guard may be passed by, from 1."""
+    for number, (roads, kinds, _text) in enumerate(REASONS, 1):
+        if road.startswith(roads) and (not kinds or kind in kinds):
+            return number
+    return None
+
+
+Matrix = dict[str, dict[str, str]]
+
+
+async def matrix() -> Matrix:
+    """Run all kinds of guards on all roads."""
+    return {name: {kind: await passage(kind, name) for kind in KINDS} for name in ROADS}
+
+
+def _mark(road: str, kind: str, result: str) -> str:
+    return "✓" if result == HELD else str(reason_at(road, kind) or "**ran**")
+
+
+def table(cells: Matrix) -> str:
+    """The matrix as a section of docs/guards.md."""
+    kinds = " | ".join(f"`{kind}`" for kind in KINDS)
+    lines = [f"| road | {kinds} |", "|---" * (len(KINDS) + 1) + "|"]
+    for name, row in cells.items():
+        marks = [_mark(name, kind, row[kind]) for kind in KINDS]
+        lines.append(f"| {name} | {' | '.join(marks)} |")
+    reasons = [f"{number}. {text}" for number, (_, _, text) in enumerate(REASONS, 1)]
+    return "\n".join([*lines, "", "The numbers are the reasons:", "", *reasons])
+
+
+BEGIN, END = "<!-- matrix -->", "<!-- end of the matrix -->"
+
+
+def with_table(page: str, cells: Matrix) -> str:
+    """The page with this matrix in its place."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{table(cells)}\n\n{END}{rest.partition(END)[2]}"
+
+
+# ── the cells ───────────────────────────────────────────────────────────────────────────────
+
+Road = Callable[[Case], Awaitable[Any]]
+ROADS: Final[dict[str, Road]] = {}
+
+
+def road(name: str) -> Callable[[Road], Road]:
+    def add(fn: Road) -> Road:
+        ROADS[name] = fn
+        return fn
+
+    return add
+
+
+async def passage(kind: str, name: str) -> str:
+    """Whether this kind of guard held on this road."""
+    case = Case(kind)
+    # A guard may end the chat with an error; what counts is whether the command ran.
+    with case.stack, suppress(HooklineError):
+        await ROADS[name](case)
+    return RAN if BAD in case.ran else HELD
+
+
+# ── ways into a chat ────────────────────────────────────────────────────────────────────────
+
+
+@road("chat")
+async def _(case: Case) -> None:
+    await case.chat(case.agent())
+
+
+@road("chat_stream")
+async def _(case: Case) -> None:
+    await case.stream(case.agent())
+
+
+@road('release="response"')
+async def _(case: Case) -> None:
+    await case.stream(case.agent(), release="response")
+
+
+@road("Dialogue")
+async def _(case: Case) -> None:
+    agent = case.agent(name="a")
+    if case.place == "chat":  # a dialogue takes no hooks=
+        await case.chat(agent)
+        return
+    async with Dialogue(agent, case.bare("fine", name="b"), turns=1) as dialogue:
+        dialogue.send("go")
+        async for _event in dialogue:
+            pass
+
+
+@road("input=None")
+async def _(case: Case) -> None:
+    talk = Conversation()
+    agent = case.agent("hello", bash_call())
+    await case.chat(agent, conversation=talk)
+    history = talk.messages[:1]
+    fresh = Conversation(history)
+    await agent.chat(None, conversation=fresh, **case.keywords)
+
+
+@road("a later chat of a conversation")
+async def _(case: Case) -> None:
+    talk = Conversation()
+    agent = case.agent("hello", bash_call())
+    await case.chat(agent, conversation=talk)
+    await case.chat(agent, conversation=talk)
+
+
+@road("a stored conversation")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(store=MemoryStore()), conversation="one")
+
+
+@road("a later step")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(bash_call(GOOD), bash_call(GOOD), bash_call()))
+
+
+@road("asked for again after a refusal")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(bash_call(), bash_call()))
+
+
+@road("a natural end is continued")
+async def _(case: Case) -> None:
+    agent = case.agent("done", bash_call())
+    once = iter([Continue("go on")])
+    agent.add_hook("preStop", lambda ctx: next(once, None))
+    await case.chat(agent)
+
+
+@road("beside other calls")
+async def _(case: Case) -> None:
+    await case.chat(case.agent([bash_call(GOOD), bash_call(), bash_call(GOOD)]))
+
+
+@road("parallel_tools=False")
+async def _(case: Case) -> None:
+    await case.chat(case.agent([bash_call(GOOD), bash_call()], parallel_tools=False))
+
+
+@road("a sync tool in a thread")
+async def _(case: Case) -> None:
+    def bash(command: str) -> str:
+        case.ran.append(command)
+        return "ran"
+
+    await case.chat(case.agent(tools=[bash]))
+
+
+@road("a tool of a scope")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(tools=[], scopes=[Scope("shell", tools=[case.bash])]))
+
+
+@road("a tool of the chat")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(tools=[]), tools=[case.bash])
+
+
+@road("a tool that preRequest adds")
+async def _(case: Case) -> None:
+    agent = case.agent(tools=[])
+    agent.add_hook("preRequest", lambda ctx: ctx.request.replace(tools=(case.bash,)))
+    await case.chat(agent)
+
+
+@road("a tool that preChat adds")
+async def _(case: Case) -> None:
+    agent = case.agent(tools=[])
+    agent.add_hook("preChat", lambda ctx: ctx.request.replace(tools=(case.bash,)))
+    await case.chat(agent)
+
+
+@road("a tool that aroundRequest adds")
+async def _(case: Case) -> None:
+    agent = case.agent(tools=[])
+
+    async def add(ctx: Any, proceed: Any) -> Any:
+        return await proceed(ctx.request.replace(tools=(case.bash,)))
+
+    agent.add_hook("aroundRequest", add)
+    await case.chat(agent)
+
+
+@road("a scope that is registered in mid-chat")
+async def _(case: Case) -> None:
+    async def other() -> str:
+        agent.scopes.register(Scope("late", tools=[case.bash]))
+        return "there"
+
+    agent = case.agent(call("other"), bash_call(), tools=[])
+    agent.scopes.register(Scope("first", tools=[other]))
+    if case.kind == "tools=":  # the tool must be known when the guard is checked
+        agent.scopes.register(Scope("known", tools=[case.tool("bash2")]))
+        agent.bus.clear("preToolCall")
+        agent.add_hook("preToolCall", denies, guard=True, tools=["bash*"])
+    await case.chat(agent)
+
+
+# ── calls that hooks write or change ────────────────────────────────────────────────────────
+
+
+def _answer() -> ModelResponse:
+    return ModelResponse(parts=(bash_call().replace(id="a"),), finish_reason="tool_calls")
+
+
+@road("a call that onResponse writes")
+async def _(case: Case) -> None:
+    agent = case.agent("hello")
+    once = iter([_answer()])
+    agent.add_hook("onResponse", lambda ctx: next(once, None))
+    await case.chat(agent)
+
+
+@road("a call in preRequest's answer")
+async def _(case: Case) -> None:
+    agent = case.agent("hello")
+    once = iter([_answer()])
+    agent.add_hook("preRequest", lambda ctx: next(once, None))
+    await case.chat(agent)
+
+
+@road("a call in preChat's answer")
+async def _(case: Case) -> None:
+    agent = case.agent("hello")
+    agent.add_hook("preChat", lambda ctx: _answer())
+    await case.chat(agent)
+
+
+def becomes_bad(ctx: Any) -> Any:
+    return ctx.call.replace(arguments={"command": BAD}) if ctx.call.name == "bash" else None
+
+
+@road("a later hook changes the call")
+async def _(case: Case) -> None:
+    agent = case.agent(bash_call(GOOD))
+    agent.add_hook("preToolCall", becomes_bad, priority=LAST - 1)
+    await case.chat(agent)
+
+
+@road("an earlier hook changes the call")
+async def _(case: Case) -> None:
+    agent = case.agent(bash_call(GOOD))
+    agent.add_hook("preToolCall", becomes_bad, priority=1000)
+    await case.chat(agent)
+
+
+@road("a hook of the chat changes the call")
+async def _(case: Case) -> None:
+    changes = define_hook("preToolCall", becomes_bad, priority=LAST - 1)
+    await case.chat(case.agent(bash_call(GOOD)), hooks=[*case.keywords.get("hooks", []), changes])
+
+
+async def changes_around(ctx: Any, proceed: Any) -> Any:
+    return await proceed(becomes_bad(ctx))
+
+
+@road("a wrapper changes the call")
+async def _(case: Case) -> None:
+    agent = case.agent(bash_call(GOOD))
+    agent.add_hook("aroundToolCall", changes_around, priority=LAST)
+    await case.chat(agent)
+
+
+@road("a wrapper changes the call of a sub-agent")
+async def _(case: Case) -> None:
+    below = case.bare(bash_call(GOOD), name="below")
+    below.add_hook("aroundToolCall", changes_around, priority=LAST)
+    await case.chat(case.agent(call("sub", input="go"), tools=[below.as_tool(name="sub")]))
+
+
+@road("a wrapper runs an idempotent tool again, changed")
+async def _(case: Case) -> None:
+    agent = case.agent(bash_call(GOOD), tools=[case.tool(idempotent=True)])
+
+    async def run(ctx: Any, proceed: Any) -> Any:
+        await proceed()
+        return await proceed(becomes_bad(ctx))
+
+    agent.add_hook("aroundToolCall", run, priority=LAST)
+    await case.chat(agent)
+
+
+@road("a wrapper runs an idempotent tool again, guard added between")
+async def _(case: Case) -> None:
+    agent = case.bare(tools=[case.tool(idempotent=True)])
+
+    async def run(ctx: Any, proceed: Any) -> Any:
+        await proceed()
+        case.ran.clear()
+        case.tighten(agent)
+        return await proceed(ctx.call)
+
+    agent.add_hook("aroundToolCall", run, priority=LAST)
+    await case.chat(agent)
+
+
+@road("a guard is added before the handler begins")
+async def _(case: Case) -> None:
+    agent = case.bare()
+
+    async def run(ctx: Any, proceed: Any) -> Any:
+        case.tighten(agent)
+        return await proceed()
+
+    agent.add_hook("aroundToolCall", run, priority=LAST)
+    await case.chat(agent)
+
+
+# ── options ─────────────────────────────────────────────────────────────────────────────────
+
+
+@road("only_hooks=[]")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(), only_hooks=case.keywords.get("hooks", []))
+
+
+@road("bus=NullBus()")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(bus=NullBus()))
+
+
+@road("global_hooks=False")
+async def _(case: Case) -> None:
+    await case.chat(case.agent(global_hooks=False))
+
+
+# ── other agents ────────────────────────────────────────────────────────────────────────────
+
+
+def nested(case: Case, depth: int) -> Agent[Any]:
+    agent = case.bare(name="a0")
+    for level in range(depth - 1):
+        tools = [agent.as_tool(name="sub")]
+        agent = case.bare(call("sub", input="go"), name=f"a{level + 1}", tools=tools)
+    return case.agent(call("sub", input="go"), name="top", tools=[agent.as_tool(name="sub")])
+
+
+@road("a sub-agent, guard on the top")
+async def _(case: Case) -> None:
+    await case.chat(nested(case, 1))
+
+
+@road("a sub-agent two levels down, guard on the top")
+async def _(case: Case) -> None:
+    await case.chat(nested(case, 2))
+
+
+@road("a sub-agent three levels down, guard on the top")
+async def _(case: Case) -> None:
+    await case.chat(nested(case, 3))
+
+
+@road("a sub-agent in a stream, guard on the top")
+async def _(case: Case) -> None:
+    await case.stream(nested(case, 1))
+
+
+@road("a sub-agent under only_hooks=[], guard on the top")
+async def _(case: Case) -> None:
+    await case.chat(nested(case, 1), only_hooks=case.keywords.get("hooks", []))
+
+
+@road("a sub-agent, guard on the sub-agent")
+async def _(case: Case) -> None:
+    below = case.agent(name="below")
+    await case.bare(call("sub", input="go"), tools=[below.as_tool(name="sub")]).chat("go")
+
+
+@road("a sub-agent has a tool of the same name")
+async def _(case: Case) -> None:
+    below = case.bare(name="below")
+    tools = [case.tool(), below.as_tool(name="sub")]
+    await case.chat(case.agent(call("sub", input="go"), tools=tools))
+
+
+@road("agent.chat() inside a tool")
+async def _(case: Case) -> None:
+    below = case.bare(name="below")
+
+    async def ask() -> str:
+        return str((await below.chat("go")).text)
+
+    await case.chat(case.agent(call("ask"), tools=[ask, case.bash]))
+
+
+@road("a tool calls the function of another tool")
+async def _(case: Case) -> None:
+    async def ask() -> str:
+        return str(await case.bash(command=BAD))
+
+    await case.chat(case.agent(call("ask"), tools=[ask, case.bash]))
+
+
+@road("a handoff, guard on the first agent")
+async def _(case: Case) -> None:
+    first = case.agent(call("transfer_to_next"), name="first", tools=[])
+    first.handoffs(case.bare(name="next"))
+    await case.chat(first)
+
+
+@road("a handoff, guard on the next agent")
+async def _(case: Case) -> None:
+    first = case.bare(call("transfer_to_next"), name="first", tools=[])
+    first.handoffs(case.agent(name="next"))
+    await case.chat(first)
+
+
+@road("a handoff of an earlier chat, guard on the next agent")
+async def _(case: Case) -> None:
+    first = case.bare(call("transfer_to_next"), name="first", tools=[])
+    first.handoffs(case.agent("hello", bash_call(), name="next"))
+    talk = Conversation()
+    await case.chat(first, conversation=talk)
+    await case.chat(first, conversation=talk)
+
+
+@road("a handoff inside a sub-agent, guard on the top")
+async def _(case: Case) -> None:
+    below = case.bare(call("transfer_to_next"), name="below", tools=[])
+    below.handoffs(case.bare(name="next"))
+    await case.chat(case.agent(call("sub", input="go"), tools=[below.as_tool(name="sub")]))
+
+
+# ── approvals ───────────────────────────────────────────────────────────────────────────────
+
+
+def asks(agent: Agent[Any]) -> None:
+    agent.add_hook("preToolCall", lambda ctx: Ask("May it?") if ctx.call.name == "bash" else None)
+
+
+APPROVED = Approve()
+EDITED = Approve(arguments={"command": BAD})
+
+
+async def resumed(
+    case: Case, command: str, answer: Any, *, guarded: bool, stream: bool = False, **options: Any
+) -> None:
+    """A call waits, the guard is added if it was not there, and the call is approved."""
+    agent = case.agent(bash_call(command)) if guarded else case.bare(bash_call(command))
+    asks(agent)
+    talk = Conversation()
+    response = await case.chat(agent, conversation=talk)
+    if not guarded:
+        case.tighten(agent)
+    answers = {request.id: answer for request in response.pending}
+    options = {**case.keywords, **options}
+    if "only_hooks" in options:
+        options.pop("hooks", None)
+    if not stream:
+        await agent.resume(talk, answers, **options)
+        return
+    async with agent.resume_stream(talk, answers, **options) as events:
+        async for _event in events:
+            pass
+
+
+@road("resume, guard added while the call waited")
+async def _(case: Case) -> None:
+    await resumed(case, BAD, APPROVED, guarded=False)
+
+
+@road("resume_stream, guard added while the call waited")
+async def _(case: Case) -> None:
+    await resumed(case, BAD, APPROVED, guarded=False, stream=True)
+
+
+@road("resume with changed arguments")
+async def _(case: Case) -> None:
+    await resumed(case, GOOD, EDITED, guarded=True)
+
+
+@road("resume_stream with changed arguments")
+async def _(case: Case) -> None:
+    await resumed(case, GOOD, EDITED, guarded=True, stream=True)
+
+
+@road("resume(only_hooks=[]) with changed arguments")
+async def _(case: Case) -> None:
+    hooks = [case.hooks] if case.place == "chat" else []
+    await resumed(case, GOOD, EDITED, guarded=True, only_hooks=hooks)
+
+
+@road("resume by another agent on the same store")
+async def _(case: Case) -> None:
+    store = MemoryStore()
+    first = case.bare(store=store)
+    asks(first)
+    response = await first.chat("go", conversation="one")
+    second = case.agent("done", store=store)
+    asks(second)
+    await second.resume("one", {each.id: APPROVED for each in response.pending}, **case.keywords)
+
+
+@road("resume by an agent that never asked")
+async def _(case: Case) -> None:
+    store = MemoryStore()
+    first = case.bare(store=store)
+    asks(first)
+    response = await first.chat("go", conversation="one")
+    second = case.agent("done", store=store)
+    await second.resume("one", {each.id: APPROVED for each in response.pending}, **case.keywords)
+
+
+@road("resume, the tool has changed")
+async def _(case: Case) -> None:
+    store = MemoryStore()
+    first = case.bare(store=store)
+    asks(first)
+    response = await first.chat("go", conversation="one")
+
+    async def bash(command: str) -> str:
+        """Another tool by now."""
+        case.ran.append(command)
+        return "ran"
+
+    second = case.agent("done", store=store, tools=[bash])
+    await second.resume("one", {each.id: APPROVED for each in response.pending}, **case.keywords)
+
+
+@road("a live approver, guard added while it thinks")
+async def _(case: Case) -> None:
+    async def approver(request: Any, run: Any) -> Approve:
+        case.tighten(agent)
+        return APPROVED
+
+    agent = case.bare()
+    asks(agent)
+    await case.chat(agent, approver=approver)
+
+
+@road("a live approver changes the arguments")
+async def _(case: Case) -> None:
+    agent = case.agent(bash_call(GOOD))
+    asks(agent)
+    await case.chat(agent, approver=lambda request, run: EDITED)
+
+
+@road("a live approver changes the arguments in a sub-agent")
+async def _(case: Case) -> None:
+    below = case.bare(bash_call(GOOD), name="below")
+    asks(below)
+    agent = case.agent(call("sub", input="go"), tools=[below.as_tool(name="sub")])
+    await case.chat(agent, approver=lambda request, run: EDITED)
+
+
+@road("an approved call beside others, guard added while it waited")
+async def _(case: Case) -> None:
+    agent = case.bare([bash_call(GOOD), bash_call()])
+    asks(agent)
+    talk = Conversation()
+    response = await case.chat(agent, conversation=talk)
+    case.tighten(agent)
+    answers = {request.id: APPROVED for request in response.pending}
+    await agent.resume(talk, answers, **case.keywords)
+
+
+# ── other tools ─────────────────────────────────────────────────────────────────────────────
+
+
+@road("a tool with a prefix")
+async def _(case: Case) -> None:
+    tools = [case.tool("x_bash")]
+    await case.chat(case.agent(bash_call(name="x_bash"), tools=tools))
+
+
+@road("a client-side tool")
+async def _(case: Case) -> None:
+    schema = {"type": "object", "properties": {"command": {"type": "string"}}}
+    tool = Tool.from_schema("bash", "Run it.", schema, client=True, validate=False)
+    talk = Conversation()
+    await case.chat(case.agent(tools=[tool]), conversation=talk)
+    case.ran.extend(str(each.arguments["command"]) for each in talk.client_calls)
+
+
+@road("a tool that the provider runs")
+async def _(case: Case) -> None:
+    def send(ctx: Any) -> None:
+        if any(tool.name == "bash" for tool in ctx.request.tools):
+            case.ran.append(BAD)  # nothing can stop the provider now
+
+    tool = provider_tools.web_search()
+    agent = case.agent("done", tools=[tool.replace(name="bash")])
+
+    async def sends(ctx: Any, proceed: Any) -> Any:
+        send(ctx)
+        return await proceed()
+
+    agent.add_hook("aroundRequest", sends, priority=LAST)
+    await case.chat(agent)

@@ -1,0 +1,64 @@
+"""The matrix: each kind of guard holds on each road to a tool, unless a reason is written down."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.guards.mutations import MUTATIONS, changed
+from tests.guards.roads import (
+    HELD,
+    KINDS,
+    NONE,
+    RAN,
+    REASONS,
+    ROADS,
+    matrix,
+    passage,
+    reason_at,
+    with_table,
+)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guards.md"
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return asyncio.run(matrix())
+
+
+def test_there_are_many_roads_and_all_kinds_of_guards():
+    assert len(ROADS) >= 59
+    assert len(KINDS) >= 13
+
+
+@pytest.mark.parametrize("road", ROADS)
+async def test_without_a_guard_the_call_runs_on_the_road(road):
+    assert await passage(NONE, road) == RAN
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_each_guard_holds_on_the_road_or_has_a_reason(cells, road):
+    passed = [kind for kind, result in cells[road].items() if result != HELD]
+    assert [kind for kind in passed if reason_at(road, kind) is None] == []
+
+
+def test_no_reason_is_left_over(cells):
+    used = {
+        reason_at(road, kind)
+        for road, row in cells.items()
+        for kind, result in row.items()
+        if result == RAN
+    }
+    assert used == set(range(1, len(REASONS) + 1))
+
+
+def test_the_table_of_the_docs_is_fresh(cells):
+    """Run scripts/guard-matrix --write."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page, cells)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[each.name for each in MUTATIONS])
+def test_the_place_of_each_change_is_there_once(mutation):
+    """Whether a test notices the change: scripts/mutate --guards."""
+    assert changed(mutation)
