@@ -3,8 +3,8 @@
     python scripts/conventions.py v1.41 v1.41.1 path/to/model/gen-ai/spans.yaml
 
 The arguments are our name of a version, the tag or commit that the file is from, and the file: from
-the repository semantic-conventions, or semantic-conventions-genai for `genai-v0.1.0`. Needs PyYAML. Other
-versions in the table stay. `tests/otel/test_conventions.py` checks our spans against it.
+the repository semantic-conventions, or semantic-conventions-genai for `genai-v0.1.0`. Needs PyYAML.
+Other versions in the table stay. `tests/otel/test_conventions.py` checks our spans against it.
 """
 
 from __future__ import annotations

@@ -90,9 +90,9 @@ class Mask:
                 assert isinstance(event.result, ToolFailure)
                 shown = self._tool(event.call_id, event.name, event.result)
                 return event if shown is event.result else event.replace(result=shown)
-            case ToolCallFinished(result=ToolResult(media=media)) if media:
-                media = tuple([followed(part) for part in media])
-                return event.replace(result=event.result.replace(media=media))
+            case ToolCallFinished(result=ToolResult() as result) if result.media:
+                media = tuple([followed(part) for part in result.media])
+                return event.replace(result=result.replace(media=media))
             case SourceAdded():
                 return event.replace(source=followed(event.source))
             case FileAdded():
