@@ -276,6 +276,42 @@ async def test_a_released_chat_and_a_suspect_that_has_not_begun_have_not_died(
     await jobs.aclose()
 
 
+@POLLED
+@pytest.mark.parametrize("name", ["read", "append", "finish"])
+async def test_a_worker_that_cannot_reach_its_engine_for_a_while_has_not_died(
+    engine: Engine, client: Client, name: str
+) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel("Hello.", "Hello."), runtime=Durable())
+    worker = engine.worker(agent)
+    jobs = worker._jobs
+    real, leave, take = getattr(jobs, name), jobs.leave, jobs.take
+    away: list[str] = []
+    deaths: list[int] = []
+
+    async def broken(*args: Any) -> Any:
+        if not away:
+            away.append(name)
+            raise StoreError("the database is away")
+        return await real(*args)
+
+    async def unreleased(*args: Any) -> None:
+        if away == [name]:
+            away.append("leave")
+            raise StoreError("the database is away")
+        await leave(*args)
+
+    async def noted(*args: Any) -> Any:
+        jobs_taken = await take(*args)
+        deaths.extend(job.deaths for job in jobs_taken)
+        return jobs_taken
+
+    setattr(jobs, name, broken)
+    jobs.leave, jobs.take = unreleased, noted
+    async with worker:
+        assert (await client.result(await client.start("Hi."))).text == "Hello."
+    assert deaths == [0, 0]
+
+
 # ── operators ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -301,7 +337,7 @@ async def test_an_operator_lists_retries_aborts_and_deletes_chats(
     assert (await client.status("poison")).state == "queued"
     with pytest.raises(UsageError, match="not quarantined"):
         await client.retry("poison")
-    with pytest.raises(UsageError, match="is not over"):
+    with pytest.raises(UsageError, match="before it is over"):
         await client.delete("poison")
     assert await client.abort("poison", force=True)
     assert (await client.status("poison")).state == "aborted"

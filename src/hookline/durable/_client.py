@@ -187,8 +187,8 @@ class Client:
     def _operated(self) -> Operated:
         if not isinstance(self._board, Operated):
             raise UsageError(
-                "the chats on Restate are listed, ended and deleted with Restate's own program and "
-                "user interface, such as `restate invocations list`; use those"
+                f"{type(self)!r} cannot list, end or delete the chats on Restate; use Restate's "
+                "own program, as in `restate invocations list`, or its user interface"
             )
         return self._board
 
@@ -229,7 +229,7 @@ class Client:
         Raises UsageError if the chat is not over, and on Restate.
         """
         if not await self._operated.delete(_checked(chat_id)):
-            raise UsageError(f"chat {chat_id!r} is not over; abort it first")
+            raise UsageError(f"chat {chat_id!r} cannot be deleted before it is over; use abort()")
 
     async def cleanup(self, *, older_than: float) -> int:
         """Delete the chats that ended more than `older_than` seconds ago; returns their number.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -20,21 +19,18 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline import Agent, ApprovalRequest, Response
-from hookline.durable._deaths import MAX_DEATHS, PATIENCE, TRIAL, Progress
+from hookline import Agent, Response
+from hookline.durable._deaths import MAX_DEATHS, PATIENCE
 from hookline.durable._job import (
-    LATE,
-    Decision,
     MakeDeps,
     Relay,
     aborted_outcome,
     check_agent,
-    encode_decision,
     encode_outcome,
-    read_decision,
     run_job,
 )
 from hookline.durable._jobs import Jobs, Taken
+from hookline.durable._life import Life, Log, Suspects
 from hookline.errors import JournalError, StoreError, UsageError
 from hookline.runtimes import Halted, Journal
 
@@ -42,70 +38,6 @@ logger = logging.getLogger("hookline.durable")
 _AGAIN: Final = 1.0  # seconds before a chat that could not be recorded is retried
 _REFUSED: Final = 30.0  # seconds before another worker, or newer code, tries a refused chat
 _OTHERS: Final = 10.0  # seconds between two looks for the chats of other agents
-
-
-class _Log:
-    """The log of one chat, as one life sees it."""
-
-    def __init__(self, jobs: Jobs, job: Taken, poll: float) -> None:
-        self.jobs = jobs
-        self.id = job.id
-        self.owner = job.owner
-        self.poll = poll
-        self.progress = Progress() if job.deaths else None  # as long as it is a suspect
-        self.waiting: dict[str, float | None] = {}  # questions, with their expiry times
-        self.unstored: set[str] = set()  # those among them that nobody can answer yet
-
-    async def read(self) -> list[bytes]:
-        return await self.jobs.read(self.id, self.owner)
-
-    async def append(self, data: bytes) -> None:
-        if not await self.jobs.append(self.id, self.owner, data):
-            raise Halted
-        if self.progress is not None and self.progress.look(data):
-            with suppress(StoreError):  # the next append tries it again
-                await self.jobs.clear(self.id, self.owner)
-                self.progress = None
-
-    async def answer(self, request: ApprovalRequest) -> Decision:
-        body = msgspec.json.encode(request).decode()
-        self.waiting[request.id] = request.expires
-        self.unstored.add(request.id)
-        try:
-            while True:
-                late = request.expires is not None and time.time() >= request.expires
-                default = encode_decision(LATE) if late else None
-                try:
-                    found = await self.jobs.ask(self.id, self.owner, request.id, body, default)
-                    self.unstored.discard(request.id)
-                except StoreError:  # the engine is not reachable; a question can wait for it
-                    found = None
-                if found is not None:
-                    return read_decision(found)
-                await asyncio.sleep(self.poll)
-        finally:
-            del self.waiting[request.id]
-            self.unstored.discard(request.id)
-
-    def poke(self) -> None:
-        """Do nothing: the worker looks at each of its turns."""
-
-
-class _Life:
-    """One life of one chat in this worker."""
-
-    def __init__(self, log: _Log, journal: Journal) -> None:
-        self.log = log
-        self.journal = journal
-        self.task: asyncio.Task[None] | None = None
-        self.rests_since: float | None = None
-        self.aborting: asyncio.Task[None] | None = None
-
-    def end(self) -> None:
-        """End this life, also while it makes the deps of its chat."""
-        self.journal.halt()
-        if self.task is not None and self.journal.chat is None:
-            self.task.cancel()
 
 
 class Worker:
@@ -141,15 +73,15 @@ class Worker:
         self._idle = idle
         self._poll = poll
         self._name = f"{os.getpid()}-{os.urandom(5).hex()}"
-        self._lives: dict[str, _Life] = {}  # the current lives, by owner
+        self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refused: set[str] = set()  # chats that this code cannot continue
         self._others: set[str] = set()  # agents whose chats we have seen
         self._looked = 0.0  # when we looked for them
         self._max_deaths = max_deaths
         self._claimed: dict[str, Taken] = {}  # jobs that are about to begin, by owner
-        self._suspects: dict[str, tuple[Taken, float]] = {}  # taken, each with the time; not begun
-        self._alone: tuple[str, float] | None = None  # the suspect that runs alone, and until when
+        self._suspects = Suspects()
+        self._unreleased: dict[str, str] = {}  # ids of chats that we could not release, by owner
         self._running: asyncio.Task[None] | None = None
         self._until: float | None = None  # when a worker that was told to stop ends its lives
 
@@ -218,35 +150,43 @@ class Worker:
 
     async def _look_after(self) -> None:
         """Renew our lives; abort them, put them aside, or end those that others have taken over."""
+        for owner, id in list(self._unreleased.items()):
+            await self._jobs.leave(id, owner)
+            await self._lose(id, owner)
+            del self._unreleased[owner]
         lives = dict(self._lives)
-        owners = [*lives, *self._claimed, *self._suspects]
+        owners = [*lives, *self._claimed, *self._suspects.waiting]
         if not owners:
             return
         ours = await self._jobs.beat(owners)
         for owner in owners:
             if owner not in ours:
-                self._suspects.pop(owner, None)
+                self._suspects.waiting.pop(owner, None)
                 self._claimed.pop(owner, None)
         for owner, life in lives.items():
             if self._lives.get(owner) is not life:
                 continue
             if owner not in ours:
                 life.end()
-                with suppress(UsageError):  # the chat was deleted meanwhile
-                    await self._jobs.lost(life.log.id, owner)
+                await self._lose(life.log.id, owner)
             elif ours[owner] is not None and life.aborting is None:
                 life.aborting = self._start(self._abort(life, str(ours[owner])))
             else:
                 await self._put_aside(life)
 
-    async def _abort(self, life: _Life, reason: str) -> None:
+    async def _lose(self, id: str, owner: str) -> None:
+        """Tell the engine that a life which lost its chat has not died."""
+        with suppress(UsageError):  # the chat was deleted meanwhile
+            await self._jobs.lost(id, owner)
+
+    async def _abort(self, life: Life, reason: str) -> None:
         try:
             await life.journal.abort(msgspec.json.decode(reason))
             await self._jobs.aborted(life.log.id, life.log.owner)
         except (Halted, StoreError):
             pass  # the next life requests it again
 
-    async def _put_aside(self, life: _Life) -> None:
+    async def _put_aside(self, life: Life) -> None:
         """Put aside a chat that only waits: it needs no worker."""
         log, now = life.log, time.monotonic()
         if not life.journal.resting or not log.waiting or log.unstored:
@@ -262,7 +202,7 @@ class Worker:
     async def _take_jobs(self) -> None:
         if self._until is not None:
             return
-        if self._suspects or self._is_alone():
+        if self._suspects.waiting or self._suspects.is_alone(self._lives):
             await self._begin_suspect()
             return
         free = self._concurrency - len(self._lives)
@@ -272,7 +212,7 @@ class Worker:
             )
             for job in jobs:
                 if job.deaths:
-                    self._suspects[job.owner] = job, time.monotonic()
+                    self._suspects.add(job)
                 else:
                     self._claimed[job.owner] = job
             while self._claimed:
@@ -291,38 +231,18 @@ class Worker:
                     self._agent.name,
                 )
 
-    def _is_alone(self) -> bool:
-        """Return whether a suspect runs that must have no neighbours yet."""
-        if self._alone is None:
-            return False
-        owner, until = self._alone
-        life = self._lives.get(owner)
-        if life is None:
-            self._alone = None
-        elif life.log.progress is None or time.monotonic() >= until:
-            self._alone = None
-            if self._suspects:  # it makes room for them between two steps
-                life.journal.drain()
-        return self._alone is not None
-
     async def _begin_suspect(self) -> None:
-        """Begin the next chat whose last life has died, once nothing else runs here."""
-        if self._is_alone() or not self._suspects:
+        job = self._suspects.next(self._lives)
+        if job is None:
             return
-        owner, (job, since) = next(iter(self._suspects.items()))
-        now = time.monotonic()
-        if self._lives and now - since < (TRIAL if job.deaths == 1 else PATIENCE):
-            return
-        del self._suspects[owner]
         if self._lives and job.deaths > 1:  # they take long: another worker may be free
-            await self._jobs.leave(job.id, owner, PATIENCE)
+            await self._jobs.leave(job.id, job.owner, PATIENCE)
             return
-        await self._jobs.begin(job.id, owner)
-        self._alone = owner, now + TRIAL if job.deaths == 1 else math.inf
+        await self._jobs.begin(job.id, job.owner)
         await self._begin(job)
 
     async def _begin(self, job: Taken) -> None:
-        log = _Log(self._jobs, job, self._poll)
+        log = Log(self._jobs, job, self._poll)
         try:
             if job.abort is not None and not await log.read():  # it ends without a life
                 reason = msgspec.json.decode(job.abort)
@@ -333,12 +253,17 @@ class Worker:
         except JournalError as exc:
             await self._refuse(log, exc)
             return
+        except StoreError:
+            self._unreleased[job.owner] = job.id
+            raise
         verb = "began" if journal.number == 1 else "continues"
         logger.info("durable chat %s %s: life %d", job.id, verb, journal.number)
-        life = self._lives[job.owner] = _Life(log, journal)
+        life = self._lives[job.owner] = Life(log, journal)
         if self._until is not None:
             journal.drain()
         life.task = self._start(self._live_on(life, job))
+        if job.abort is not None:
+            life.aborting = life.task
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that is over before the engine is closed."""
@@ -347,14 +272,15 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _live_on(self, life: _Life, job: Taken) -> None:
+    async def _live_on(self, life: Life, job: Taken) -> None:
         try:
             await self._live(life, job)
-        except StoreError as exc:  # the chat continues after its lease has expired
+        except StoreError as exc:  # the chat continues once it is released, or its lease expires
+            self._unreleased[life.log.owner] = life.log.id
             name = type(exc).__name__
             logger.warning("durable chat %s cannot be recorded: %s", life.log.id, name)
 
-    async def _live(self, life: _Life, job: Taken) -> None:
+    async def _live(self, life: Life, job: Taken) -> None:
         log, journal = life.log, life.journal
 
         async def chat() -> Response[Any]:
@@ -381,7 +307,7 @@ class Worker:
         name = "done" if isinstance(came_to, Response) else type(came_to).__name__
         logger.info("durable chat %s ended: %s", log.id, name)
 
-    async def _refuse(self, log: _Log, exc: Exception) -> None:
+    async def _refuse(self, log: Log, exc: Exception) -> None:
         """Leave a chat unchanged, for other code or a later attempt: this life cannot run it."""
         why = exc.why if isinstance(exc, JournalError) else type(exc).__name__
         logger.error("durable chat %s cannot continue here: %s", log.id, why)
