@@ -1,5 +1,6 @@
 """Interfaces for authors of stores, and functions that find a store by its URL."""
 
+from hookline._base.messages import RanCall
 from hookline._resolve import resolve_store, shown_url
 from hookline._talk.store import (
     Change,
@@ -17,6 +18,7 @@ __all__ = [
     "Change",
     "ConversationInfo",
     "PendingStep",
+    "RanCall",
     "Store",
     "Stored",
     "chat_of",

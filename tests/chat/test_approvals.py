@@ -29,7 +29,6 @@ from hookline import (
     Limits,
     LocalRuntime,
     MemoryStore,
-    RanCall,
     Run,
     Scope,
     Stop,
@@ -60,6 +59,7 @@ from hookline.events import (
 )
 from hookline.formats import to_openai
 from hookline.hooks import audit
+from hookline.storage import RanCall
 from hookline.testing import ScriptedModel, call, collect
 
 # `delete` asks, `look` does not, `last` runs alone.
