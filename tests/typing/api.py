@@ -1305,7 +1305,7 @@ async def around_tool_call_deps(ctx: AroundToolCall[OtherDeps], proceed: CallPro
 agent.add_hook("aroundToolCall", around_tool_call_deps)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 agent.add_hook(AroundToolCall, around_tool_call_deps)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
 agent.add_hook("aroundToolCall", around_tool_call, on_error="deny")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-agent.add_hook("aroundToolCall", around_tool_call, guard=True)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("aroundToolCall", around_tool_call, guard=True)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 @agent.hook("aroundToolCall")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
