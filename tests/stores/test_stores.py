@@ -10,6 +10,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hookline import (
     Agent,
@@ -38,9 +41,10 @@ from hookline.errors import (
     UsageError,
 )
 from hookline.events import MessageAdded, Status
-from hookline.storage import Change, Stored, shown_url
+from hookline.storage import Change, Stored, after_prefix, shown_url
 from hookline.stores import SQLStore
-from hookline.stores._rows import PIECE, messages_of
+from hookline.stores._rows import PIECE, in_range, messages_of
+from hookline.stores._schema import CONVERSATION
 from hookline.testing import ScriptedModel, call
 
 
@@ -909,3 +913,67 @@ async def test_of_many_at_once_as_many_are_booked_as_the_limit_allows(store: Any
     account = new_id()
     totals = await asyncio.gather(*[store.spend(account, 1, limit=5) for _ in range(20)])
     assert sorted(each for each in totals if each is not None) == [1, 2, 3, 4, 5]
+
+
+# ── a part of the list ──────────────────────────────────────────────────────────────────────
+
+PIECES = ["a", "b", "A", "%", "_", "/", "~", " ", "é", "字", "\ud7fb", "\uffe6", "😀", "-", "."]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    prefixes=st.lists(
+        st.text(st.sampled_from(PIECES), min_size=1, max_size=4),
+        min_size=2,
+        max_size=3,
+        unique=True,
+    ),
+    endings=st.lists(st.text(st.sampled_from(PIECES), max_size=3), min_size=1, max_size=6),
+)
+async def test_a_prefix_lists_exactly_the_conversations_that_begin_with_it(
+    store: Any, prefixes: list[str], endings: list[str]
+) -> None:
+    mark = new_id()
+    ids = {f"{mark}{prefix}{ending}" for prefix in prefixes for ending in endings}
+    for id in sorted(ids):
+        await write(store, id, user("x"))
+    everything = [info.id for info in await store.list(prefix=mark, limit=1000)]
+    assert set(everything) == ids
+    for prefix in prefixes:
+        part = [info.id for info in await store.list(prefix=mark + prefix, limit=1000)]
+        assert part == [id for id in everything if id.startswith(mark + prefix)]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "above"),
+    [
+        ("ada/", "ada0"),
+        ("a\ud7ff", "a\ue000"),
+        ("a\U0010ffff", "b"),
+        ("\U0010ffff", None),
+        ("", None),
+    ],
+    ids=["a slash", "before the surrogates", "the last point", "nothing is above", "all"],
+)
+def test_the_end_of_a_range_is_the_least_text_above_it(prefix: str, above: str | None) -> None:
+    assert after_prefix(prefix) == above
+
+
+async def test_a_prefix_is_a_range_of_an_index(store: Any) -> None:
+    if not isinstance(store, SQLStore):
+        pytest.skip("a store in memory has no index")
+    await write(store, new_id(), user("x"))
+
+    async def plan(connection: Any, again: bool) -> str:
+        if connection.dialect.name == "postgresql":
+            await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        query = sa.select(CONVERSATION.c.id).where(*in_range("ada/", connection.dialect.name))
+        text = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
+        explain = "EXPLAIN" if connection.dialect.name == "postgresql" else "EXPLAIN QUERY PLAN"
+        rows = (await connection.exec_driver_sql(f"{explain} {text}")).all()
+        return "\n".join(" ".join(map(str, row)) for row in rows)
+
+    text = await store._database.run("read", plan)
+    # The index of the prefix, or in SQLite the index of the primary key, which compares bytes too.
+    assert "hookline_conversation_prefix" in text or "sqlite_autoindex" in text
+    assert "SEARCH" in text or "Index Cond" in text

@@ -13,10 +13,10 @@ from tests.web._server import client, direct, eventually, site_of
 from tests.web.test_clients import _after
 from tests.web.test_site import Gate, request_of
 
-from hookline import Agent, Limits, MemoryStore, Scope
+from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, UserMessage
 from hookline.errors import StoreError
 from hookline.testing import ScriptedModel, Turn, call
-from hookline.web import OnClientAttached, OnClientDetached, OnFeedback, Page
+from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
 from hookline.web._index import conversation_key
 from hookline.web._markdown import LANGUAGES, MOST, TAGS, blocks
 from hookline.web._timelines import BYTES
@@ -403,3 +403,39 @@ def test_a_formula_stays_as_it_is() -> None:
 def test_each_block_says_where_it_begins() -> None:
     text = "# a\n\nb\nc\n\n- d\n- e\n\n```\nf\n```\n"
     assert [each.line for each in blocks(text)] == [0, 2, 5, 8]
+
+
+async def test_the_list_of_a_principal_does_not_depend_on_the_rows_of_others() -> None:
+    def who(request: Any) -> str:
+        name: str = request.headers["x-name"]
+        return name
+
+    store = MemoryStore()
+    async with direct(Agent(ScriptedModel("Hello.")), store=store, authorize=who) as (_, http):
+        http.headers["x-name"] = "ada"
+        await said(http, "a", "Hi.")
+    for number in range(5_200):
+        message = UserMessage(parts=(Text("x"),))
+        await Conversation([message], id=conversation_key("mallory", str(number))).save(store)
+    async with direct(Agent(ScriptedModel()), store=store, authorize=who) as (_, http):
+        http.headers["x-name"] = "ada"
+        listed = (await http.get("/conversations")).json()["conversations"]
+        assert [entry["id"] for entry in listed] == ["a"]
+        found = (await http.get("/conversations", params={"search": "hi"})).json()["conversations"]
+        assert [entry["id"] for entry in found] == ["a"]
+
+
+async def test_a_principal_has_a_limited_number_of_conversations_copies_included() -> None:
+    caps = Caps(conversations_per_principal=2)
+    async with direct(Agent(ScriptedModel(*["Hello."] * 4)), caps=caps) as (_, http):
+        await said(http, "a", "One?")
+        await said(http, "b", "Two?")
+        third = await http.post("/native", json={"conversation": "c", "message": "Three?"})
+        assert third.status_code == 429
+        assert "too many conversations" in third.text
+        await said(http, "a", "Four?")
+        messages = (await http.get("/native/a/messages")).json()["messages"]
+        place = {"before": messages[2]["id"], "id": "d"}
+        assert (await http.post("/conversations/a/fork", json=place)).status_code == 429
+        assert (await http.delete("/conversations/b")).status_code in (200, 204)
+        await said(http, "c", "Three?")

@@ -159,15 +159,21 @@ class MemoryStore:
             del self._entries[conversation_id]
             return True
 
-    async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """List the conversations, the most recently changed first.
+    async def list(
+        self, *, prefix: str = "", limit: int = 100, offset: int = 0
+    ) -> tuple[ConversationInfo, ...]:
+        """List the conversations whose ids begin with `prefix`, the most recently changed first.
 
         Raises UsageError if `limit` or `offset` is negative.
         """
         check_page(limit, offset)
         with _lock:
-            written = [each for each in self._entries.items() if each[1].version]
-            written.sort(key=lambda each: (-each[1].updated, each[0]))
+            written = [
+                (id, entry)
+                for id, entry in self._entries.items()
+                if entry.version and id.startswith(prefix)
+            ]
+            written.sort(key=lambda pair: (-pair[1].updated, pair[0]))
             return tuple(
                 [
                     ConversationInfo(

@@ -217,9 +217,12 @@ class Store(Protocol):
         """
         ...
 
-    async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """List the conversations, the most recently changed first.
+    async def list(
+        self, *, prefix: str = "", limit: int = 100, offset: int = 0
+    ) -> tuple[ConversationInfo, ...]:
+        """List the conversations whose ids begin with `prefix`, the most recently changed first.
 
+        A store must not read the other conversations for this: their number may be much larger.
         Raises UsageError if `limit` or `offset` is negative.
         """
         ...
@@ -275,6 +278,17 @@ def check_page(limit: int, offset: int) -> None:
         raise UsageError(
             f"limit={limit!r} and offset={offset!r} must not be negative; pass 0 or more"
         )
+
+
+def after_prefix(prefix: str) -> str | None:
+    """Return the least text above all texts with this prefix, by code points; None if none is."""
+    for place in range(len(prefix) - 1, -1, -1):
+        point = ord(prefix[place]) + 1
+        if point == 0xD800:
+            point = 0xE000  # the points between are surrogates, which no database stores
+        if point <= 0x10FFFF:
+            return prefix[:place] + chr(point)
+    return None
 
 
 # ── the state of a conversation when it is opened ───────────────────────────────────────────

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from hookline.errors import StoreError
-from hookline.stores._schema import LATEST, LOCK, MIGRATIONS, SCHEMA
+from hookline.stores._schema import BYTEWISE, LATEST, LOCK, MIGRATIONS, SCHEMA
 from hookline.stores._url import Address
 
 T = TypeVar("T")
@@ -231,10 +231,11 @@ async def _migrate(connection: AsyncConnection, again: bool) -> None:
     if version == 0:
         await connection.exec_driver_sql("CREATE TABLE hookline_schema (version BIGINT NOT NULL)")
         await connection.execute(SCHEMA.insert().values(version=0))
+    bytewise = f'"{BYTEWISE[connection.dialect.name]}"'
     for number, statements in enumerate(MIGRATIONS, start=1):
         if number > version:
             for statement in statements:
-                await connection.exec_driver_sql(statement)
+                await connection.exec_driver_sql(statement.format(bytewise=bytewise))
             await connection.execute(SCHEMA.update().values(version=number))
 
 

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import Message, read_message
 from hookline.errors import ConversationConflictError, StoreError
-from hookline.storage import Change, PendingStep
-from hookline.stores._schema import CONVERSATION, MESSAGE
+from hookline.storage import Change, PendingStep, after_prefix
+from hookline.stores._schema import BYTEWISE, CONVERSATION, MESSAGE
 
 C, M = CONVERSATION.c, MESSAGE.c
 PIECE: Final = 512  # messages to read before other tasks of the event loop can run
@@ -25,6 +25,15 @@ _meta: Final = msgspec.json.Decoder(dict[str, Any])
 
 def _parameter(name: str, column: sa.Column[Any]) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=column.type)
+
+
+def in_range(prefix: str, dialect: str) -> list[sa.ColumnElement[bool]]:
+    """The conditions on a conversation whose id begins with `prefix`: a range of an index."""
+    if not prefix:
+        return []
+    id = sa.collate(C.id, BYTEWISE[dialect])
+    above = after_prefix(prefix)
+    return [id >= prefix, *([] if above is None else [id < above])]
 
 
 # The number of messages of a conversation, as a part of a statement about the conversation.

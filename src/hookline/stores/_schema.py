@@ -84,6 +84,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             total DOUBLE PRECISION NOT NULL
         )""",
     ),
+    (  # 4: `list(prefix=…)` reads a range of this index
+        "CREATE INDEX hookline_conversation_prefix "
+        "ON hookline_conversation (id COLLATE {bytewise}, updated)",
+    ),
 )
+BYTEWISE: Final = {"sqlite": "BINARY", "postgresql": "C"}
+"""The collation that compares texts by their code points, in each dialect."""
 LATEST: Final = len(MIGRATIONS)
 LOCK: Final = 0x686F6F6B  # the PostgreSQL advisory lock that is held during a migration

@@ -28,6 +28,7 @@ from hookline.stores._rows import (
     APPEND,
     COUNT,
     conflict,
+    in_range,
     lock,
     messages_of,
     meta_of,
@@ -166,8 +167,10 @@ class SQLStore:
             owner=self._leases.owner(found),
         )
 
-    async def list(self, *, limit: int = 100, offset: int = 0) -> tuple[ConversationInfo, ...]:
-        """List the conversations, the most recently changed first.
+    async def list(
+        self, *, prefix: str = "", limit: int = 100, offset: int = 0
+    ) -> tuple[ConversationInfo, ...]:
+        """List the conversations whose ids begin with `prefix`, the most recently changed first.
 
         Raises UsageError if `limit` or `offset` is negative.
         """
@@ -187,7 +190,8 @@ class SQLStore:
         )
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
-            return (await connection.execute(query)).all()
+            dialect = connection.dialect.name
+            return (await connection.execute(query.where(*in_range(prefix, dialect)))).all()
 
         return tuple(
             [

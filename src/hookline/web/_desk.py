@@ -114,6 +114,7 @@ class Desk:
             raise Refused(404, "There is no such user message; load the messages again.")
         if await self._index.has(principal, new):
             raise Refused(409, "There is already a conversation with that id; choose another id.")
+        await self._index.check_room(principal)
         if at:
             meta = {**msgspec.to_builtins(source.meta), "forked": id}
             made = Conversation(messages[:at], id=conversation_key(principal, new), meta=meta)

@@ -19,6 +19,7 @@ import msgspec
 from hookline import Conversation, HookDef, Store
 from hookline.errors import ConversationBusyError, UsageError
 from hookline.web._incoming import Refused
+from hookline.web._live import DEFAULT_CAPS
 from hookline.web._titles import titling
 
 KNOWN: Final = 1000  # most titles to remember for one principal
@@ -68,16 +69,26 @@ class Entry(msgspec.Struct, kw_only=True):
 
 class Index:
     """The conversations of each principal. `active` returns whether a conversation, by its key, has
-    a run in this process.
+    a run in this process. A principal may have `limit` conversations.
     """
 
-    def __init__(self, store: Store, active: Callable[[str], bool] = lambda key: False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        active: Callable[[str], bool] = lambda key: False,
+        *,
+        limit: int = DEFAULT_CAPS.conversations_per_principal,
+    ) -> None:
         self._store: Any = store
         self._active = active
+        self._limit = limit
         self._entries: dict[str, dict[str, Entry]] = {}
 
     async def open(self, principal: str, id: str) -> Conversation:
-        """Open the conversation with that id; creates it if it does not exist."""
+        """Open the conversation with that id; creates it if it does not exist.
+
+        Raises Refused if it is new and the principal already has too many.
+        """
         how: Any = getattr(self._store, "open", None)
         key = conversation_key(principal, id)
         if how is not None:
@@ -85,7 +96,25 @@ class Index:
         else:
             makes: Any = Conversation
             found = await makes.open(self._store, key)
+        if not found.messages and id not in self._entries.get(principal, {}):
+            await self.check_room(principal)
         return found
+
+    async def check_room(self, principal: str) -> None:
+        """Raise Refused if the principal may not begin another conversation."""
+        listing = getattr(self._store, "list", None)
+        if (
+            listing is not None
+            and {"prefix", "limit", "offset"} <= signature(listing).parameters.keys()
+        ):
+            last = await listing(prefix=prefix_of(principal), limit=1, offset=self._limit - 1)
+            full = bool(last)
+        else:  # such a store cannot count them
+            full = len(self._entries.get(principal, {})) >= self._limit
+        if full:
+            raise Refused(
+                429, "You have too many conversations; delete one before you begin another."
+            )
 
     def touch(self, principal: str, id: str, conversation: Conversation) -> None:
         """Note that a conversation has changed."""
@@ -184,12 +213,17 @@ class Index:
         if listing is None:
             return [], False
         prefix = prefix_of(principal)
-        paged = "offset" in signature(listing).parameters
+        parameters = signature(listing).parameters
+        paged = "offset" in parameters
+        # Stores of your own may have an older form of `list`, which knows no prefix.
+        chosen = {"prefix": prefix} if "prefix" in parameters else {}
         out: dict[str, Entry] = {}  # a conversation that moves may be on two pages
         seen = 0
         whole = not paged
         for _ in range(PAGES if paged else 1):
-            page: Any = await _awaited(listing(offset=seen) if paged else listing())
+            page: Any = await _awaited(
+                listing(**chosen, offset=seen) if paged else listing(**chosen)
+            )
             seen += len(page)
             for each in page:
                 key = str(getattr(each, "id", each))

@@ -41,6 +41,9 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of concurrent answers; a further request gets status 429."""
     streams_per_principal: int = 20
     """Maximum number of concurrent answers of one principal."""
+    conversations_per_principal: int = 10_000
+    """Maximum number of stored conversations of one principal, copies included; a request for one
+    more gets status 429."""
     body_bytes: int = 4 * 1024 * 1024
     """Maximum size of a request body in bytes; a larger request gets status 413."""
     idle: float = 300.0

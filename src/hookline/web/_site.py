@@ -54,7 +54,11 @@ class Site:
     def __init__(self, config: SiteConfig) -> None:
         self.runs = config.runs
         self._config = config
-        self._index = Index(config.store, lambda key: self.runs.find(key) is not None)
+        self._index = Index(
+            config.store,
+            lambda key: self.runs.find(key) is not None,
+            limit=self.runs.caps.conversations_per_principal,
+        )
         self._closed = False  # whether the connections are closed
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
