@@ -187,7 +187,7 @@ class Scene:
             if TABLE[point].kind == "wrapper":
                 self.agent.add_hook(point, self.wrapper(point))  # type: ignore[call-overload]
             else:
-                self.agent.add_hook(point, self.hook(point))  # type: ignore[call-overload]
+                self.agent.add_hook(point, self.hook(point), inherit=False)  # type: ignore[call-overload]
 
     def hook(self, point: str) -> Any:
         async def hook(ctx: Any) -> Any:

@@ -480,6 +480,7 @@ LONG_MODULES = {
     "_talk.conversation": "what users and chats may do with one list of messages",
     "mcp._server": "a server's connection and its scope live and die together",
     "stores.sql": "each method of a store with its one transaction",
+    "_talk.store": "the protocol of a store, and the values that it takes",
     "streams": "the types of two operators are written out for mypy",
     "testing._wire_formats": "the formats of four providers",
     "testing._wire_habits": "what servers do differently, a function for each",

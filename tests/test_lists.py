@@ -126,9 +126,13 @@ MADE_BY_HOOKLINE = {
 }
 CHECKED_ELSEWHERE = {
     "Conversation answered",  # which only the engine passes
+    "Conversation call_ids",  # likewise
+    "Probe guards",  # made by probe()
+    "RanCall hooks",  # made by the engine
     "Client hooks",  # test_nor_is_it_one_for_a_durable_chat
     "Worker identity_keys",  # needs the package of Restate
     "chats identity_keys",
+    "oauth allow_hosts",  # tests/mcp/test_oauth_addresses.py
 }
 DOORS = (
     *("", ".points", ".events", ".models", ".storage", ".errors", ".runtimes", ".hooks", ".web"),

@@ -101,7 +101,7 @@ POINTS = {
     "onApproval": ("observer", "request decision", ""),
     "onScopeRegister": ("observer", "scope", ""),
     "onScopeUnregister": ("observer", "scope", ""),
-    "onHook": ("observer", "point hook outcome duration context returned passed inner", ""),
+    "onHook": ("observer", "point hook id outcome duration context returned passed inner", ""),
 }
 
 

@@ -629,7 +629,7 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, p
         answer = await proceed()
         return ModelResponse.of("made up") if ctx.iteration == 18 else answer
 
-    agent.add_hook("preToolCall", guard)
+    agent.add_hook("preToolCall", guard, inherit=False)
     agent.add_hook("onResponse", other)
     agent.add_hook("aroundRequest", again)
     agent.add_hook("onStep", lambda ctx: Stop("enough", "Bye.") if ctx.iteration == 18 else None)

@@ -156,6 +156,7 @@ def test_hooks_as_json_are_those_of_the_agent(folder: Path) -> None:
         "guard": True,
         "off": None,
         "withhold": False,
+        "keeps_deltas": False,
         "on_error": "deny",
         "timeout": 5,
         "tools": ["del*", "delte"],

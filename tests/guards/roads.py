@@ -686,7 +686,7 @@ async def _(case: Case) -> None:
     await second.resume("one", {each.id: APPROVED for each in response.pending}, **case.keywords)
 
 
-@road("resume, the tool has changed")
+@road("resume, the code of the tool has changed")
 async def _(case: Case) -> None:
     store = MemoryStore()
     first = case.bare(store=store)
@@ -694,7 +694,6 @@ async def _(case: Case) -> None:
     response = await first.chat("go", conversation="one")
 
     async def bash(command: str) -> str:
-        """Another tool by now."""
         case.ran.append(command)
         return "ran"
 

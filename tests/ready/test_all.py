@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests._event_grammar import check_events
 
@@ -39,9 +39,9 @@ MADE = {
     "budget": lambda path: budget(steps=99),
     "allow_tools": lambda path: allow_tools("*"),
     "deny_commands": lambda path: deny_commands("rm -rf"),
-    "pin_tools": lambda path: pin_tools({}, "nothing_*"),
+    "pin_tools": lambda path: pin_tools({}, "unused_*"),
     "rate_limit": lambda path: rate_limit(99),
-    "approve": lambda path: approve("nothing"),
+    "approve": lambda path: approve("unused_tool"),
     "window": lambda path: window(99),
     "summarize": lambda path: summarize(10**6),
     "truncate": lambda path: truncate(),
@@ -70,6 +70,11 @@ async def look(where: str = "here") -> str:
     return "seen"
 
 
+@tool
+async def unused_tool() -> str:
+    return "used"
+
+
 def test_every_function_of_the_package_is_among_them():
     functions = {
         name for name, value in vars(hookline.hooks).items() if inspect.isfunction(value)
@@ -92,7 +97,7 @@ async def test_all_of_them_leave_a_chat_that_they_have_nothing_to_do_with_as_it_
         model = ScriptedModel(
             Turn(reasoning="hm", text="I look", tool_calls=[call("look")]), "It is so."
         )
-        return Agent(model, tools=[look], hooks=hooks).chat_stream("Is it?")
+        return Agent(model, tools=[look, unused_tool], hooks=hooks).chat_stream("Is it?")
 
     async def told(hooks):
         events = await collect(chat(hooks))
@@ -106,7 +111,7 @@ async def test_all_of_them_leave_a_chat_that_they_have_nothing_to_do_with_as_it_
 
 @NAMES
 async def test_all_of_them_are_plugins_named_like_their_function_and_leave_nothing(name, tmp_path):
-    agent = Agent(ScriptedModel("ok"), tools=[look])
+    agent = Agent(ScriptedModel("ok"), tools=[look, unused_tool])
     remove = await agent.use(MADE[name](tmp_path / "a"))
     assert {info.origin for info in agent.hooks()} == {f"plugin {name}"}
     assert {info.name for info in agent.hooks()} == {name}
@@ -118,7 +123,7 @@ async def test_all_of_them_are_plugins_named_like_their_function_and_leave_nothi
 async def test_all_of_them_together(tmp_path):
     hooks = [make(tmp_path / "a") for make in MADE.values()]
     model = ScriptedModel([call("look"), call("look", where="secret")], ["so", " be ", "it"])
-    agent = Agent(model, tools=[look], hooks=hooks)
+    agent = Agent(model, tools=[look, unused_tool], hooks=hooks)
     events = await collect(agent.chat_stream("hi"))
     check_events(events)
     assert events[-1].response.text == "so be it"
@@ -147,7 +152,7 @@ DENIES = {
 @pytest.mark.parametrize("what", ENDS)
 async def test_one_that_fails_ends_the_chat_with_its_exception(what, tmp_path):
     turns = [ModelError("x")] if what.startswith(("retry", "fallback")) else [call("look"), "here"]
-    agent = Agent(ScriptedModel(*turns), tools=[look], hooks=[ENDS[what](tmp_path)])
+    agent = Agent(ScriptedModel(*turns), tools=[look, unused_tool], hooks=[ENDS[what](tmp_path)])
     seen = []
     agent.add_hook("onChatError", lambda ctx: seen.append(type(ctx.error)))
     events = []
@@ -217,6 +222,7 @@ def test_what_asks_never_runs_unapproved_and_runs_once_when_it_is(asked, pattern
 
     tools, ran = recorded(asked)
     asks = [name for name in asked if any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+    assume(asks)  # a guard that no tool matches is refused
 
     async def run():
         model = ScriptedModel([call(name) for name in asked], "done")

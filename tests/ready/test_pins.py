@@ -50,7 +50,11 @@ async def test_a_tool_that_has_changed_is_not_offered_and_does_not_run(tool: Any
 
 
 async def test_with_names_only_those_are_looked_at() -> None:
-    assert await outcomes(CHANGED["schema"], pin_tools({}, "files_*")) == ("ok", ["read"])
+    other = made(name="files_list")
+    model = ScriptedModel(call("read"), "done")
+    agent = Agent(model, tools=[CHANGED["schema"], other], hooks=[pin_tools({}, "files_*")])
+    [result] = (await agent.chat("go")).tool_results
+    assert (result.outcome, [tool.name for tool in model.requests[0].tools]) == ("ok", ["read"])
     assert await outcomes(made(), pin_tools({}, "re*")) == ("denied", [])
 
 

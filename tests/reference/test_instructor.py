@@ -67,7 +67,7 @@ async def test_006_one_object_may_listen_to_several_points():
 
 
 def test_007_guards_stand_at_200_and_the_finish_reason_at_minus_200():
-    agent = agent_of(hooks=[budget(finish_reasons=["length"])])
+    agent = agent_of(hooks=[budget(steps=5, finish_reasons=["length"])])
     assert {info.priority for info in agent.hooks("preRequest")} == {200}
     assert [info.priority for info in agent.hooks("onStep")] == [200, -200]
 

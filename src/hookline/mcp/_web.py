@@ -1,9 +1,8 @@
 """A server at a URL: an HTTP client with size limits.
 
-The size of a message is limited, after decoding.
-A refusal is reported with its status, which the SDK omits. An
-exception of a login would end the SDK's connection: it goes to the call or connection that needs
-the login, and the request counts as refused.
+The size of a message is limited, after decoding. A refusal is reported with its status, which the
+SDK omits. An exception of a login would end the SDK's connection: it goes to the call or connection
+that needs the login, and the request counts as refused.
 """
 
 from __future__ import annotations
@@ -43,8 +42,10 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
             await response.stream.aclose()
             put_body(response, error)
             return
-        # The SDK converts the exception to an error of the single request.
-        bounded(response, message=MAX_MESSAGE)
+        # The SDK converts the exception to an error of the single request. In a stream of events
+        # it would end the connection, so there the SDK's own limit for an event comes first.
+        events = response.headers.get("content-type", "").startswith("text/event-stream")
+        bounded(response, message=2 * MAX_MESSAGE if events else MAX_MESSAGE)
 
     class Client(httpx2.AsyncClient):  # type: ignore[misc]
         """A client whose request is refused, and not sent, if its login raises an exception."""

@@ -13,7 +13,8 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -129,23 +130,29 @@ def _stream_class(library: Any) -> Any:
             self._limit = limit
             self._message = message
             self._messages = None if message is None else Messages(message)
+            self._body: AsyncGenerator[bytes] | None = None
 
-        async def __aiter__(self) -> AsyncIterator[bytes]:
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            self._body = self._read()
+            return self._body
+
+        async def _read(self) -> AsyncGenerator[bytes]:
             left = self._limit
-            async for piece in self._pieces():
-                if self._messages is not None and self._messages.exceed(piece):
-                    raise library.StreamError(
-                        f"the server sent a message of more than {self._message} bytes, or "
-                        f"of more than {MAX_VALUES} values"
-                    )
-                if left is not None and len(piece) >= left:
-                    yield piece[:left]
-                    return
-                yield piece
-                if left is not None:
-                    left -= len(piece)
+            async with aclosing(self._pieces()) as pieces:
+                async for piece in pieces:
+                    if self._messages is not None and self._messages.exceed(piece):
+                        raise library.StreamError(
+                            f"the server sent a message of more than {self._message} bytes, or "
+                            f"of more than {MAX_VALUES} values"
+                        )
+                    if left is not None and len(piece) >= left:
+                        yield piece[:left]
+                        return
+                    yield piece
+                    if left is not None:
+                        left -= len(piece)
 
-        async def _pieces(self) -> AsyncIterator[bytes]:
+        async def _pieces(self) -> AsyncGenerator[bytes]:
             if not self._encodings:
                 async for chunk in self._stream:
                     yield chunk
@@ -168,6 +175,8 @@ def _stream_class(library: Any) -> Any:
                         await asyncio.sleep(0)  # a small chunk can hold many pieces
 
         async def aclose(self) -> None:
+            if self._body is not None and not self._body.ag_running:
+                await self._body.aclose()  # its reader may have left in the middle
             await self._stream.aclose()
 
     return Bounded
