@@ -37,7 +37,8 @@ EACH = every(TEXTS)
 
 VERBS = (
     "add", "allow", "answer", "ask", "await", "begin", "call", "change", "check", "chmod", "choose",
-    "chown", "continue", "create", "declare", "define", "delete", "do", "end", "export", "fix", "give", "go",
+    "chown", "continue", "create", "declare", "define", "delete", "do", "end", "export",
+    "fix", "give", "go",
     "install", "keep", "leave", "let", "list", "load", "look", "make", "name", "offer", "open",
     "pass", "percent-encode", "pip", "put", "raise", "read", "register", "remove", "rename",
     "replace", "report", "restore", "return", "run", "save", "see", "send", "set", "start", "stop",
