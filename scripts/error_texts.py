@@ -37,22 +37,22 @@ TEXT_AT = {"HookOptionError": 2, "ToolDefinitionError": 1, "Refused": 1}
 # What makes an error of texts that it is given: who calls it, of which error, by which arguments.
 MAKERS = {
     "formats/_read.py:refuse": ("formats/", "UsageError", (1,)),
-    "providers/_failures.py:malformed": ("providers/", "MalformedStreamError", (0,)),
-    "providers/_parts.py:refuse": ("providers/", "BadRequestError", (1, 2)),
+    "providers/_adapter/errors/failures.py:malformed": ("providers/", "MalformedStreamError", (0,)),
+    "providers/_adapter/parts.py:refuse": ("providers/", "BadRequestError", (1, 2)),
     "testing/_script.py:_misfits": ("testing/_script.py", "ScriptError", (0,)),
 }
 # What is raised to be caught again in its own package, and told as an error that is in the list.
 SIGNALS = {
-    "_model/issues.py:decode_foreign": "an issue of ToolArgumentsError",
-    "_model/schema.py:reference": "the reason in a ToolDefinitionError",
-    "providers/_parts.py:text_in": "MalformedStreamError",
-    "providers/_parts.py:index_in": "MalformedStreamError",
-    "providers/_parts.py:name_in": "MalformedStreamError",
-    "providers/_frame.py:loaded": "MalformedStreamError",
-    "providers/_openai_chat_reader.py:take": "MalformedStreamError",
-    "providers/_openai_chat_reader.py:_call": "MalformedStreamError",
-    "web/_responses.py:__init__": "an answer without a body",
-    "web/_statuses.py:refused_for": "the sentence for an error that was raised elsewhere",
+    "_tools/issues.py:decode_foreign": "an issue of ToolArgumentsError",
+    "_tools/schema.py:reference": "the reason in a ToolDefinitionError",
+    "providers/_adapter/parts.py:text_in": "MalformedStreamError",
+    "providers/_adapter/parts.py:index_in": "MalformedStreamError",
+    "providers/_adapter/parts.py:name_in": "MalformedStreamError",
+    "providers/_adapter/streaming.py:loaded": "MalformedStreamError",
+    "providers/openai_chat/_reader.py:take": "MalformedStreamError",
+    "providers/openai_chat/_reader.py:_call": "MalformedStreamError",
+    "web/_site/answers/responses.py:__init__": "an answer without a body",
+    "web/_site/statuses.py:refused_for": "the sentence for an error that was raised elsewhere",
 }
 # Functions whose `{problem}` another function returns.
 GIVERS = {

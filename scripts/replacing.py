@@ -23,8 +23,8 @@ MODULES = (
     "_base.returns",
     "_model.model",
     "_model.prices",
-    "_model.tool",
-    "_model.scopes",
+    "_tools.tool",
+    "_tools.scopes",
     "_chat.config",
 )
 OTHERS = {"Tool", "Scope"}  # which are no Data; the keywords of __init__ are their fields

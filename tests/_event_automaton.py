@@ -38,7 +38,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.testing._lines import message_line, show
+from hookline.testing._descriptions import message_line, show
 
 
 class WrongError(Exception):

@@ -12,7 +12,7 @@ from typing import Final
 from tests._event_automaton import ChatGrammar, WrongError, need
 
 from hookline.events import ChatEvent, ChatStarted, Status, ToolCallFinished
-from hookline.testing._lines import event_line
+from hookline.testing._descriptions import event_line
 
 AROUND: Final = 4  # lines of an excerpt before and after the event that is wrong
 Path = tuple[str, ...]

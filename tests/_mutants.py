@@ -33,7 +33,7 @@ from hookline import (
 from hookline.errors import HooklineError
 from hookline.models import Chunk
 from hookline.testing import Turn, Wire, WireFormat, call, validate_request
-from hookline.testing._wire_habits import habits_of
+from hookline.testing._wire.habits import habits_of
 
 from ._wires import ADAPTERS, KEY
 

@@ -28,8 +28,8 @@ from hookline import (
 from hookline._chat import approval as _approval
 from hookline._chat import ending as _ending
 from hookline._chat import stream as _stream
-from hookline.otel import _spans
-from hookline.providers import _frame
+from hookline.otel._emit import spans as _spans
+from hookline.providers._adapter import streaming as _frame
 from hookline.storage import Change
 from hookline.stores import SQLStore
 

@@ -58,7 +58,7 @@ def test_annotations_defaults_and_assertions_are_left_alone() -> None:
 def test_a_change_that_a_test_sees_is_noticed_and_another_survives() -> None:
     """Read by the tests of `parse_docstring`: its first return. `Chat` is not in their way."""
     tests = ["tests/model/test_callables.py"]
-    module = "_model.callables"
+    module = "_tools.callables"
     noticed = next(place for place in places([module]) if place.change == "return None")
     assert judged(noticed, [tests, []]) == NOTICED[0]
     elsewhere = next(place for place in places(["_chat"]) if place.change == "return None")
@@ -67,7 +67,7 @@ def test_a_change_that_a_test_sees_is_noticed_and_another_survives() -> None:
 
 @pytest.mark.slow
 def test_what_the_first_look_misses_the_second_may_notice() -> None:
-    noticed = next(place for place in places(["_model.callables"]) if place.change == "return None")
+    noticed = next(place for place in places(["_tools.callables"]) if place.change == "return None")
     looks = [
         ["tests/base/test_limits.py::test_the_defaults_are_finite_and_those_that_are_promised"],
         ["tests/model/test_callables.py"],

@@ -34,9 +34,12 @@ from hookline._base.returns import (
     ToolResult,
 )
 from hookline._base.run import Run
-from hookline._base.runtime import LocalRuntime, Runtime
 from hookline._chat.config import Limits
 from hookline._chat.stream import ChatStream
+from hookline._conversations.conversation import Conversation
+from hookline._conversations.history import Repair, check_history, repair_history
+from hookline._conversations.memory import MemoryStore
+from hookline._conversations.store import PendingStep, Store
 from hookline._hooks.bus import HookBus, NullBus, global_bus
 from hookline._hooks.declared import HookDef, HookSet
 from hookline._hooks.plugins import Uninstall
@@ -44,14 +47,11 @@ from hookline._hooks.points import Interceptor, Observer, Wrapper
 from hookline._hooks.registration import Disposer, HookInfo
 from hookline._hooks.subscribe import Subscription
 from hookline._hooks.wrappers import Proceed
-from hookline._model.check import NotRun
 from hookline._model.model import ChatRequest, Model, ModelRequest, ModelResponse, Settings
-from hookline._model.scopes import Scope
-from hookline._model.tool import Tool, tool
-from hookline._talk.conversation import Conversation
-from hookline._talk.history import Repair, check_history, repair_history
-from hookline._talk.memory import MemoryStore
-from hookline._talk.store import PendingStep, Store
+from hookline._record.runtime import LocalRuntime, Runtime
+from hookline._tools.check import NotRun
+from hookline._tools.scopes import Scope
+from hookline._tools.tool import Tool, tool
 from hookline._version import __version__
 
 __all__ = [

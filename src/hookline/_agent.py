@@ -1,7 +1,7 @@
 """`Agent`: configuration, hooks and scopes. An agent holds no conversation and no chat state.
 
 This module assembles the parts of a chat and hands them to the loop. The methods that start a chat
-are in `_asks.py`.
+are in `_chat_methods.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar, cast, overload
 
 from msgspec import UNSET
 
-from hookline._asks import Chats
 from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
 from hookline._base.input import as_message
@@ -22,7 +21,6 @@ from hookline._base.messages import Message
 from hookline._base.patterns import unmatched
 from hookline._base.returns import Answer, MessageChanges, OutT
 from hookline._base.run import DepsT, Run
-from hookline._base.runtime import LOCAL, Runtime
 from hookline._chat.config import (
     DEFAULT_LIMITS,
     Approver,
@@ -46,6 +44,9 @@ from hookline._chat.speaker import (
 )
 from hookline._chat.state import Chat, new_chat
 from hookline._chat.update import update_message
+from hookline._chat_methods import Chats
+from hookline._conversations.conversation import Conversation
+from hookline._conversations.store import Store
 from hookline._hooks.bus import HookBus, NullBus, View, global_bus, listed
 from hookline._hooks.declared import (
     HookDef,
@@ -81,11 +82,10 @@ from hookline._hooks.views import (
 )
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import form_of
-from hookline._model.scopes import Scope, Scopes
-from hookline._model.tool import AnyTool, Tool, ToolLike
+from hookline._record.runtime import LOCAL, Runtime
 from hookline._resolve import model_of, store_of
-from hookline._talk.conversation import Conversation
-from hookline._talk.store import Store
+from hookline._tools.scopes import Scope, Scopes
+from hookline._tools.tool import AnyTool, Tool, ToolLike
 
 define_hook = cast("DefineHook", define)
 """Declare a hook for later: call `define_hook(point, hook, id=…)`, or use it as a decorator.

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from hookline._base.errors import UsageError
+from hookline._conversations.store import Store
 from hookline._model.model import Model
-from hookline._talk.store import Store
 
 MODEL_ENTRY_POINTS: Final = "hookline.models"
 """The group of entry points with which an installed package adds a prefix for models."""

@@ -26,8 +26,8 @@ from hookline._model.prices import (
     genai_prices,
     price_function,
 )
-from hookline._model.tool import ProviderTool
 from hookline._resolve import MODEL_ENTRY_POINTS, resolve_model
+from hookline._tools.tool import ProviderTool
 
 __all__ = [
     "MODEL_ENTRY_POINTS",

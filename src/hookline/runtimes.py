@@ -1,9 +1,9 @@
 """Interfaces for authors of adapters to durable engines."""
 
-from hookline._base.durable import Durable
-from hookline._base.journal import Journal
-from hookline._base.record import Batch, Line, Log, Witness
-from hookline._base.runtime import (
+from hookline._record.durable import Durable
+from hookline._record.format import Batch, Line, Log, Witness
+from hookline._record.journal import Journal
+from hookline._record.runtime import (
     KEYS,
     Effects,
     Halted,

@@ -1,8 +1,7 @@
 """Interfaces for authors of stores, and functions that find a store by its URL."""
 
 from hookline._base.messages import RanCall
-from hookline._resolve import resolve_store, shown_url
-from hookline._talk.store import (
+from hookline._conversations.store import (
     Change,
     ConversationInfo,
     PendingStep,
@@ -14,6 +13,7 @@ from hookline._talk.store import (
     check_page,
     inherits,
 )
+from hookline._resolve import resolve_store, shown_url
 
 __all__ = [
     "Change",

@@ -30,8 +30,8 @@ from hookline import (
     define_hook,
     tool,
 )
-from hookline._base.order import rank_of
-from hookline._base.runtime import KEYS, key_name
+from hookline._record.order import rank_of
+from hookline._record.runtime import KEYS, key_name
 from hookline.errors import ChatAbortedError, HistoryError, JournalError, UsageError
 from hookline.points import PreChat, PreMessage
 from hookline.runtimes import Batch, Durable, Halted, Journal, Line

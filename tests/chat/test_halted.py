@@ -10,7 +10,7 @@ import pytest
 from tests._recording import Crash, Model, Recording
 
 from hookline import Agent, Approve, Ask, LocalRuntime, MemoryStore, Run, tool
-from hookline._chat.record import Recorder
+from hookline._chat.recorder import Recorder
 from hookline.errors import StreamStateError
 from hookline.points import TABLE
 from hookline.runtimes import Halted

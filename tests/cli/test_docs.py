@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests._terminal import Terminal, program
 
-from hookline.cli import _faults
+from hookline.cli._terminal import error_texts as _faults
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text()

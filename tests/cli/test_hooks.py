@@ -15,7 +15,7 @@ from tests._terminal import Terminal, environment, program
 import hookline
 from hookline import HookInfo
 from hookline.cli import main
-from hookline.cli._hooks import listing
+from hookline.cli._commands.hooks import listing
 from hookline.points import TABLE
 
 MODULE = '''\

@@ -13,7 +13,7 @@ import pytest
 from tests._terminal import Terminal, environment, program
 
 from hookline.cli import main
-from hookline.cli._reload import _end, changed, files_of
+from hookline.cli._commands.reload import _end, changed, files_of
 
 AGENT = """
 from hookline import Agent

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests._terminal import Terminal, program
 
-from hookline.cli._answer import Answer
-from hookline.cli._markdown import markdown, settled
-from hookline.cli._screen import Screen
+from hookline.cli._terminal.live_markdown import Answer
+from hookline.cli._terminal.markdown import markdown, settled
+from hookline.cli._terminal.screen import Screen
 
 SHOWN = """\
 # Title

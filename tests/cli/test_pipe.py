@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests._terminal import Terminal, environment, program
 
-from hookline.cli._chat import without_password
+from hookline.cli._commands.chat import without_password
 from hookline.events import ChatDone, read_event
 from hookline.testing import Wire, WireServer
 

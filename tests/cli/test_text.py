@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolResult
-from hookline.cli._ask import editable
-from hookline.cli._calls import add_up
-from hookline.cli._clean import prose, strict
-from hookline.cli._flow import INDENT, Flow, break_words, fit, fold
-from hookline.cli._lines import Fired, call_line, hook_line, question, result_text
+from hookline.cli._terminal.call_notes import add_up
+from hookline.cli._terminal.clean_text import prose, strict
+from hookline.cli._terminal.prompts import editable
+from hookline.cli._terminal.styled_lines import Fired, call_line, hook_line, question, result_text
+from hookline.cli._terminal.text_layout import INDENT, Flow, break_words, fit, fold
 from hookline.testing import call, raw_call
 
 CONTROLS = st.characters(categories=["Cc", "Cf", "Zl", "Zp"])

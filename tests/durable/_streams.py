@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.events import ResponseReset, TextDelta
-from hookline.web.relay._before import OVER, name_of
-from hookline.web.relay._lines import END, KNOWN, LINES, LOST, items_of
+from hookline.web.relay._codec import END, KNOWN, LINES, LOST, items_of
+from hookline.web.relay._durable.earlier_lives import OVER, name_of
 
 
 async def runs_of(client: Any, prefix: str, key: str) -> list[list[Any]]:

@@ -477,7 +477,7 @@ async def test_a_record_whose_last_line_is_cut_in_half_leaves_the_chat_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("hookline.durable._worker._REFUSED", 0.2)
+    monkeypatch.setattr("hookline.durable._polled.worker._REFUSED", 0.2)
     ran: list[str] = []
     agent = asking(ran, call("delete", path="a"), "Done.")
     async with engine.worker(agent):
@@ -556,7 +556,7 @@ def cut(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(Journal, "open", cut)
     if engine.name == "restate":
         soon = timedelta(seconds=0.1)
-        monkeypatch.setattr("hookline.durable._restate_worker._REFUSED", soon)
+        monkeypatch.setattr("hookline.durable.restate._services._REFUSED", soon)
     return lives
 
 

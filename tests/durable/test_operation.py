@@ -19,10 +19,10 @@ from tests.durable._engines import ROOT, Engine
 from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve, tool
-from hookline.durable import _sqlite as sqlite
-from hookline.durable._absurd import Jobs
 from hookline.durable._client import Client
-from hookline.durable._jobs import Taken
+from hookline.durable._polled.queue import Taken
+from hookline.durable.postgres._tasks import Jobs
+from hookline.durable.sqlite import _tables as sqlite
 from hookline.errors import ChatAbortedError, RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call

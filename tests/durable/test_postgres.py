@@ -18,8 +18,8 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, Approve, tool
-from hookline.durable._absurd import Jobs
 from hookline.durable.postgres import chats
+from hookline.durable.postgres._tasks import Jobs
 from hookline.errors import StoreError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -299,7 +299,7 @@ class Wire:
 async def wire(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Wire:
     async with Server(postgres).jobs() as jobs:
         await jobs._make_ready()  # which takes a while
-    monkeypatch.setattr("hookline.durable._absurd._SILENCE", 1.0)
+    monkeypatch.setattr("hookline.durable.postgres._tasks._SILENCE", 1.0)
     return Wire(postgres)
 
 
@@ -310,7 +310,7 @@ async def test_a_server_that_falls_silent_in_a_chat_is_noticed_and_connected_ane
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its machine is lost: nothing closes the connections of the worker."""
-    monkeypatch.setattr("hookline.durable._worker._AGAIN", 0.05)
+    monkeypatch.setattr("hookline.durable._polled.worker._AGAIN", 0.05)
     ran: list[str] = []
 
     @tool(idempotent=True)
@@ -453,7 +453,7 @@ async def test_a_chat_comes_to_its_end_though_its_connections_break(
 ) -> None:
     """What could not be recorded is the next life's; the worker goes on."""
     caplog.set_level(logging.CRITICAL, "hookline.durable")
-    monkeypatch.setattr("hookline.durable._worker._AGAIN", 0.05)
+    monkeypatch.setattr("hookline.durable._polled.worker._AGAIN", 0.05)
     closing = Closing(server, monkeypatch, name)
 
     async def wait() -> str:

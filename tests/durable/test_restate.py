@@ -45,7 +45,7 @@ async def server(answer: Callable[[], tuple[int, str] | None]) -> AsyncIterator[
 async def test_a_proxy_that_gives_up_waiting_does_not_end_the_chat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
+    monkeypatch.setattr("hookline.durable.restate._requests._AGAIN", 0.0)
     outcome = encode_outcome("one", LookupError("no"))
     away = [(504, "timeout"), (502, "bad gateway"), (503, "not yet"), (500, LOST)]
     answers = iter([(470, RUNNING), *away, (200, outcome)])
@@ -56,7 +56,7 @@ async def test_a_proxy_that_gives_up_waiting_does_not_end_the_chat(
 
 
 async def test_a_wait_survives_a_restart_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
+    monkeypatch.setattr("hookline.durable.restate._requests._AGAIN", 0.0)
     outcome = encode_outcome("one", LookupError("no"))
     answers = iter([(470, RUNNING), CLOSE, CLOSE, (200, outcome)])
     async with server(lambda: next(answers)) as url, Chats(url) as client:
@@ -69,8 +69,8 @@ async def test_a_wait_notices_a_server_that_is_gone_without_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its machine is lost: nothing closes the connection on which the client waits."""
-    monkeypatch.setattr("hookline.durable._restate_client._AGAIN", 0.0)
-    monkeypatch.setattr("hookline.durable._restate_client._SILENCE", 0.05)
+    monkeypatch.setattr("hookline.durable.restate._requests._AGAIN", 0.0)
+    monkeypatch.setattr("hookline.durable.restate._requests._SILENCE", 0.05)
     outcome = encode_outcome("one", LookupError("no"))
     answers = iter([(470, RUNNING), None, (200, outcome)])
     async with server(lambda: next(answers)) as url, Chats(url) as client:

@@ -13,8 +13,8 @@ import pytest
 from tests.durable._engines import Engine, Missing, free_port, places
 
 from hookline import Agent, tool
-from hookline.durable._restate_admin import address_for
 from hookline.durable.restate import chats
+from hookline.durable.restate._admin import address_for
 from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call

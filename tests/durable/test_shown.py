@@ -22,15 +22,15 @@ from tests.web.test_site import answer_of, asked, native, request_of
 from tests.web.test_site import text_of as text_in
 
 from hookline import Agent, Ask, MemoryStore, Text, UserMessage
-from hookline.durable._absurd import Jobs
 from hookline.durable._job import Job, encode_job, run_job
+from hookline.durable.postgres._tasks import Jobs
 from hookline.errors import UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted
 from hookline.hooks import redact
 from hookline.runtimes import Durable, Halted, Journal
 from hookline.testing import ScriptedModel, call
 from hookline.web import app
-from hookline.web._header import Header
+from hookline.web._runs.header import Header
 from hookline.web.relay import RedisRelay
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")

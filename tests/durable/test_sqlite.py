@@ -14,8 +14,8 @@ import pytest
 
 from hookline import Agent, MemoryStore
 from hookline.durable import Client, chats, client
-from hookline.durable._sqlite import Jobs
-from hookline.durable._worker import Worker
+from hookline.durable._polled.worker import Worker
+from hookline.durable.sqlite._tables import Jobs
 from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call

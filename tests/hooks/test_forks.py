@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hookline import Conversation, HookBus, MemoryStore, Scope
-from hookline._model import scopes
-from hookline._model.scopes import Scopes
-from hookline._talk import conversation, memory
-from hookline.hooks import _rate
-from hookline.hooks._rate import _Windows
+from hookline._conversations import conversation, memory
+from hookline._tools import scopes
+from hookline._tools.scopes import Scopes
+from hookline.hooks._guards import rate_limit as _rate
+from hookline.hooks._guards.rate_limit import _Windows
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 

@@ -17,8 +17,8 @@ from tests import _every_point as t1
 
 import hookline
 from hookline import Agent, LocalRuntime, Run, tool
-from hookline._base.runtime import KEYS, key_name
 from hookline._hooks.points import END, KEEP
+from hookline._record.runtime import KEYS, key_name
 from hookline.errors import HookReturnError
 from hookline.points import TABLE
 from hookline.testing import ScriptedModel, call

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hookline.errors import UsageError
-from hookline.mcp import MCPServer, _config, load
+from hookline.mcp import MCPServer, load
+from hookline.mcp._client import config as _config
 
 CLAUDE_DESKTOP = """{
   "globalShortcut": "Ctrl+Space",

@@ -11,7 +11,7 @@ from tests._listening import listening
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, MCPServerError, connect, oauth
-from hookline.mcp._addresses import check_address
+from hookline.mcp._client.transport.addresses import check_address
 from hookline.testing import ScriptedModel
 
 pytest.importorskip("mcp")

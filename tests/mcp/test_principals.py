@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.mcp._serve import _client_of
+from hookline.mcp._server.serve import _client_of
 
 context = pytest.importorskip("mcp.server.auth.middleware.auth_context")
 bearer = pytest.importorskip("mcp.server.auth.middleware.bearer_auth")

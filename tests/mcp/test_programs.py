@@ -18,8 +18,9 @@ from tests.web._server import eventually
 from hookline import Agent
 from hookline.errors import ScopeError
 from hookline.events import Status, ToolCallFinished
-from hookline.mcp import MCPServer, MCPServerError, _process, connect
-from hookline.mcp._process import last_words
+from hookline.mcp import MCPServer, MCPServerError, connect
+from hookline.mcp._client.transport import process as _process
+from hookline.mcp._client.transport.process import last_words
 from hookline.testing import ScriptedModel, call, collect
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "_mcp_program.py")

@@ -16,7 +16,7 @@ import hookline
 from hookline import Agent, Ask, MemoryStore, Run, tool
 from hookline.errors import UsageError
 from hookline.mcp import AgentApp, MCPServer, connect, serve
-from hookline.mcp._serve import _Served
+from hookline.mcp._server.serve import _Served
 from hookline.testing import ScriptedModel, call
 
 mcp = pytest.importorskip("mcp")

@@ -26,10 +26,10 @@ from hookline import (
 from hookline.errors import UsageError
 from hookline.events import ApprovalRequested, Status, ToolCallFinished
 from hookline.mcp import MCPServer, MCPServerError, connect
-from hookline.mcp._call import Call, elicited
-from hookline.mcp._link import Link
-from hookline.mcp._names import clean, clean_schema, mapped
-from hookline.mcp._pool import Pool
+from hookline.mcp._client.call import Call, elicited
+from hookline.mcp._client.connection import Link
+from hookline.mcp._client.names import clean, clean_schema, mapped
+from hookline.mcp._client.pool import Pool
 from hookline.testing import ScriptedModel, call, collect
 
 mcp = pytest.importorskip("mcp")
@@ -759,7 +759,7 @@ async def test_a_server_whose_tools_change_with_each_listing_is_not_listed_witho
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mcp, "Client", partial(mcp.Client, mode="legacy"))
-    monkeypatch.setattr("hookline.mcp._link.FIRST_WAIT", 3600.0)
+    monkeypatch.setattr("hookline.mcp._client.connection.FIRST_WAIT", 3600.0)
     lists: list[int] = []
     again = asyncio.Event()
 

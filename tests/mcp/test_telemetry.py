@@ -11,7 +11,7 @@ from tests._listening import listening
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, connect, serve
-from hookline.mcp._serve import _Served
+from hookline.mcp._server.serve import _Served
 from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, call
 
@@ -164,7 +164,7 @@ async def test_a_connection_is_measured_until_it_is_closed_or_lost(
 ) -> None:
     seen, notes = Seen(), Notes()
     monkeypatch.setattr("opentelemetry.metrics.get_meter", seen.meters.get_meter)
-    monkeypatch.setattr("hookline.mcp._link.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("hookline.mcp._client.connection.FIRST_WAIT", 0.0)
     server = MCPServer.local(notes.server)
     async with connect(Agent(ScriptedModel("done"), telemetry=None), server):
         link = server._link

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hookline import Agent, Tool
 from hookline._base.json import BadArguments
-from hookline._model import bounded
-from hookline._model.foreign import checker
+from hookline._tools import bounded
+from hookline._tools.foreign import checker
 from hookline.events import ToolCallFinished
 from hookline.testing import ScriptedModel, call, collect
 

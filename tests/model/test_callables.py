@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline._base.errors import ToolDefinitionError
-from hookline._model.callables import parse_docstring, read_callable
+from hookline._tools.callables import parse_docstring, read_callable
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]

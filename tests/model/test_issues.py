@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from hookline._model.issues import decode_foreign, find_issues
+from hookline._tools.issues import decode_foreign, find_issues
 
 T = TypeVar("T")
 

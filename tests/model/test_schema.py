@@ -28,7 +28,7 @@ from typing_extensions import TypeAliasType
 from hookline._base.errors import ToolDefinitionError
 from hookline._base.frozen import freeze
 from hookline._base.json import BadArguments
-from hookline._model.schema import Signature, inspect_callable
+from hookline._tools.schema import Signature, inspect_callable
 
 
 class Run:
@@ -336,7 +336,7 @@ def test_any_other_default_is_left_out(hint: Any, default: Any) -> None:
 
 SCRIPT = """
 import msgspec
-from hookline._model.schema import inspect_callable
+from hookline._tools.schema import inspect_callable
 def fn(a: set[str] = {"a", "b", "c", "d"}, b: dict[str, int] = {"z": 1, "y": 2}): ...
 print(msgspec.json.encode(inspect_callable(fn, tool="t", skip=lambda hint: False).schema))
 import sys

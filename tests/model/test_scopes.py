@@ -8,7 +8,7 @@ import pytest
 from tests._tool_chats import results, settle
 
 from hookline import Agent, Conversation, Run, Scope, tool
-from hookline._model.scopes import Scopes
+from hookline._tools.scopes import Scopes
 from hookline.errors import ScopeError, ToolDefinitionError
 from hookline.points import OnScopeRegister, OnScopeUnregister
 from hookline.testing import ScriptedModel, call

@@ -22,7 +22,7 @@ from hookline.errors import (
 )
 from hookline.hooks import guardrail
 from hookline.models import Chunk, TextChunk
-from hookline.otel._content import Content
+from hookline.otel._emit.content import Content
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -16,7 +16,7 @@ from hookline.errors import OverloadedError, UsageError
 from hookline.hooks import approve, budget, fallback, guardrail, retry
 from hookline.models import Finish, Rates, TextChunk
 from hookline.otel import record_evaluation
-from hookline.otel._kit import KEPT
+from hookline.otel._emit.providers import KEPT
 from hookline.otel._telemetry import kit_of
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, Turn, call

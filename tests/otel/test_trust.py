@@ -41,8 +41,8 @@ from hookline.errors import StopChat, ToolDenied
 from hookline.hooks import redact, retry
 from hookline.models import Rates
 from hookline.otel import Telemetry, record_evaluation
+from hookline.otel._chat.trace import Trace
 from hookline.otel._telemetry import kit_of
-from hookline.otel._trace import Trace
 from hookline.testing import ScriptedModel, TestRuntime, Turn, call
 
 SECRET = "4711-secret"

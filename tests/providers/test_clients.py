@@ -18,7 +18,9 @@ from hookline import Agent
 from hookline.errors import MalformedStreamError, ModelConnectionError, UsageError
 from hookline.events import TextDelta
 from hookline.models import Finish, TextChunk
-from hookline.providers import Clients, Exchange, _clients, _frame, relay, server_sent
+from hookline.providers import Clients, Exchange, relay, server_sent
+from hookline.providers._adapter import clients as _clients
+from hookline.providers._adapter import streaming as _frame
 from hookline.testing import Turn, Wire, WireServer
 
 each_wire = pytest.mark.parametrize("kind", WIRES)

@@ -10,7 +10,7 @@ import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
 
 from hookline import Agent
-from hookline.cli._faults import told as line
+from hookline.cli._terminal.error_texts import told as line
 from hookline.errors import ModelConnectionError, ModelError, RateLimitError, UsageError
 from hookline.providers import Exchange, failure, scrubbed
 from hookline.providers.presets import preset

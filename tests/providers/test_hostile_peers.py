@@ -11,9 +11,9 @@ from tests.hostile_peers import MEMORY, MIB, Peer, play
 from hookline import Agent
 from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
 from hookline.providers import server_sent
-from hookline.providers._frame import loaded
-from hookline.providers._http import MAX_VALUES, Messages
-from hookline.providers._sse import EventTooLarge
+from hookline.providers._adapter.http import MAX_VALUES, Messages
+from hookline.providers._adapter.sse import EventTooLarge
+from hookline.providers._adapter.streaming import loaded
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
 

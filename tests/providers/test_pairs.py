@@ -28,7 +28,7 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.models import ModelRequest
-from hookline.providers._ids import NINE, USUAL, call_ids
+from hookline.providers._adapter.ids import NINE, USUAL, call_ids
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.providers.presets import preset
 from hookline.testing import ScriptedModel, Turn, Wire, WireServer, call
@@ -159,12 +159,10 @@ def test_a_providers_own_id_goes_back_to_it_alone_and_only_once() -> None:
 
 @pytest.mark.parametrize("kind", WIRES)
 def test_every_adapter_sends_ids_that_pair(kind: str) -> None:
-    from hookline.providers import (
-        _anthropic_request,
-        _google_request,
-        _openai_chat_request,
-        _openai_request,
-    )
+    from hookline.providers.anthropic import _request as _anthropic_request
+    from hookline.providers.google import _request as _google_request
+    from hookline.providers.openai import _request as _openai_request
+    from hookline.providers.openai_chat import _request as _openai_chat_request
 
     makers: dict[str, Any] = {
         "openai": _openai_request,

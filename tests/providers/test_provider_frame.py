@@ -15,9 +15,10 @@ from tests._wires import ADAPTERS, KEY, WIRES, wire
 from hookline import Agent, Conversation, Reasoning, check_history, tool
 from hookline.errors import IdleTimeoutError, MalformedStreamError, ModelConnectionError
 from hookline.events import TextDelta
-from hookline.providers import Exchange, _sse, failure, scrubbed
-from hookline.providers._frame import loaded
-from hookline.providers._sse import Events, EventTooLarge
+from hookline.providers import Exchange, failure, scrubbed
+from hookline.providers._adapter import sse as _sse
+from hookline.providers._adapter.sse import Events, EventTooLarge
+from hookline.providers._adapter.streaming import loaded
 from hookline.testing import Turn, Wire, WireServer, call
 
 each_wire = pytest.mark.parametrize("kind", WIRES)

@@ -12,7 +12,7 @@ from hookline import Agent, AssistantMessage, Conversation, Limits, Text, check_
 from hookline.errors import MalformedStreamError, MaxStepsError, UsageError
 from hookline.hooks import allow_tools, approve, fallback
 from hookline.models import FinishReason, ProviderTool
-from hookline.otel._names import FINISHED
+from hookline.otel._conventions.names import FINISHED
 from hookline.providers.anthropic import AnthropicModel, AnthropicSettings
 from hookline.providers.openai import OpenAIModel, OpenAISettings
 from hookline.providers.tools import (

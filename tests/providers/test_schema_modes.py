@@ -15,8 +15,9 @@ from anthropic.lib._parse._transform import transform_schema
 
 from hookline._model.output import Form
 from hookline.models import ModelRequest
-from hookline.providers import _anthropic_request, _openai_request
-from hookline.providers._schemas import closed, is_strict, mapped
+from hookline.providers._adapter.schemas import closed, is_strict, mapped
+from hookline.providers.anthropic import _request as _anthropic_request
+from hookline.providers.openai import _request as _openai_request
 from hookline.testing import ScriptedModel
 
 NOBODY = ScriptedModel()

@@ -12,7 +12,7 @@ from tests._wires import ADAPTERS, KEY, WIRES
 from hookline import Agent, AssistantMessage, Conversation, Reasoning, check_history
 from hookline.errors import MalformedStreamError, ModelError
 from hookline.testing import Turn, Wire, WireServer, call
-from hookline.testing._wire_habits import habits_of
+from hookline.testing._wire.habits import habits_of
 
 FAILS = ("error", "failed", "no_finish", "blocked", "malformed_call")
 CASES = [(kind, name) for kind in WIRES for name in habits_of(kind)]

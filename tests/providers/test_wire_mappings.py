@@ -33,16 +33,14 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers import (
-    _anthropic_reader,
-    _anthropic_request,
-    _google_reader,
-    _google_request,
-    _openai_chat_reader,
-    _openai_chat_request,
-    _openai_reader,
-    _openai_request,
-)
+from hookline.providers.anthropic import _reader as _anthropic_reader
+from hookline.providers.anthropic import _request as _anthropic_request
+from hookline.providers.google import _reader as _google_reader
+from hookline.providers.google import _request as _google_request
+from hookline.providers.openai import _reader as _openai_reader
+from hookline.providers.openai import _request as _openai_request
+from hookline.providers.openai_chat import _reader as _openai_chat_reader
+from hookline.providers.openai_chat import _request as _openai_chat_request
 from hookline.testing import ScriptedModel
 
 NOBODY = ScriptedModel()

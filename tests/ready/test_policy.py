@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hookline import Agent, Approve, Conversation, Deny, Scope, Tool, ToolResult, tool
 from hookline.errors import UsageError
 from hookline.hooks import allow_tools, approve, deny_commands
-from hookline.hooks._commands import command_of, runs
+from hookline.hooks._guards.shell_commands import command_of, runs
 from hookline.testing import ScriptedModel, call, raw_call
 
 

@@ -12,7 +12,7 @@ from tests import _recording as recording
 from hookline import Agent, Approve, Conversation, ToolFailure, tool
 from hookline.errors import UsageError
 from hookline.hooks import approve, rate_limit
-from hookline.hooks._rate import _Windows
+from hookline.hooks._guards.rate_limit import _Windows
 from hookline.testing import ScriptedModel, call
 
 

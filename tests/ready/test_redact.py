@@ -32,7 +32,7 @@ from hookline import (
 from hookline.errors import ChatAbortedError, ModelError, StopChat, UsageError
 from hookline.events import ReasoningDelta, ResponseReset, TextDelta, ToolCallDelta, ToolCallStarted
 from hookline.hooks import redact, retry
-from hookline.hooks._redactor import Pieces, Redactor
+from hookline.hooks._text.text_redactor import Pieces, Redactor
 from hookline.models import Finish, PartEndChunk, ReasoningChunk, TextChunk
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 

@@ -20,7 +20,7 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.hooks import rough_tokens, truncate, window
-from hookline.hooks._window import _last
+from hookline.hooks._context.window import _last
 from hookline.testing import ScriptedModel, call
 
 # ── the law ─────────────────────────────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ from hookline import (
     Usage,
     UserMessage,
 )
-from hookline._talk.ledger import Ledger
+from hookline._conversations.ledger import Ledger
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,

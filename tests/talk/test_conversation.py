@@ -32,7 +32,7 @@ from hookline import (
     repair_history,
     tool,
 )
-from hookline._base.runtime import LOCAL
+from hookline._record.runtime import LOCAL
 from hookline.errors import (
     ChatAbortedError,
     ConversationBusyError,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hookline import Agent, Conversation, MemoryStore, Text, UserMessage
-from hookline._talk.ledger import Ledger
+from hookline._conversations.ledger import Ledger
 from hookline.errors import StoreError
 from hookline.storage import Change
 from hookline.testing import ScriptedModel

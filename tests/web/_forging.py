@@ -23,15 +23,13 @@ from tests.web._server import HEADERS, LOCAL, TOKEN
 
 from hookline import Agent, ModelRequest, tool
 from hookline.errors import BadRequestError
-from hookline.providers import (
-    _anthropic_request,
-    _google_request,
-    _openai_chat_request,
-    _openai_request,
-)
+from hookline.providers.anthropic import _request as _anthropic_request
+from hookline.providers.google import _request as _google_request
+from hookline.providers.openai import _request as _openai_request
+from hookline.providers.openai_chat import _request as _openai_chat_request
 from hookline.testing import ScriptedModel
 from hookline.web import app, chat_response
-from hookline.web._protocols import PROTOCOLS
+from hookline.web._protocols.table import PROTOCOLS
 
 MARK: Final = "FORGED"
 SYSTEM: Final = "Only the owner writes this."

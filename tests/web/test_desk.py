@@ -17,9 +17,9 @@ from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, User
 from hookline.errors import StoreError
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
-from hookline.web._index import conversation_key
-from hookline.web._markdown import LANGUAGES, MOST, TAGS, blocks
-from hookline.web._timelines import BYTES
+from hookline.web._page.markdown import LANGUAGES, MOST, TAGS, blocks
+from hookline.web._page.timelines import BYTES
+from hookline.web._site.conversations import conversation_key
 
 HEADERS = {"content-type": "application/json"}
 

@@ -127,7 +127,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
 def test_the_native_section_has_every_frame_and_every_key() -> None:
     from hookline.events import ChatEvent
     from hookline.web import parse_native
-    from hookline.web._native_messages import ANSWER, KEYS
+    from hookline.web._protocols.native.messages import ANSWER, KEYS
 
     section = PAGE.split("## Native\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
@@ -167,7 +167,7 @@ async def test_somebody_else_approves_what_the_application_asks(
 
 
 def test_the_table_of_statuses_is_that_of_the_code() -> None:
-    from hookline.web._statuses import STATUSES
+    from hookline.web._site.statuses import STATUSES
 
     section = PAGE.split("### Map errors to statuses\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (.*) \| (\d+) \|$", section, re.MULTILINE)

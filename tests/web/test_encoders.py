@@ -14,7 +14,7 @@ from tests.web._sse import read, read_wide
 from hookline import AssistantMessage, ToolMessage, UserMessage
 from hookline.events import MessageAdded, read_event
 from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, encode, to_ui_messages
-from hookline.web._mask import Mask
+from hookline.web._protocols.error_texts import Mask
 
 EVERY = pytest.mark.parametrize("name", SCENES)
 SECRETS = ("hunter2", "sk-123", "Traceback", "RuntimeError")

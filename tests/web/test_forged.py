@@ -29,10 +29,12 @@ from hookline import (
     UserMessage,
 )
 from hookline.models import ModelRequest
-from hookline.providers import _anthropic_request, _google_request, _openai_request
+from hookline.providers.anthropic import _request as _anthropic_request
+from hookline.providers.google import _request as _google_request
+from hookline.providers.openai import _request as _openai_request
 from hookline.testing import ScriptedModel
 from hookline.web import chat_response
-from hookline.web._protocols import Protocol
+from hookline.web._protocols.table import Protocol
 
 PROTOCOLS: tuple[Protocol, ...] = ("native", "ai-sdk", "ag-ui")
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -23,7 +23,7 @@ from hookline import Agent
 from hookline.errors import UsageError
 from hookline.testing import ScriptedModel
 from hookline.web import Caps, app
-from hookline.web._index import conversation_key
+from hookline.web._site.conversations import conversation_key
 
 ROUTES = [
     ("POST", "/native"),

@@ -17,7 +17,7 @@ import pytest
 from tests.web._load import Client, Foreseeable, expected, moments, site_of
 from tests.web._server import eventually, serve
 
-from hookline.web._live import BACKLOG, Live
+from hookline.web._runs.run import BACKLOG, Live
 
 pytestmark = pytest.mark.timeout(120)
 STREAMS = int(os.environ.get("HOOKLINE_WEB_STREAMS", "500"))

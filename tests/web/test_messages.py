@@ -36,7 +36,7 @@ from hookline.web import (
     to_native_messages,
     to_ui_messages,
 )
-from hookline.web._incoming import Answer
+from hookline.web._protocols.incoming import Answer
 
 # A call that waits comes back as one that was not finished.
 WAITING = ("an_approval", "one_of_two_answers")

@@ -49,7 +49,7 @@ from hookline.web import (
     resume_response,
     status_of,
 )
-from hookline.web._options import ChatOptions, RouteOptions
+from hookline.web._runs.options import ChatOptions, RouteOptions
 
 STORED = "acme/ada/1"
 

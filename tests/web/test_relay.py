@@ -24,9 +24,9 @@ from hookline.events import ChatAborted, ChatDone, ChatStarted, ToolCallFinished
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, Site, app
 from hookline.web.relay import RedisRelay
-from hookline.web.relay._followed import Followed
 from hookline.web.relay._link import Link
 from hookline.web.relay._redis import Names, connect
+from hookline.web.relay._remote.run import Followed
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -507,7 +507,7 @@ async def test_a_redis_that_hangs_delays_nobody_for_long(
 ) -> None:
     """It answers no command, and carries all of them out once it goes on."""
     monkeypatch.setattr("hookline.web.relay._redis.SILENCE", 0.5)
-    monkeypatch.setattr("hookline.web.relay._feed.BLOCK", 100)
+    monkeypatch.setattr("hookline.web.relay._reader.BLOCK", 100)
     steps = Steps(10)
     agent = Agent(ScriptedModel(TEXT, "Two.", "Three.", chunk=5, delay=steps))
     async with (
@@ -634,7 +634,7 @@ async def test_every_key_expires_and_begins_with_the_prefix(prefix: str) -> None
 
 async def test_an_entry_of_an_older_life_is_refused(prefix: str) -> None:
     """What a process writes late, after another has gone on with the run, is not read."""
-    from hookline.web._header import Header
+    from hookline.web._runs.header import Header
     from hookline.web.relay._writer import Told
 
     agent = Agent(ScriptedModel("Hello."))

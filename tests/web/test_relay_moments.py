@@ -19,15 +19,15 @@ from hookline import Agent, ToolResult
 from hookline.errors import StoreError
 from hookline.events import ChatAborted, ChatStarted, ToolCallFinished
 from hookline.testing import ScriptedModel
-from hookline.web._afar import follow
-from hookline.web._header import Header
-from hookline.web._live import Live
+from hookline.web._runs.header import Header
+from hookline.web._runs.run import Live
+from hookline.web._site.answers.remote import follow
 from hookline.web.relay import Observer, RedisRelay
-from hookline.web.relay._elsewhere import Elsewhere
-from hookline.web.relay._feed import Feed
-from hookline.web.relay._followed import Followed
 from hookline.web.relay._link import State
+from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import Names
+from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.runs import Elsewhere
 from hookline.web.relay._writer import BATCH, Told, Writer
 
 HEADER = Header(run="r", chat_id="c", principal="owner")

@@ -25,7 +25,7 @@ from hookline import Agent, ModelRequest, Run, tool
 from hookline.points import OnChatEnd, OnMessage
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import chat_response
-from hookline.web._shared import differences
+from hookline.web._protocols.ag_ui.state import differences
 
 
 class Board(TypedDict, total=False):

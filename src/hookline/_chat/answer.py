@@ -24,11 +24,11 @@ from hookline._base.json import clean_text, json_text
 from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Source, Text, ToolCall
 from hookline._base.returns import Stop
-from hookline._base.runtime import Json, Key
 from hookline._chat.channel import SIZE
 from hookline._chat.request import named
 from hookline._chat.shown import DELTAS, show_part, take_back
 from hookline._chat.state import Chat
+from hookline._conversations.history import check_history
 from hookline._hooks.call_rules import flow
 from hookline._hooks.points import AroundRequest, OnDelta
 from hookline._hooks.wrappers import wrap
@@ -48,7 +48,7 @@ from hookline._model.model import (
     ToolCallChunk,
     fitted,
 )
-from hookline._talk.history import check_history
+from hookline._record.runtime import Json, Key
 
 Answer = TypeVar("Answer", ModelResponse, ModelResponse | Stop)
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)

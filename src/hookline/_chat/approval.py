@@ -28,16 +28,16 @@ from hookline._base.returns import (
     ToolFailure,
     ToolResult,
 )
-from hookline._base.runtime import ANSWER, ANSWERED, NOTHING
-from hookline._base.runtime import ASKED as ASKED_KEY
 from hookline._chat.asking import answer_of, tell
 from hookline._chat.call import ASKED, WAITING, CallRun, CallVerdict
 from hookline._chat.results import as_data
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
-from hookline._model.tool import AnyTool
-from hookline._talk.conversation import Conversation
-from hookline._talk.store import PendingStep
+from hookline._conversations.conversation import Conversation
+from hookline._conversations.store import PendingStep
+from hookline._record.runtime import ANSWER, ANSWERED, NOTHING
+from hookline._record.runtime import ASKED as ASKED_KEY
+from hookline._tools.tool import AnyTool
 
 
 def _digest(data: tuple[Any, ...]) -> str:

@@ -18,12 +18,12 @@ from hookline._base.json import BadArguments, clean_text
 from hookline._base.messages import ToolCall
 from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
 from hookline._base.run import ChatPort, Run
-from hookline._base.runtime import Runtime
 from hookline._chat.config import Approver, ChatInput
 from hookline._hooks.bus import View
 from hookline._hooks.call_rules import Firing, notify
 from hookline._hooks.points import OnApproval
-from hookline._model.foreign import checker
+from hookline._record.runtime import Runtime
+from hookline._tools.foreign import checker
 
 
 class Asking(ChatPort, Protocol):

@@ -34,7 +34,6 @@ from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
 from hookline._base.messages import RanCall, ToolCall, ToolMessage
 from hookline._base.returns import Ask, Deny, Stop, ToolFailure, ToolResult
-from hookline._base.runtime import CALL, RUN, Json
 from hookline._chat.approval import decide, prepare, put, seal
 from hookline._chat.call import (
     ASKED,
@@ -58,11 +57,12 @@ from hookline._chat.request import foreign_names, lookup
 from hookline._chat.results import as_data, settle, worded
 from hookline._chat.run_tool import RAN, admit, run_handler
 from hookline._chat.state import Chat
+from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import END, KEEP
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
-from hookline._talk.store import PendingStep
+from hookline._record.runtime import CALL, RUN, Json
 
 _CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")

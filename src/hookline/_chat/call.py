@@ -36,8 +36,8 @@ from hookline._base.returns import (
     ToolResult,
 )
 from hookline._base.run import ChatPort, Run
-from hookline._model.scopes import Scope
-from hookline._model.tool import AnyTool
+from hookline._tools.scopes import Scope
+from hookline._tools.tool import AnyTool
 
 
 class CallState(IntEnum):

@@ -23,13 +23,13 @@ from hookline._base.messages import (
     ToolMessage,
     UserMessage,
 )
-from hookline._base.runtime import KEPT, MESSAGE, Json, Key
 from hookline._chat.call import REPORTED, WRITING, WRITTEN, CallRun
 from hookline._chat.shown import agree
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import OnMessage, PreMessage
 from hookline._model.assembly import kept
+from hookline._record.runtime import KEPT, MESSAGE, Json, Key
 
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 

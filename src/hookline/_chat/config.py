@@ -13,15 +13,15 @@ from hookline._base.lists import as_tuple
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Answer, ApprovalRequest, Decision
 from hookline._base.run import Run
-from hookline._base.runtime import LOCAL, Runtime
+from hookline._conversations.conversation import Conversation
 from hookline._hooks.bus import View
 from hookline._hooks.declared import HooksArgument
-from hookline._model.chat_scopes import ChatScopes
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import Form, form_of
-from hookline._model.scopes import Scope, Scopes
-from hookline._model.tool import ToolLike
-from hookline._talk.conversation import Conversation
+from hookline._record.runtime import LOCAL, Runtime
+from hookline._tools.chat_scopes import ChatScopes
+from hookline._tools.scopes import Scope, Scopes
+from hookline._tools.tool import ToolLike
 
 Release = Literal["live", "response"]
 """When text is shown: as it arrives, or after the hooks at onResponse."""

@@ -16,7 +16,6 @@ from hookline._base.errors import ChatAbortedError
 from hookline._base.log import log_throw
 from hookline._base.messages import AssistantMessage
 from hookline._base.returns import Response
-from hookline._base.runtime import END_CHAT, NOTHING, OUTCOME, Key
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.commit import announce, commit
 from hookline._chat.shown import take_back
@@ -25,6 +24,7 @@ from hookline._hooks.call_rules import notify
 from hookline._hooks.one_hook import fault
 from hookline._hooks.points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._hooks.registration import Hook
+from hookline._record.runtime import END_CHAT, NOTHING, OUTCOME, Key
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:

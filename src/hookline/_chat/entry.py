@@ -5,10 +5,10 @@ from __future__ import annotations
 from hookline._base.errors import HistoryError, UsageError
 from hookline._base.messages import UserMessage
 from hookline._base.returns import Approve
-from hookline._base.runtime import ID, LOCAL, Json
 from hookline._chat.approval import check_answers
 from hookline._chat.state import RUNNING, Chat
-from hookline._talk.store import made_by
+from hookline._conversations.store import made_by
+from hookline._record.runtime import ID, LOCAL, Json
 
 _FOUND: Json[bool] = Json(bool)
 

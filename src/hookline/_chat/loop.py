@@ -25,7 +25,6 @@ from hookline._base.json import clean_text
 from hookline._base.log import log_throw
 from hookline._base.messages import Text, UserMessage
 from hookline._base.returns import Continue, Response, Stop
-from hookline._base.runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
 from hookline._chat.commit import commit
 from hookline._chat.ending import end, respond
 from hookline._chat.entry import check_entry, check_message
@@ -43,12 +42,13 @@ from hookline._chat.resume import deny_step, resume_step
 from hookline._chat.speaker import remember_speaker, take_turn
 from hookline._chat.state import Chat, SupervisorPort
 from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say_stop_text
+from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import AroundChat, OnChatStart, PreChat, PreStop
 from hookline._hooks.registration import Hook
 from hookline._hooks.wrappers import wrap
 from hookline._model.model import ModelResponse
-from hookline._talk.store import PendingStep
+from hookline._record.runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
 
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
 

@@ -10,10 +10,10 @@ from hookline._base.cancel import no_cancellation_of_its_own
 from hookline._base.errors import OutputError, UsageError
 from hookline._base.json import BadArguments, clean_text
 from hookline._base.messages import Text, UserMessage
-from hookline._base.runtime import OUTPUT, Json
 from hookline._chat.commit import commit
 from hookline._chat.state import Chat
 from hookline._model.output import form_of
+from hookline._record.runtime import OUTPUT, Json
 
 _ISSUES: Json[tuple[str, ...]] = Json(tuple[str, ...])
 

@@ -21,7 +21,7 @@ from hookline._chat.state import Chat
 from hookline._hooks.bus import global_bus
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
-from hookline._model.tool import ProviderTool
+from hookline._tools.tool import ProviderTool
 
 
 def check_guards(chat: Chat, request: ModelRequest) -> None:

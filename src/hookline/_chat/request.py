@@ -24,7 +24,6 @@ from hookline._base.messages import (
     UserMessage,
 )
 from hookline._base.returns import Stop
-from hookline._base.runtime import Json
 from hookline._chat.state import Chat
 from hookline._model.model import (
     ChatRequest,
@@ -34,8 +33,9 @@ from hookline._model.model import (
     Settings,
     model_name,
 )
-from hookline._model.scopes import Scope, Sections
-from hookline._model.tool import AnyTool, unknown_tool
+from hookline._record.runtime import Json
+from hookline._tools.scopes import Scope, Sections
+from hookline._tools.tool import AnyTool, unknown_tool
 
 T = TypeVar("T")
 R = TypeVar("R")

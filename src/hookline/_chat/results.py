@@ -14,13 +14,13 @@ import msgspec
 from hookline._base.json import NotJson, json_text, to_json_data
 from hookline._base.messages import CallOutcome
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
-from hookline._base.runtime import RESULT, Json
 from hookline._chat.call import SETTLED, CallRun
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import OnToolCallError, OnToolCallResult
-from hookline._model.scopes import Scope
-from hookline._model.tool import unknown_tool
+from hookline._record.runtime import RESULT, Json
+from hookline._tools.scopes import Scope
+from hookline._tools.tool import unknown_tool
 
 NOWHERE: Final = Scope("unknown")  # the scope of a tool that does not exist
 _SCALARS = frozenset([type(None), bool, int, float])

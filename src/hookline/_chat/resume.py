@@ -12,8 +12,8 @@ from hookline._chat.call import AWAY, PARKED, SETTLED, WAITING, WRITTEN
 from hookline._chat.request import Overrides, known_tools, lookup
 from hookline._chat.state import Chat
 from hookline._chat.step import StepEnd, finish_step
+from hookline._conversations.store import PendingStep
 from hookline._model.model import ModelRequest, ModelResponse
-from hookline._talk.store import PendingStep
 
 _LEFT: Final = ToolFailure(
     "not finished: the user continued without the result of this call", type="Aborted"

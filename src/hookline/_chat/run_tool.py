@@ -32,17 +32,17 @@ from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
-from hookline._base.runtime import Json
 from hookline._chat.call import CallRun
 from hookline._chat.guards import STOPPED, is_due, last_look
 from hookline._chat.request import FROM_HOOK
 from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
+from hookline._conversations.history import MAY_HAVE_RUN
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
-from hookline._model.check import Check, NotRun
-from hookline._model.tool import AnyTool, UnknownTool
-from hookline._talk.history import MAY_HAVE_RUN
+from hookline._record.runtime import Json
+from hookline._tools.check import Check, NotRun
+from hookline._tools.tool import AnyTool, UnknownTool
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from hookline._base.run import Run
 from hookline._chat.config import Config
 from hookline._chat.state import Chat
 from hookline._hooks.bus import HookBus, Key, View
-from hookline._model.tool import AnyTool, Tool
+from hookline._tools.tool import AnyTool, Tool
 
 SPEAKER: Final = "hookline.speaker"
 STATUS: Final = "handoff"

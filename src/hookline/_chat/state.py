@@ -32,18 +32,18 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
-from hookline._base.runtime import LOCAL, RUN, Effects, Halted, Runtime
 from hookline._chat.asking import ask
 from hookline._chat.channel import Channel, Outlet
 from hookline._chat.config import ChatInput, Config
 from hookline._chat.life import Life, Phase, Sign, Verdict
-from hookline._chat.record import Recorder
+from hookline._chat.recorder import Recorder
+from hookline._conversations.conversation import Conversation
 from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, notify
 from hookline._hooks.points import OnStatus
 from hookline._model.assembly import Assembly
 from hookline._model.model import ModelRequest, ModelResponse, model_name
-from hookline._model.tool import AnyTool
-from hookline._talk.conversation import Conversation
+from hookline._record.runtime import LOCAL, RUN, Effects, Halted, Runtime
+from hookline._tools.tool import AnyTool
 
 NONE: Final[frozenset[str]] = frozenset()
 _attempt: ContextVar[tuple[str, int] | None] = ContextVar("hookline_attempt", default=None)

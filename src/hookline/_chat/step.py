@@ -16,7 +16,6 @@ from hookline._base.messages import (
     calls_of,
 )
 from hookline._base.returns import Stop
-from hookline._base.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 from hookline._chat.answer import RESPONSE_JSON, ask_model, replay_answer, take_answer
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.commit import commit, end_answer, take_ids
@@ -31,12 +30,13 @@ from hookline._chat.request import (
 )
 from hookline._chat.shown import agree, take_back
 from hookline._chat.state import Chat
+from hookline._conversations.history import check_history
+from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import OnResponse, OnStep, PreRequest
 from hookline._model.assembly import kept, unique_calls
 from hookline._model.model import ModelRequest, ModelResponse
-from hookline._talk.history import check_history
-from hookline._talk.store import PendingStep
+from hookline._record.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
 GO: Final = "go"  # ask the model again

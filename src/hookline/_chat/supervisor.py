@@ -30,16 +30,16 @@ from hookline._base.errors import ChatAbortedError, HooklineError, StreamInterru
 from hookline._base.events import ChatAborted, ChatDone, ChatFailed
 from hookline._base.log import log_throw, logger
 from hookline._base.returns import ErrorInfo, Response, forget_our_locals
-from hookline._base.runtime import Halted
 from hookline._chat.channel import Channel
 from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
 from hookline._chat.reach import tell_of_hooks_left_behind
 from hookline._chat.state import Chat, Ending
+from hookline._conversations.conversation import Conversation
 from hookline._hooks.call_rules import OutsideChat
 from hookline._hooks.registration import Hook
-from hookline._talk.conversation import Conversation
+from hookline._record.runtime import Halted
 
 # Weak, because a task holds its context and a supervisor its task.
 _inside: ContextVar[ref[Supervisor] | None] = ContextVar("hookline_supervisor", default=None)

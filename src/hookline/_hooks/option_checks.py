@@ -7,7 +7,7 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any, Final, cast
 
 from hookline._hooks.points import PointSpec
-from hookline._model.callables import is_async_callable
+from hookline._tools.callables import is_async_callable
 
 _ID: Final = re.compile(r"[a-z][a-z0-9_]*")
 _POINTS: Final = {

@@ -20,9 +20,9 @@ from hookline._base.errors import UsageError
 from hookline._base.log import log_throw
 from hookline._hooks.declared import HasHooks, HookDef, hooks_of
 from hookline._hooks.registration import OWNER
-from hookline._model.callables import is_async_callable
-from hookline._model.scopes import Scope
-from hookline._model.tool import ToolLike
+from hookline._tools.callables import is_async_callable
+from hookline._tools.scopes import Scope
+from hookline._tools.tool import ToolLike
 
 A = TypeVar("A", contravariant=True)
 

@@ -64,8 +64,8 @@ from hookline._model.model import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline._model.scopes import Scope
-from hookline._model.tool import AnyTool
+from hookline._tools.scopes import Scope
+from hookline._tools.tool import AnyTool
 
 Kind = Literal["observer", "interceptor", "wrapper"]
 """The three kinds of hook point."""

@@ -21,7 +21,7 @@ from hookline._base.messages import Data
 from hookline._base.patterns import NamePatterns
 from hookline._hooks.option_checks import fill_in, problem_of
 from hookline._hooks.points import Kind, PointSpec, spec_of
-from hookline._model.callables import is_async_callable
+from hookline._tools.callables import is_async_callable
 
 OnError = Literal["raise", "log", "deny"]
 """The effect of an exception in a hook."""

@@ -1,4 +1,4 @@
-"""The model side: the Model protocol, tools and their schemas, scopes, and structured output.
+"""The model side: the Model protocol, the assembly of answers, structured output, and prices.
 
-Imports only `_base`. Does not depend on hooks, conversations or chats.
+Imports only `_base`, `_record` and `_tools`. Does not depend on hooks, conversations or chats.
 """

@@ -31,7 +31,7 @@ from hookline._base.messages import (
     Usage,
     UserMessage,
 )
-from hookline._model.tool import AnyTool
+from hookline._tools.tool import AnyTool
 
 # ── chunks ──────────────────────────────────────────────────────────────────────────────────
 

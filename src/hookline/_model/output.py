@@ -19,10 +19,10 @@ import msgspec
 
 from hookline._base.errors import UsageError
 from hookline._base.json import BadArguments, parse_arguments
-from hookline._model.issues import decode_foreign, find_issues, is_model, is_object, is_record
 from hookline._model.model import OutputSchema
 from hookline._model.partial import NOTHING, partial_object
-from hookline._model.schema import REF, describe_types
+from hookline._tools.issues import decode_foreign, find_issues, is_model, is_object, is_record
+from hookline._tools.schema import REF, describe_types
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 KIND: Final = "kind"

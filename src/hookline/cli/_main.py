@@ -15,13 +15,20 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from hookline import __version__
-from hookline.cli import _chat, _check, _conversations, _help, _init, _mcp, _models, _serve
-from hookline.cli._clean import strict
-from hookline.cli._faults import FAILED, INTERRUPTED, USAGE, status_of, told, trace
-from hookline.cli._hooks import as_json, listing
-from hookline.cli._screen import Screen
-from hookline.cli._setup import Asked
+from hookline.cli import _help
+from hookline.cli._commands import chat as _chat
+from hookline.cli._commands import check as _check
+from hookline.cli._commands import conversations as _conversations
+from hookline.cli._commands import init as _init
+from hookline.cli._commands import mcp as _mcp
+from hookline.cli._commands import models as _models
+from hookline.cli._commands import serve as _serve
+from hookline.cli._commands.chat_setup import Asked
+from hookline.cli._commands.hooks import as_json, listing
 from hookline.cli._target import locate, settled
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.error_texts import FAILED, INTERRUPTED, USAGE, status_of, told, trace
+from hookline.cli._terminal.screen import Screen
 
 app = App(
     name="hookline",

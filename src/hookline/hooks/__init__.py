@@ -6,22 +6,22 @@ Each function returns definitions for `Agent(hooks=)`, `agent.chat(hooks=)` or `
 them use only the public hooks.
 """
 
-from hookline.hooks._allow import allow_tools
-from hookline.hooks._answers import CacheStore, MemoryCache
-from hookline.hooks._approve import approve
-from hookline.hooks._audit import audit
-from hookline.hooks._budget import budget
-from hookline.hooks._cache import cache, request_key
-from hookline.hooks._deny import deny_commands
-from hookline.hooks._guardrail import guardrail
-from hookline.hooks._logging import log
-from hookline.hooks._pins import pin_tools, tool_digest
-from hookline.hooks._rate import rate_limit
-from hookline.hooks._redact import redact
-from hookline.hooks._retry import fallback, retry
-from hookline.hooks._spending import Ledger
-from hookline.hooks._summarize import summarize
-from hookline.hooks._window import rough_tokens, truncate, window
+from hookline.hooks._context.summarize import summarize
+from hookline.hooks._context.window import rough_tokens, truncate, window
+from hookline.hooks._guards.allow_tools import allow_tools
+from hookline.hooks._guards.approve import approve
+from hookline.hooks._guards.deny_commands import deny_commands
+from hookline.hooks._guards.pin_tools import pin_tools, tool_digest
+from hookline.hooks._guards.rate_limit import rate_limit
+from hookline.hooks._logs.audit import audit
+from hookline.hooks._logs.log import log
+from hookline.hooks._requests.cache import cache, request_key
+from hookline.hooks._requests.cache_store import CacheStore, MemoryCache
+from hookline.hooks._requests.retry import fallback, retry
+from hookline.hooks._spending.accounts import Ledger
+from hookline.hooks._spending.budget import budget
+from hookline.hooks._text.guardrail import guardrail
+from hookline.hooks._text.redact import redact
 
 __all__ = [
     "CacheStore",

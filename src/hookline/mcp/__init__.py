@@ -10,12 +10,12 @@ connection. All texts from a server (names, descriptions, schemas, hints) are un
 shortened and cleaned, and never relax a policy.
 """
 
-from hookline.mcp._app import AgentApp
-from hookline.mcp._config import load
+from hookline.mcp._client.config import load
+from hookline.mcp._client.server import MCPServer, connect
+from hookline.mcp._client.transport.oauth import TokenStore, oauth
 from hookline.mcp._errors import MCPServerError
-from hookline.mcp._oauth import TokenStore, oauth
-from hookline.mcp._serve import serve, serve_stdio
-from hookline.mcp._server import MCPServer, connect
+from hookline.mcp._server.application import AgentApp
+from hookline.mcp._server.serve import serve, serve_stdio
 
 __all__ = [
     "AgentApp",

@@ -6,9 +6,9 @@ An agent is traced as soon as an SDK is configured; only then is this module imp
 public hooks. It records no content unless you ask for it.
 """
 
-from hookline.otel._content import Capture, Redact
+from hookline.otel._emit.content import Capture, Redact
+from hookline.otel._emit.providers import Attributes
 from hookline.otel._evaluation import record_evaluation
-from hookline.otel._kit import Attributes
 from hookline.otel._setup import Exporting, setup
 from hookline.otel._telemetry import Telemetry, default_bus, using
 

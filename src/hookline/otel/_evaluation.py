@@ -6,7 +6,7 @@ from typing import Any
 
 from hookline import Response
 from hookline.errors import UsageError
-from hookline.otel import _names as names
+from hookline.otel._conventions import names
 from hookline.otel._telemetry import DEFAULT, Telemetry, kit_of
 
 

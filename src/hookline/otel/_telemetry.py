@@ -26,14 +26,14 @@ from opentelemetry.trace import (
 from hookline import HookBus, __version__
 from hookline.errors import UsageError
 from hookline.models import Prices, price_function
-from hookline.otel._content import ATTRIBUTE, CAPTURES, Capture, Content, Redact
-from hookline.otel._events import Events
-from hookline.otel._kit import Attributes, Kit
-from hookline.otel._metrics import Instruments
-from hookline.otel._names import SEMCONVS
-from hookline.otel._report import report
-from hookline.otel._spans import innermost
-from hookline.otel._tracing import Tracing
+from hookline.otel._chat.hooks import Tracing
+from hookline.otel._conventions.names import SEMCONVS
+from hookline.otel._emit.content import ATTRIBUTE, CAPTURES, Capture, Content, Redact
+from hookline.otel._emit.failures import report
+from hookline.otel._emit.log_events import Events
+from hookline.otel._emit.metrics import Instruments
+from hookline.otel._emit.providers import Attributes, Kit
+from hookline.otel._emit.spans import innermost
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EMIT = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"

@@ -4,10 +4,10 @@
 imports its SDK on first use. This module exports the names that a new adapter needs.
 """
 
-from hookline.providers._clients import Clients, check_extra
-from hookline.providers._failures import Exchange, failure, told
-from hookline.providers._frame import Reader, relay, server_sent
-from hookline.providers._said import retry_after, scrubbed
+from hookline.providers._adapter.clients import Clients, check_extra
+from hookline.providers._adapter.errors.details import retry_after, scrubbed
+from hookline.providers._adapter.errors.failures import Exchange, failure, told
+from hookline.providers._adapter.streaming import Reader, relay, server_sent
 
 __all__ = [
     "Clients",

@@ -13,13 +13,13 @@ import msgspec
 
 from hookline import Model
 from hookline.errors import UsageError
-from hookline.providers._clients import from_environment, imported, no_key
-from hookline.providers._http import hooks
-from hookline.providers._ids import NINE
-from hookline.providers._openai_chat_request import Dialect
+from hookline.providers._adapter.clients import from_environment, imported, no_key
+from hookline.providers._adapter.http import hooks
+from hookline.providers._adapter.ids import NINE
 from hookline.providers.anthropic import AnthropicModel
-from hookline.providers.openai import Connection
+from hookline.providers.openai._model import Connection
 from hookline.providers.openai_chat import OpenAIChatModel
+from hookline.providers.openai_chat._request import Dialect
 
 __all__ = ["OWN", "PRESETS", "Preset", "preset"]
 

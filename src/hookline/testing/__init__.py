@@ -8,17 +8,17 @@ or HistoryError.
 """
 
 from hookline import check_history
+from hookline.testing._descriptions import event_line, message_line
 from hookline.testing._events import collect, text_of_events
 from hookline.testing._guards import Expected, Passage, Probe, assert_asked, assert_denied, probe
-from hookline.testing._lines import event_line, message_line
 from hookline.testing._recorder import Recorder, record
+from hookline.testing._request_checks import validate_request
 from hookline.testing._script import ScriptedModel, ScriptError
 from hookline.testing._spans import Spans, TracedEvent, TracedSpan, spans
 from hookline.testing._time import Sequencer, TestRuntime
 from hookline.testing._turn import Answer, Part, ScriptTurn, Turn, call, raw_call
-from hookline.testing._valid import validate_request
-from hookline.testing._wire import Wire, WireRequest, WireServer
-from hookline.testing._wire_formats import WireFormat
+from hookline.testing._wire.formats import WireFormat
+from hookline.testing._wire.server import Wire, WireRequest, WireServer
 
 __all__ = [
     "Answer",

@@ -10,8 +10,8 @@ from hookline import Agent, Disposer, HookBus, Subscription
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.points import TABLE, as_tuple
+from hookline.testing._descriptions import context_line, error_line, event_line
 from hookline.testing._events import closed_after
-from hookline.testing._lines import context_line, error_line, event_line
 
 Recordable: TypeAlias = Agent[Any] | HookBus[Any]
 """An object whose hooks can be recorded."""

@@ -17,9 +17,9 @@ from typing import Any, Self, cast
 from hookline import ModelRequest
 from hookline.errors import HistoryError, HooklineError
 from hookline.models import Chunk, Finish
-from hookline.testing._lines import message_line
+from hookline.testing._descriptions import message_line
+from hookline.testing._request_checks import validate_request
 from hookline.testing._turn import Delay, ScriptTurn, Turn, as_turn
-from hookline.testing._valid import validate_request
 
 
 class ScriptError(HooklineError, AssertionError):

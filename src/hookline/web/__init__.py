@@ -6,23 +6,29 @@ message stream of the Vercel AI SDK), `AgUiEncoder` (AG-UI 1.0), `NativeEncoder`
 Both need `pip install "hookline[web]"`.
 """
 
-from hookline.web._ag_ui import AgUiEncoder
-from hookline.web._ag_ui_messages import from_ag_ui_messages, parse_ag_ui, to_ag_ui_messages
-from hookline.web._ai_sdk import AiSdkEncoder
-from hookline.web._ai_sdk_messages import from_ui_messages, to_ui_messages
-from hookline.web._ai_sdk_request import parse_ai_sdk
 from hookline.web._app import app, chat_response, encode, resume_response
-from hookline.web._detached import resume_detached
-from hookline.web._incoming import Incoming, Refused
-from hookline.web._index import conversation_key, read_conversation_key
-from hookline.web._live import Caps
-from hookline.web._native import HookFired, NativeEncoder
-from hookline.web._native_messages import parse_native, to_native_messages
-from hookline.web._page import Page
-from hookline.web._points import OnClientAttached, OnClientDetached, OnFeedback
-from hookline.web._runs import Runs
-from hookline.web._site import Site
-from hookline.web._statuses import error_response, status_of
+from hookline.web._http.refused import Refused
+from hookline.web._page.files import Page
+from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
+from hookline.web._protocols.ag_ui.messages import (
+    from_ag_ui_messages,
+    parse_ag_ui,
+    to_ag_ui_messages,
+)
+from hookline.web._protocols.ai_sdk.encoder import AiSdkEncoder
+from hookline.web._protocols.ai_sdk.messages import from_ui_messages, to_ui_messages
+from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
+from hookline.web._protocols.incoming import Incoming
+from hookline.web._protocols.native.encoder import NativeEncoder
+from hookline.web._protocols.native.messages import parse_native, to_native_messages
+from hookline.web._runs.items import HookFired
+from hookline.web._runs.points import OnClientAttached, OnClientDetached, OnFeedback
+from hookline.web._runs.registry import Runs
+from hookline.web._runs.run import Caps
+from hookline.web._site.application import Site
+from hookline.web._site.conversations import conversation_key, read_conversation_key
+from hookline.web._site.detached import resume_detached
+from hookline.web._site.statuses import error_response, status_of
 
 __all__ = [
     "AgUiEncoder",

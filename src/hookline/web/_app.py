@@ -14,8 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from hookline import Agent, Conversation, MemoryStore, Store
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
-from hookline.web._ai_sdk import Target
-from hookline.web._chats import (
+from hookline.web._http.access import LOOPBACK, Authorize, Guard
+from hookline.web._http.messages import Request as HttpRequest
+from hookline.web._http.refused import Refused
+from hookline.web._page.files import Page
+from hookline.web._page.watcher import Watcher
+from hookline.web._protocols.ag_ui.state import AgUiState
+from hookline.web._protocols.ai_sdk.encoder import Target
+from hookline.web._protocols.error_texts import ErrorText
+from hookline.web._protocols.incoming import SystemPolicy, read_object
+from hookline.web._protocols.table import Encoder, Protocol, check_protocol, encoder_for, parse
+from hookline.web._runs.options import RouteOptions
+from hookline.web._runs.registry import Runs
+from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live
+from hookline.web._site.answers.responses import Running, Whole, once, response_type
+from hookline.web._site.answers.streaming import start_of
+from hookline.web._site.application import Site
+from hookline.web._site.begin import (
     ChatHooks,
     ClientTools,
     Deps,
@@ -25,24 +40,10 @@ from hookline.web._chats import (
     begin,
     check_answers,
 )
-from hookline.web._config import SiteConfig
-from hookline.web._durable import Abroad, Engine
-from hookline.web._guard import LOOPBACK, Authorize, Guard
-from hookline.web._http import Request as HttpRequest
-from hookline.web._inbox import Approvers
-from hookline.web._incoming import Refused, SystemPolicy, read_object
-from hookline.web._live import DEFAULT_CAPS, Caps, Live
-from hookline.web._mask import ErrorText
-from hookline.web._options import RouteOptions
-from hookline.web._page import Page
-from hookline.web._protocols import Protocol, check_protocol, encoder_for, parse
-from hookline.web._responses import Running, Whole, once, response_type
-from hookline.web._runs import Runs
-from hookline.web._send import Encoder
-from hookline.web._shared import AgUiState
-from hookline.web._site import Site
-from hookline.web._statuses import not_begun
-from hookline.web._streaming import start_of
+from hookline.web._site.config import SiteConfig
+from hookline.web._site.durable import Abroad, Engine
+from hookline.web._site.inbox import Approvers
+from hookline.web._site.statuses import not_begun
 from hookline.web.relay import RedisRelay
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _watched(
     """Return the page, if there is one, and let its timeline observe the agent."""
     shown = (Page() if page else None) if isinstance(page, bool) else page
     if timeline if timeline is not None else shown is not None:
-        runs.watch(agent, details=shown is not None and shown.details)
+        Watcher(runs, details=shown is not None and shown.details).watch(agent)
     return shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.web._runs import busy
+from hookline.web._runs.registry import busy
 from hookline.web.relay._link import Link
 from hookline.web.relay._redis import CLAIM, RELEASE, RENEW
 

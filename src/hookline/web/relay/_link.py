@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline.web._header import Header
-from hookline.web._incoming import Refused
+from hookline.web._http.refused import Refused
+from hookline.web._runs.header import Header
 from hookline.web.relay._redis import CLOSE, DURABLE, GONE, OVER, TAKE, Names, away, connect
 
 logger = logging.getLogger("hookline.web")

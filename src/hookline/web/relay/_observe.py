@@ -19,8 +19,8 @@ import msgspec
 
 from hookline.errors import UsageError
 from hookline.events import ChatEvent, read_event
-from hookline.web._index import prefix_of
-from hookline.web.relay._feed import streams_of
+from hookline.web._runs.keys import prefix_of
+from hookline.web.relay._reader import streams_of
 from hookline.web.relay._redis import Names, away, connect, unreachable
 from hookline.web.relay._writer import OBSERVED, PARTITIONS
 

@@ -6,7 +6,7 @@ run's stream. When another process gets a request for the run, it finds the run'
 principal, and follows the stream. A process counts as alive while its key `worker:ID` exists, which
 it renews. A run whose process is gone may be replaced; its readers are asked to reload the
 messages. To stop a run, a process sends a message to the inbox of the run's process, which checks
-the principal again and answers. A durable chat is shown by the process that runs it (`_shown.py`),
+the principal again and answers. A durable chat is shown by the process that runs it (`_durable`),
 and announced by the client of its engine.
 """
 
@@ -24,16 +24,15 @@ from hookline import Message
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.runtimes import Journal
-from hookline.web._header import Header
-from hookline.web._live import Live
-from hookline.web._runs import Runs
+from hookline.web._runs.header import Header
+from hookline.web._runs.registry import Runs
+from hookline.web._runs.run import Live
 from hookline.web.relay._claims import Claims
-from hookline.web.relay._elsewhere import Elsewhere
-from hookline.web.relay._feed import Feed
-from hookline.web.relay._followed import Followed
+from hookline.web.relay._durable.chats import Shown
 from hookline.web.relay._link import Link
-from hookline.web.relay._notes import Notes
+from hookline.web.relay._messages import Notes
 from hookline.web.relay._observe import Observer
+from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import (
     DURABLE,
     SAY,
@@ -42,7 +41,8 @@ from hookline.web.relay._redis import (
     connect,
     unreachable,
 )
-from hookline.web.relay._shown import Shown
+from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.runs import Elsewhere
 from hookline.web.relay._writer import OBSERVED, Told, Writer
 
 logger = logging.getLogger("hookline.web")

@@ -25,9 +25,9 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.web._backlog import Item, cost
-from hookline.web._header import Header
-from hookline.web.relay._lines import END, LINES, LOST, end_of, line_of
+from hookline.web._runs.backlog import Item, cost
+from hookline.web._runs.header import Header
+from hookline.web.relay._codec import END, LINES, LOST, end_of, line_of
 from hookline.web.relay._redis import OVER, Names, away
 
 logger = logging.getLogger("hookline.web")

@@ -1,0 +1,105 @@
+"""The seam of a chat to a durable runtime, and the end of one life of the chat by `Halted`.
+
+The loop calls a runtime as `_record/runtime.py` declares it. With a durable runtime, a `Recorder`
+is in between. Each hook, store call and model call of the chat goes through it. Once the runtime
+has raised `Halted`, the recorder refuses every further call. It also notes whether a step was
+replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Protocol, TypeVar, TypeVarTuple
+
+from hookline._base.returns import ApprovalRequest, Decision
+from hookline._record.runtime import Halted, Key, Returns, Runtime
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class Recorded(Protocol):
+    """A chat with a durable runtime."""
+
+    replayed: bool
+    """Whether the last step came from the record, so that nothing ran."""
+
+    def halt(self, exc: Halted) -> None:
+        """End this life: cancel the running work, and raise `exc` in the caller."""
+        ...
+
+
+class Recorder:
+    """Calls a durable runtime for one chat."""
+
+    __slots__ = ("_chat", "_halted", "_runtime")
+
+    def __init__(self, chat: Recorded, runtime: Runtime) -> None:
+        self._chat = chat
+        self._runtime = runtime
+        self._halted = False
+
+    @property
+    def life(self) -> str | None:
+        return self._runtime.life
+
+    @property
+    def answers(self) -> bool:
+        return self._runtime.answers
+
+    async def step(
+        self, key: Key, fn: Callable[[*Args], Awaitable[T]], returns: Returns[T], /, *args: *Args
+    ) -> T:
+        ran = False
+
+        async def run(*args: *Args) -> T:
+            nonlocal ran
+            ran = True
+            return await fn(*args)
+
+        with self._until_halted():
+            value = await self._runtime.step(key, run, returns, *args)
+        self._chat.replayed = not ran
+        return value
+
+    async def wait(
+        self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
+    ) -> Decision:
+        with self._until_halted():
+            return await self._runtime.wait(key, request, ask)
+
+    async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
+        with self._until_halted():
+            await self._runtime.gather(jobs)
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        return self._runtime.lock()
+
+    def begun(self, key: Key) -> bool:
+        return self._runtime.begun(key)
+
+    def passed(self, key: Key) -> bool:
+        return self._runtime.passed(key)
+
+    def now(self) -> float:
+        with self._until_halted():
+            return self._runtime.now()
+
+    def new_id(self) -> str:
+        with self._until_halted():
+            return self._runtime.new_id()
+
+    def for_chat(self, chat: object) -> Runtime:
+        return self
+
+    @contextmanager
+    def _until_halted(self) -> Generator[None, None, None]:
+        if self._halted:
+            raise Halted("this life of the chat is over")
+        try:
+            yield
+        except Halted as exc:
+            self._halted = True
+            self._chat.halt(exc)
+            raise

@@ -1,0 +1,342 @@
+"""The store protocol, and the data that a store keeps of a conversation.
+
+In a store, conversations outlive their process. Each write is one short transaction. It is made
+only while its chat holds the lease of the conversation, and names the version that it expects, so
+changes of other writers are never overwritten. This module contains only data and one Protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import UNSET, UnsetType
+
+from hookline._base.errors import UsageError
+from hookline._base.messages import Data, Message, ToolCall, ToolMessage
+from hookline._base.returns import ApprovalRequest, Stop
+from hookline._conversations.history import interrupted, open_calls
+from hookline._model.model import Settings
+
+
+class PendingStep(Data, frozen=True, kw_only=True):
+    """A step that waits for approvals or clients, with everything that a resumed chat needs.
+
+    A call that has no result may still be missing from these lists. Such a call has not been
+    processed, because a call must not overtake a waiting call. A chat claims the answers that it
+    uses, and notes each call right before its tool begins. A claimed answer whose tool has not
+    begun is given back if the chat ends: its request waits again.
+    """
+
+    chat_id: str
+    """The id of the chat that asked."""
+    iteration: int
+    """The step, counted from 0."""
+    requests: tuple[ApprovalRequest, ...]
+    """All requests for approval, answered or not."""
+    client_calls: tuple[ToolCall, ...] = ()
+    """All calls that a client must run, answered or not."""
+    offered: tuple[str, ...] = ()
+    """The tools that were offered to the model."""
+    stop: Stop | None = None
+    """A Stop that takes effect after the step."""
+    continuations: int = 0
+    """The number of times that `preStop` hooks have continued the chat."""
+    system: str | None = None
+    """The system text, with the changes of `preChat`."""
+    tools: tuple[str, ...] | None = None
+    """The names of the tools that preChat chose."""
+    foreign: tuple[str, ...] = ()
+    """The tools that a hook added to the request and that do not belong to a scope."""
+    settings: Settings | None = None
+    """The settings, with the changes of `preChat`."""
+    state: dict[str, Any] | None = None
+    """The JSON values of `run.state` for the resumed chat."""
+    held: bool = False
+    """True if the chat that asked is still running, so no other chat can take the answers."""
+    guards: tuple[str, ...] = ()
+    """The ids or names of the chat's required hooks. A resumed chat must have the same hooks."""
+    claimed: str | None = None
+    """The id of the chat that has claimed the answers."""
+    answered: tuple[str, ...] = ()
+    """The ids of the requests and client calls whose answers were claimed."""
+    begun: tuple[str, ...] | None = None
+    """The ids among `answered` whose calls may have run. None, in claims of older versions, stands
+    for all of them."""
+
+    @property
+    def waiting(self) -> tuple[ApprovalRequest, ...]:
+        """The requests that have not been answered."""
+        return tuple([each for each in self.requests if each.id not in self.answered])
+
+    @property
+    def unbegun(self) -> tuple[ApprovalRequest, ...]:
+        """The requests that wait once no chat runs: the calls of their answers have not begun."""
+        used = self.answered if self.begun is None else self.begun
+        return tuple([each for each in self.requests if each.id not in used])
+
+    @property
+    def away(self) -> tuple[ToolCall, ...]:
+        """The client calls whose results have not been posted."""
+        return tuple([each for each in self.client_calls if each.id not in self.answered])
+
+    def reopened(self, call_ids: Collection[str]) -> PendingStep | None:
+        """Return the step with only these calls, all of them unanswered; None if it has none."""
+        step = self.replace(
+            requests=tuple([each for each in self.requests if each.call.id in call_ids]),
+            client_calls=tuple([each for each in self.client_calls if each.id in call_ids]),
+            claimed=None,
+            answered=(),
+            begun=None,
+        )
+        return step if step.calls else None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls of the step that wait for an answer, or have waited for one."""
+        return (*[each.call for each in self.requests], *self.client_calls)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all requests and client calls; an answer must have one of these ids."""
+        asked = [each.id for each in self.requests]
+        return (*asked, *[each.id for each in self.client_calls])
+
+
+class Stored(Data, frozen=True, kw_only=True):
+    """A stored conversation."""
+
+    id: str
+    """The conversation's id."""
+    version: int
+    """The version; each write increments it."""
+    messages: tuple[Message, ...]
+    """All messages, in order."""
+    meta: dict[str, Any]
+    """The conversation's JSON data."""
+    pending: PendingStep | None = None
+    """The step that waits for answers, if any."""
+    owner: str | None = None
+    """The owner of the lease: one life of a chat. None if the lease is free."""
+
+
+class ConversationInfo(Data, frozen=True, kw_only=True):
+    """An entry in a store's list of conversations. Times are seconds since the epoch."""
+
+    id: str
+    """The conversation's id."""
+    messages: int
+    """The number of messages."""
+    meta: dict[str, Any]
+    """The conversation's JSON data."""
+    created: float
+    """The time of the first write."""
+    updated: float
+    """The time of the last write."""
+    waits: bool = False
+    """Whether the conversation has a step that waits for an approval."""
+
+
+class Change(Data, frozen=True, kw_only=True):
+    """One write to a conversation."""
+
+    owner: str
+    """The owner of the lease: one life of a chat."""
+    expected: int
+    """The version before the write."""
+    place: int
+    """How many messages come before the new messages."""
+    messages: tuple[Message, ...] = ()
+    """The messages to append."""
+    meta: dict[str, Any] | UnsetType = UNSET
+    """The new JSON data of the conversation; UNSET keeps the stored data."""
+    pending: PendingStep | UnsetType | None = UNSET
+    """The new pending step, or None for no step; UNSET keeps the stored step."""
+    fresh: bool = False
+    """Whether to delete all stored messages first."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Stores the conversations that are named by an id.
+
+    All methods may be called from several tasks at once. All methods raise StoreError if the store
+    cannot be read or written. Each write increments the version. Only the owner of a lease may
+    write. An owner is one life of a chat, `"{chat_id}/{life}"`. All methods except `acquire`
+    compare owners as whole strings, so two lives of the same chat are different owners.
+    """
+
+    @property
+    def lease(self) -> float | None:
+        """The seconds after which a lease expires if it is not renewed; None for never."""
+        ...
+
+    async def load(self, conversation_id: str) -> Stored | None:
+        """Return the stored conversation; None if it was never written."""
+        ...
+
+    async def acquire(self, conversation_id: str, owner: str, *, heir: bool = False) -> int:
+        """Give the lease to this owner, and return the conversation's version. Create the
+        conversation if necessary.
+
+        If the owner already holds the lease, the owner keeps it. With `heir`, the owner takes the
+        lease from another life of the same chat at once, unless the other life is later (see
+        `inherits`). Raises ConversationBusyError if another owner holds the lease.
+        """
+        ...
+
+    async def renew(self, conversation_id: str, owner: str) -> bool:
+        """Renew the owner's lease; returns False if another owner holds the lease now."""
+        ...
+
+    async def release(self, conversation_id: str, owner: str) -> None:
+        """Release the lease if this owner holds it."""
+        ...
+
+    async def append(self, conversation_id: str, change: Change) -> int:
+        """Write the whole change, or write nothing. Return the new version.
+
+        Raises ConversationConflictError if the version or the owner differs. If a store does not
+        know whether an earlier attempt was written, it must check before it tries again.
+        """
+        ...
+
+    async def update(
+        self, conversation_id: str, message: Message, *, owner: str, expected: int
+    ) -> int:
+        """Replace the stored message that has the same id, and return the new version.
+
+        Raises UsageError if there is no such message.
+        """
+        ...
+
+    async def delete(self, conversation_id: str) -> bool:
+        """Delete a conversation; returns False if it does not exist.
+
+        Raises ConversationBusyError.
+        """
+        ...
+
+    async def list(
+        self, *, prefix: str = "", limit: int = 100, offset: int = 0
+    ) -> tuple[ConversationInfo, ...]:
+        """List the conversations whose ids begin with `prefix`, the most recently changed first.
+
+        A store must not read the other conversations for this: their number may be much larger.
+        Raises UsageError if `limit` or `offset` is negative.
+        """
+        ...
+
+    async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
+        """Return the unanswered approval requests of one conversation, or of all conversations."""
+        ...
+
+
+def owner_of(chat_id: str, life: str) -> str:
+    """Return the owner of a lease: one life of a chat."""
+    return f"{chat_id}/{life}"
+
+
+def chat_of(owner: str) -> str:
+    """Return the id of this owner's chat."""
+    return owner.rpartition("/")[0] or owner
+
+
+def inherits(owner: str, held: str) -> bool:
+    """Return whether `owner` may take over the lease from `held`.
+
+    `owner` and `held` must be lives of the same chat, and `held` must not be a later life. The
+    number at the beginning of a life's name decides which life is later; a life without a number
+    has number 0.
+    """
+    return chat_of(owner) == chat_of(held) and _number_of(held) <= _number_of(owner)
+
+
+def _number_of(owner: str) -> int:
+    number = owner.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def check_id(conversation_id: str) -> None:
+    """Check that every store can keep this id.
+
+    Raises UsageError for an id that is empty, longer than 255 characters, or not printable.
+    """
+    if not conversation_id:
+        raise UsageError(f"a conversation id must not be empty, but it is {conversation_id!r}")
+    if len(conversation_id) > 255:
+        raise UsageError(
+            f"a conversation id must not be longer than 255 characters: {conversation_id!r:.80}…"
+        )
+    if not conversation_id.isprintable():
+        raise UsageError(f"a conversation id must be printable, but it is {conversation_id!r}")
+
+
+def check_page(limit: int, offset: int) -> None:
+    """Check a page of a store's list. Raises UsageError for a negative number."""
+    if limit < 0 or offset < 0:
+        raise UsageError(
+            f"limit={limit!r} and offset={offset!r} must not be negative; pass 0 or more"
+        )
+
+
+def after_prefix(prefix: str) -> str | None:
+    """Return the least text above all texts with this prefix, by code points; None if none is."""
+    for place in range(len(prefix) - 1, -1, -1):
+        point = ord(prefix[place]) + 1
+        if point == 0xD800:
+            point = 0xE000  # the points between are surrogates, which no database stores
+        if point <= 0x10FFFF:
+            return prefix[:place] + chr(point)
+    return None
+
+
+# ── the state of a conversation when it is opened ───────────────────────────────────────────
+
+
+def held_by(step: PendingStep | None, now: float) -> str | None:
+    """The durable chat that waits for an answer in this conversation, and so holds it."""
+    if step is None or not step.held:
+        return None
+    waits = any(each.expires is None or each.expires > now for each in step.waiting)
+    return step.chat_id if waits else None
+
+
+def made_by(chat_id: str, message: Message) -> bool:
+    """Return whether this chat has written the message."""
+    return message.id.startswith(f"{chat_id}.")
+
+
+def is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -> bool:
+    """Return whether an earlier life of this chat wrote the end of the conversation."""
+    if step is not None and step.claimed == chat_id:
+        return True
+    return bool(messages) and made_by(chat_id, messages[-1])
+
+
+def left_behind(
+    messages: Sequence[Message], step: PendingStep | None
+) -> tuple[PendingStep | None, tuple[ToolMessage, ...]]:
+    """Close the step of a chat that died: the open questions, and results for the lost calls.
+
+    A call that had begun may have run, so it does not run again. An approval that was claimed for
+    a call that had not begun waits again.
+    """
+    if step is not None and step.claimed is None:
+        return step, ()
+    calls = open_calls(messages)
+    rest = None if step is None else step.reopened(_not_begun(step, calls))
+    open = [] if rest is None else [each.id for each in rest.calls]
+    lost = [call for call in calls if call.id not in open]
+    more = tuple(  # the ids do not depend on the process that writes them
+        [interrupted(call, f"interrupted.{len(messages) + n}") for n, call in enumerate(lost)]
+    )
+    return rest, more
+
+
+def _not_begun(step: PendingStep, calls: Sequence[ToolCall]) -> set[str]:
+    """The ids of those of these calls that wait, or waited, and cannot have run."""
+    begun = step.answered if step.begun is None else step.begun
+    waiting = {each.call.id for each in step.requests if each.id not in begun}
+    waiting |= {each.id for each in step.client_calls if each.id not in begun}
+    return waiting & {call.id for call in calls}

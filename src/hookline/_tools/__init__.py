@@ -1,0 +1,1 @@
+"""Tools: functions with schemas, tools of strangers, and the scopes that offer them."""

@@ -1,0 +1,44 @@
+"""The scopes of a chat that has its own tools."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hookline._base.log import logger
+from hookline._tools.scopes import LOCK, Scope, Scopes
+
+_OWN: Final = object()  # the token of each chat's own scope
+
+
+class ChatScopes(Scopes):
+    """The scopes of an agent in one chat that has its own tools, as the scope `chat`.
+
+    They follow later changes of the agent's scopes. Raises ScopeError if the agent already has a
+    tool with the same name, unless `hides`. If such a tool is registered later, it is hidden in
+    this chat.
+    """
+
+    def __init__(self, agents: Scopes, own: Scope, *, hides: bool = False) -> None:
+        super().__init__()
+        self._hidden: set[str] = set()
+        self._agents = agents
+        self._own = own
+        with LOCK:
+            if not hides:
+                agents._check(own)
+            agents._followers.add(self)
+            self.follow()
+
+    @property
+    def told_by(self) -> Scopes:
+        """The agent's scopes: its observers do not depend on one chat."""
+        return self._agents
+
+    def follow(self) -> None:
+        """Take over the current scopes of the agent."""
+        # The chat's own scope is the last, so its tools win. Nothing removes it.
+        self._place({**self._agents._entries, _OWN: self._own})
+        hidden = {each.name for each in self._own.tools} & self._agents.tools.keys()
+        for name in sorted(hidden - self._hidden):
+            logger.warning("tool %r was registered, but a chat's own tool hides it", name)
+        self._hidden = hidden

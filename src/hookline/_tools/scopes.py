@@ -1,0 +1,343 @@
+"""Scopes: named bundles of tools and context that are added and removed as a unit.
+
+Registration is all or nothing, and tool names are unique across all scopes of an agent. A predicate
+or context function that raises is logged: its scope, or its section, is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from weakref import WeakSet
+
+import msgspec
+
+from hookline._base.errors import ScopeError
+from hookline._base.forks import lock_for_forks
+from hookline._base.frozen import ReadOnly
+from hookline._base.json import json_text, to_json_data
+from hookline._base.lists import as_tuple
+from hookline._base.log import log_throw
+from hookline._base.run import Run
+from hookline._tools.callables import is_async_callable
+from hookline._tools.tool import (
+    AnyTool,
+    Enabled,
+    ToolLike,
+    as_tool,
+    with_run,
+)
+
+
+class Scope(ReadOnly):
+    """A named bundle: tools, a section of context, and a switch for both.
+
+    `context()` is called at each step. The returned text or JSON data is added to the system text,
+    under the heading `title`. With `inject="user"`, it is added to the last user message of the
+    request instead. This section is never stored. `enabled(run)` returns whether the whole scope is
+    on; the function may also take no parameter. Raises ScopeError for an empty label, two tools of
+    the same name, or an async function.
+    """
+
+    __slots__ = ("__weakref__", "context", "enabled", "inject", "is_on", "label", "title", "tools")
+
+    label: str
+    """The label, unique among the agent's scopes."""
+    title: str
+    """The heading of the scope's context."""
+    tools: tuple[AnyTool, ...]
+    """The tools that are offered to the model while the scope is on."""
+    context: Callable[[], Any] | None
+    """Called at each step; returns the context to add."""
+    enabled: Enabled | None
+    """Called at each request and tool call; returns whether the scope is on."""
+    is_on: Callable[[Run[Any]], object] | None
+    """The `enabled` function in a form that always takes the run."""
+    inject: Literal["system", "user"]
+    """Where the context is added: to the system text, or to the last user message."""
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        tools: Iterable[ToolLike] = (),
+        context: Callable[[], Any] | None = None,
+        enabled: Enabled | None = None,
+        inject: Literal["system", "user"] = "system",
+        title: str | None = None,
+    ) -> None:
+        if not label:
+            raise ScopeError(f"label={label!r} is empty; pass a label for the scope")
+        for name, asked in (("context", context), ("enabled", enabled)):
+            if asked is not None and is_async_callable(asked):
+                raise ScopeError(
+                    f"scope {label!r}: {name}= is called in the middle of a step and cannot be "
+                    "async; pass a sync function, and fetch its data elsewhere"
+                )
+        self._set(
+            label=label,
+            title=title or label,
+            tools=tuple(as_tool(each) for each in as_tuple("tools", tools)),
+            context=context,
+            enabled=enabled,
+            is_on=with_run(enabled),
+            inject=inject,
+        )
+        names = [each.name for each in self.tools]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ScopeError(
+                f"scope {label!r} has two tools named "
+                f"{', '.join(map(repr, doubled))}; give one of them another name"
+            )
+
+    if not TYPE_CHECKING:
+
+        def replace(self, **changes: Any) -> Self:
+            """Return a copy with changes to label, title, tools, context, enabled or inject."""
+            names = ("label", "title", "tools", "context", "enabled", "inject")
+            return Scope(**{**{name: getattr(self, name) for name in names}, **changes})
+
+    def __repr__(self) -> str:
+        names = ", ".join(each.name for each in self.tools)
+        return f"<Scope {self.label!r}: {names or 'no tools'}>"
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            label: str = ...,
+            tools: Iterable[ToolLike] = ...,
+            context: Callable[[], Any] | None = ...,
+            enabled: Enabled | None = ...,
+            inject: Literal["system", "user"] = ...,
+            title: str = ...,
+        ) -> Self: ...
+
+
+def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
+    """Return whether a tool or a scope is on; a predicate that raises is logged and means off."""
+    if which.is_on is None:
+        return True
+    try:
+        answer: object = which.is_on(run)
+        if isawaitable(answer):  # an awaitable would always count as True
+            raise TypeError("enabled() returned an awaitable; make it return a bool")
+        return bool(answer)
+    except (Exception, CancelledError) as exc:  # nothing is awaited, so this is not a cancellation
+        name = f"scope {which.label!r}" if isinstance(which, Scope) else f"tool {which.name!r}"
+        log_throw(f"{name}.enabled() raised an exception, so it is treated as off", exc)
+        return False
+
+
+class Sections(msgspec.Struct, frozen=True):
+    """The context sections of one request."""
+
+    system: str
+    user: str
+
+
+NO_SECTIONS = Sections("", "")
+
+
+Observer = Callable[[str, Scope], Iterable[Callable[[], Awaitable[None]]]]
+
+
+LOCK: Final = lock_for_forks()  # held only briefly, so one lock is enough for all scopes
+_telling: ContextVar[Scopes | None] = ContextVar("hookline_telling", default=None)
+
+
+class Scopes:
+    """The scopes of one agent. `observer` is called after each registration and removal."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
+        self._running: asyncio.Future[None] | None = None  # pending while a chat runs observers
+        self._observer = observer
+        self._followers: WeakSet[Scopes] = WeakSet()
+        self._place({})
+
+    @property
+    def told_by(self) -> Scopes:
+        """The scopes whose observers must be notified before a chat's next step."""
+        return self
+
+    def follow(self) -> None: ...
+
+    def __iter__(self) -> Iterator[Scope]:
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, label: str) -> Scope | None:
+        """Return the scope with this label, or None."""
+        return next((scope for scope in self if scope.label == label), None)
+
+    def register(self, scope: Scope) -> Callable[[], object]:
+        """Add a scope; returns a disposer that removes only this scope, never a later scope.
+
+        If the label or a tool's name is taken, raises ScopeError and changes nothing.
+        """
+        token = object()
+        with LOCK:
+            self._check(scope)
+            self._place({**self._entries, token: scope})
+        self._tell("onScopeRegister", scope)
+        return lambda: self._remove(token)
+
+    def replace(self, label: str, scope: Scope) -> Callable[[], object]:
+        """Replace the scope with this label atomically; returns the disposer of the new scope.
+
+        Each request has either the old scope or the new scope. Observers are notified of a removal
+        and of a registration. If there is no scope with this label, or if another scope uses the
+        new label or the name of a new tool, raises ScopeError and changes nothing.
+        """
+        token = object()
+        with LOCK:
+            old = self.get(label)
+            if old is None:
+                raise ScopeError(
+                    f"there is no scope {label!r} to replace; use register() to add a new scope"
+                )
+            self._check(scope, old)
+            entries = self._entries.items()
+            self._place(dict((token, scope) if each[1] is old else each for each in entries))
+        self._tell("onScopeUnregister", old)
+        self._tell("onScopeRegister", scope)
+        return lambda: self._remove(token)
+
+    def _check(self, scope: Scope, gone: Scope | None = None) -> None:
+        """Raise if a scope other than `gone` uses the label or a tool's name."""
+        if (found := self.get(scope.label)) is not None and found is not gone:
+            raise ScopeError(f"there is already a scope {scope.label!r}; remove it first")
+        for each in scope.tools:
+            owner = self.tools[each.name][1] if each.name in self.tools else None
+            if owner is not None and owner is not gone:
+                raise ScopeError(
+                    f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
+                    f"is taken by scope {owner.label!r}; give one of them another name"
+                )
+
+    def unregister(self, label: str) -> bool:
+        """Remove the scope with this label; returns False if there is none."""
+        found = [token for token, scope in self._entries.items() if scope.label == label]
+        return bool(found) and self._remove(found[0])
+
+    def _remove(self, token: object) -> bool:
+        with LOCK:
+            gone = self._entries.get(token)
+            if gone is None:
+                return False
+            self._place({each: scope for each, scope in self._entries.items() if each is not token})
+        self._tell("onScopeUnregister", gone)
+        return True
+
+    def _place(self, entries: dict[object, Scope]) -> None:
+        """Set the scopes, each with the token of its registration.
+
+        A disposer removes its token, because the same scope may have been registered again. The
+        dicts are replaced and never changed: chats in other threads read them without the lock.
+        """
+        scopes = entries.values()
+        self._entries = entries
+        self.tools: dict[str, tuple[AnyTool, Scope]] = {
+            each.name: (each, scope) for scope in scopes for each in scope.tools
+        }
+        self._offered = tuple(each for each, _ in self.tools.values())
+        # Most agents have no predicates and no context; their requests cost nothing here.
+        self._plain = all(
+            scope.enabled is None
+            and scope.context is None
+            and all(each.enabled is None for each in scope.tools)
+            for scope in scopes
+        )
+        for each in list(self._followers):  # last, because they read what is set above
+            each.follow()
+
+    def _tell(self, point: str, scope: Scope) -> None:
+        # Called without LOCK, which is held only briefly: observers run user code.
+        if self._observer is not None:
+            late = tuple(self._observer(point, scope))
+            with LOCK:
+                self.told = (*self.told, *late)
+
+    async def tell(self) -> None:
+        """Run the async observers of registrations, before the next chat or step.
+
+        If another chat is already running them, wait for it, except in an observer's own chat.
+        """
+        if _telling.get() is self:
+            return
+        loop = asyncio.get_running_loop()
+        while True:
+            with LOCK:
+                if not self.told:
+                    return
+                observer, running = self.told[0], self._running
+                ended = loop.create_future()
+                if running is None:
+                    self._running = ended
+            if running is not None:
+                if running.get_loop() is not loop:
+                    return  # the other chat is in another thread, so this one cannot wait for it
+                await asyncio.wait([running])
+                continue
+            token = _telling.set(self)
+            try:
+                await observer()
+            finally:
+                _telling.reset(token)
+                # Whatever it raised, it is not run again, and chats that wait for it go on.
+                with LOCK:
+                    self.told = self.told[1:]
+                    self._running = None
+                ended.set_result(None)
+
+    # ── used by the loop ────────────────────────────────────────────────────────────────────────
+
+    def offered(self, run: Run[Any]) -> tuple[AnyTool, ...]:
+        """The tools that are on now, in order of registration."""
+        if self._plain:
+            return self._offered
+        return tuple(
+            each
+            for scope in self
+            if holds(scope, run)
+            for each in scope.tools
+            if self.tools[each.name][0] is each and holds(each, run)
+        )
+
+    def find(self, name: str) -> tuple[AnyTool, Scope] | None:
+        """Return the tool with this name, on or off, and its scope."""
+        return self.tools.get(name)
+
+    def allows(self, tool: AnyTool, scope: Scope, run: Run[Any]) -> bool:
+        """Return whether the tool is on now and its scope is still registered."""
+        return holds(scope, run) and holds(tool, run)
+
+    def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
+        """Return the tools and the context sections that are on now, for a request."""
+        if self._plain:
+            return self._offered, NO_SECTIONS
+        return self.offered(run), self._sections(run)
+
+    def _sections(self, run: Run[Any]) -> Sections:
+        texts: dict[str, list[str]] = {"system": [], "user": []}
+        for scope in self:
+            if scope.context is None or not holds(scope, run):
+                continue
+            try:
+                value = scope.context()
+                text = value if isinstance(value, str) else json_text(to_json_data(value))
+            except (Exception, CancelledError) as exc:
+                log_throw(f"scope {scope.label!r}.context() failed; the section was left out", exc)
+                continue
+            if value is not None and text:
+                texts[scope.inject].append(f"## {scope.title}\n{text}")
+        return Sections("\n\n".join(texts["system"]), "\n\n".join(texts["user"]))

@@ -1,0 +1,275 @@
+"""`hookline chat`: the turns of a conversation, each in an event loop, with prompts between them.
+
+A turn may end normally, by an error, or by Ctrl-C; none of these ends the program. A call that asks
+for approval also ends the turn: the conversation keeps the question (in its store, if it has one),
+and the answer begins the next turn. So a program that is killed at a question loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from shlex import join
+from typing import Literal, TextIO
+
+from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
+from hookline.cli._commands.chat_setup import Asked, Talk, log_to, opened, watch
+from hookline.cli._commands.conversations import entitle
+from hookline.cli._target import MakeDeps, deps_at, locate
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.error_texts import FAILED, INTERRUPTED, OK, USAGE, WAITS, told, trace
+from hookline.cli._terminal.output import JsonView, PlainView, TerminalView, View
+from hookline.cli._terminal.prompts import LeftError, Prompts
+from hookline.cli._terminal.screen import Screen, is_terminal
+from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
+
+Ended = Literal["done", "aborted", "failed", "useless"]
+
+
+def chat(asked: Asked) -> int:
+    """Run the chat of a command line; returns the exit status. Raises errors in its options."""
+    if asked.agent is None and asked.model is None:
+        raise UsageError(
+            "name an agent, as in `hookline chat app:agent` (the variable `agent` of app.py in "
+            "this folder), or a model, as in `hookline chat --model openai:gpt-5-mini`"
+        )
+    signal.signal(signal.SIGTERM, _terminated)
+    screen = Screen()
+    log_to(screen, debug=asked.debug)
+    text = asked.message
+    if text is None and not is_terminal(sys.stdin):
+        text = _all_of(sys.stdin)
+    if text is None and asked.output == "json":
+        raise UsageError("--output json needs a message: add -m '…', or pipe it in")
+    if text is not None and not text.strip():
+        raise UsageError("the message is empty: pass -m '…', or pipe a text in")
+    found = None if asked.agent is None else locate(asked.agent)
+    make_deps = deps_at(asked.deps)
+    with asyncio.Runner() as runner:
+        opening = opened(asked, found)
+        talk = runner.run(opening.__aenter__())
+        try:
+            session = Session(asked, talk, make_deps, screen, runner)
+            return session.converse() if text is None else session.once(text)
+        finally:
+            screen.still()
+            screen.echo()
+            runner.run(opening.__aexit__(None, None, None))
+
+
+class Session:
+    """A conversation with an agent, from the first turn to the last."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        talk: Talk,
+        make_deps: MakeDeps,
+        screen: Screen,
+        runner: asyncio.Runner,
+    ) -> None:
+        self._asked = asked
+        self._talk = talk
+        self._make_deps = make_deps
+        self._screen = screen
+        self._runner = runner
+        self._prompts = Prompts(screen)
+        self._asks = self._prompts.here and asked.output == "text"
+        if asked.output == "json":
+            self._view: View = JsonView()
+        else:
+            self._view = TerminalView(screen) if screen.live else PlainView(screen)
+        if asked.hooks:
+            watch(talk.agent, self._view, decisions=asked.hooks == "decisions")
+
+    # ── one message ─────────────────────────────────────────────────────────────────────────
+
+    def once(self, text: str) -> int:
+        """Send one message, and ask the questions before and after its answer."""
+        if self._waiting() and not self._asks:
+            return self._waits()
+        try:
+            ended = self._settle()
+            if ended == "done":
+                ended = self._say(text)
+            while ended == "done" and self._waiting():
+                if not self._asks:
+                    return self._waits()
+                ended = self._settle()
+        except LeftError:
+            self._postponed()
+            return WAITS
+        except KeyboardInterrupt:
+            self._postponed()
+            return INTERRUPTED
+        return {"done": OK, "aborted": INTERRUPTED, "failed": FAILED, "useless": USAGE}[ended]
+
+    def _waits(self) -> int:
+        talk, asked = self._talk, self._asked
+        names = ", ".join(each.call.name for each in talk.conversation.pending)
+        again = ["hookline", "chat", *([asked.agent] if asked.agent else [])]
+        again += ["--model", asked.model] if asked.model else []
+        again += ["--deps", asked.deps] if asked.deps else []
+        again += [word for path in asked.mcp for word in ("--mcp", path)]
+        again += ["--conversation", talk.conversation.id]
+        again += ["--store", without_password(asked.store)] if asked.store else []
+        told = f"waiting for an approval ({names}); to answer, run in a terminal: {join(again)}"
+        self._screen.fault(strict(f"hookline: {told}"))
+        return WAITS
+
+    # ── many messages ───────────────────────────────────────────────────────────────────────
+
+    def converse(self) -> int:
+        """Read and answer messages until the user leaves."""
+        self._greet()
+        while True:
+            try:
+                if self._settle() == "useless":
+                    return USAGE
+            except LeftError:
+                self._postponed()
+                return OK
+            except KeyboardInterrupt:
+                self._postponed()
+            try:
+                self._screen.say("")
+                text = self._prompts.message()
+            except LeftError:
+                return OK
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            if text and self._say(text) == "useless":
+                return USAGE
+
+    def _greet(self) -> None:
+        say, talk = self._screen.say, self._talk
+        target = self._asked.target
+        named = f"{talk.agent.name} ({target})" if talk.agent.name != target else target
+        say(strict(f"hookline {__version__} · {named}"))
+        if talk.kept:
+            count = len(talk.conversation.messages)
+            many = "1 message" if count == 1 else f"{count} messages"
+            say(strict(f"conversation {talk.conversation.id}: {many}"))
+        say("Ctrl-C stops an answer, Ctrl-D leaves.")
+
+    # ── questions ───────────────────────────────────────────────────────────────────────────
+
+    def _waiting(self) -> tuple[ApprovalRequest, ...]:
+        """Return the questions that can still be answered."""
+        now = time.time()
+        pending = self._talk.conversation.pending
+        return tuple(each for each in pending if each.expires is None or each.expires > now)
+
+    def _settle(self) -> Ended:
+        """Ask pending questions, and resume; raises LeftError and KeyboardInterrupt."""
+        ended: Ended = "done"
+        talk = self._talk
+        while ended == "done" and talk.conversation.pending:
+            waiting = self._waiting()
+            if not waiting:
+                self._screen.say("A question has expired: its tool call does not run.")
+                return ended
+            answers: dict[str, Approve | Deny] = {}
+            for number, request in enumerate(waiting, 1):
+                answers[request.id] = self._prompts.decision(request, number, len(waiting))
+            ended = self._turn(partial(talk.agent.resume_stream, talk.conversation, answers))
+        return ended
+
+    def _postponed(self) -> None:
+        if not self._talk.conversation.pending:
+            return
+        if self._talk.kept:
+            self._screen.say("Not answered: no waiting call has run. You can answer later.", "mark")
+        else:
+            self._screen.say("Not answered: no waiting call has run.", "mark")
+
+    # ── a turn ──────────────────────────────────────────────────────────────────────────────
+
+    def _say(self, text: str) -> Ended:
+        talk = self._talk
+        if self._asks or talk.kept:
+            kept = talk.conversation
+            ended = self._turn(partial(talk.agent.chat_stream, text, conversation=kept))
+            if talk.kept:
+                self._runner.run(entitle(talk.conversation))
+            return ended
+        return self._turn(
+            partial(talk.agent.chat_stream, text)
+        )  # nobody to ask: such calls are denied
+
+    def _turn(self, begin: Callable[..., ChatStream]) -> Ended:
+        """Run one chat to its end, with deps of its own."""
+        try:
+            stream = begin(deps=self._runner.run(self._make_deps()))
+            self._runner.run(self._play(stream))
+            return "done" if _has_response(stream) else "aborted"
+        except KeyboardInterrupt:  # before the chat has begun, while its deps are made
+            self._screen.say("■ stopped: interrupted", "mark")
+            return "aborted"
+        except Exception as exc:
+            self._screen.fault(told(exc, "the chat"))
+            if self._asked.debug:
+                print(trace(exc), file=sys.stderr)
+            passing = (ConversationBusyError, ApprovalError)
+            useless = isinstance(exc, UsageError) and not isinstance(exc, passing)
+            return "useless" if useless else "failed"
+
+    async def _play(self, stream: ChatStream) -> None:
+        loop = asyncio.get_running_loop()
+        asked = False
+
+        def interrupted(*_: object) -> None:
+            nonlocal asked
+            if asked:  # the chat does not end, or blocks the loop
+                self._screen.give_back()
+                os._exit(INTERRUPTED)
+            asked = True
+            loop.call_soon_threadsafe(stream.abort, "interrupted")
+
+        before = signal.signal(signal.SIGINT, interrupted)
+        try:
+            async with stream:
+                async for event in stream:
+                    self._view.event(event)
+        finally:
+            signal.signal(signal.SIGINT, before)
+            self._view.end()
+
+
+def _all_of(stream: TextIO | None) -> str:
+    return "" if stream is None else stream.buffer.read().decode(errors="replace").rstrip("\n")
+
+
+def without_password(url: str) -> str:
+    """Return the URL without its password."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", url)
+
+
+def _terminated(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that the spinner restores the cursor
+
+
+def _has_response(stream: ChatStream) -> bool:
+    try:
+        _ = stream.response
+    except StreamStateError:
+        return False
+    return True
+
+
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """Expand `--hooks` of `hookline chat` without a value to all hooks."""
+    given: list[str] = []
+    ours = arguments[:1] == ["chat"]  # other commands may pass words on
+    for before, each, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
+        given.append(each)
+        text = before in ("-m", "--message")
+        if ours and each == "--hooks" and not text and after not in ("all", "decisions"):
+            given.append("all")
+    return given

@@ -1,0 +1,91 @@
+"""`hookline init`: create a folder with an agent, a tool, a hook, and a working test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from hookline.cli._terminal.clean_text import strict
+from hookline.errors import UsageError
+
+APP: Final = '''"""An agent with a tool and a hook. Talk to it: hookline chat app:agent"""
+
+import os
+
+from hookline import Agent, Ask
+from hookline.points import PreToolCall
+from hookline.testing import ScriptedModel, call
+
+
+async def weather(city: str) -> str:
+    """Get the weather of a city."""
+    return f"18 degrees and sunny in {city}"
+
+
+def model() -> ScriptedModel | str:
+    """Return the model named in HOOKLINE_MODEL, such as openai:gpt-5-mini, or a ScriptedModel."""
+    turns = ([call("weather", city="Paris")], "It is **sunny** in Paris: 18 degrees.")
+    return os.environ.get("HOOKLINE_MODEL") or ScriptedModel(*turns * 20)
+
+
+agent = Agent(model(), name="helper", system="You are brief and friendly.", tools=[weather])
+
+
+@agent.hook("preToolCall", tools=["weather"])
+def ask_first(ctx: PreToolCall) -> Ask:
+    """Ask before each call. `hookline hooks app:agent` lists the hooks."""
+    return Ask(f"Look up the weather in {ctx.call.arguments.get('city')}?")
+'''
+TEST: Final = '''"""Run it with: python -m pytest, or: python test_app.py"""
+
+import asyncio
+
+from app import agent
+
+from hookline import Approve, Conversation
+
+
+async def ask() -> str:
+    talk = Conversation()
+    response = await agent.chat("Do I need a hat in Paris?", conversation=talk)
+    assert [request.call.name for request in response.pending] == ["weather"]
+    answers = {request.id: Approve() for request in response.pending}
+    return (await agent.resume(talk, answers)).text
+
+
+def test_it_asks_before_it_looks_up_the_weather() -> None:
+    assert "sunny" in asyncio.run(ask())
+
+
+if __name__ == "__main__":
+    test_it_asks_before_it_looks_up_the_weather()
+    print("fine")
+'''
+FILES: Final = {"app.py": APP, "test_app.py": TEST}
+
+
+def init(folder: str) -> list[str]:
+    """Write the files; returns the lines to print. Raises UsageError if a file already exists."""
+    place = Path(folder)
+    there = [name for name in FILES if (place / name).exists()]
+    if there:
+        raise UsageError(
+            f"{there[0]} already exists in {place}; name an empty folder: hookline init myagent"
+        )
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in FILES.items():
+            (place / name).write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(
+            f"{folder} cannot be written: {exc.strerror}; name another folder"
+        ) from exc
+    first = [] if place == Path() else [f"  cd {strict(folder)}"]
+    return [
+        f"wrote {', '.join(FILES)}",
+        *first,
+        "  python test_app.py           runs the test",
+        "  hookline chat app:agent      talks to the agent",
+        "  hookline serve app:agent     serves a chat page",
+        "HOOKLINE_MODEL=openai:gpt-5-mini selects a real model.",
+    ]

@@ -1,0 +1,99 @@
+"""`hookline mcp`: serve an agent over stdio, and list the tools of servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from contextlib import redirect_stdout
+from typing import Any, Literal
+
+from hookline.cli._target import locate, settled
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen
+from hookline.cli._terminal.styled_lines import Line, cut
+from hookline.errors import UsageError
+from hookline.mcp import MCPServer, load, serve_stdio
+
+
+def serve(agent: str, *, debug: bool) -> int:
+    """Serve an agent on stdin and stdout until stdin is closed; return the exit status."""
+    # stdout belongs to the protocol: output of the agent's module goes to stderr.
+    logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
+    logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)
+    with redirect_stdout(sys.stderr):
+        found = locate(agent)
+    try:
+        asyncio.run(_serve(found, agent))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+async def _serve(found: Any, target: str) -> None:
+    agent = await settled(found, target)
+    async with agent:
+        await serve_stdio(agent)
+
+
+def listing(source: str, arguments: list[str], *, output: Literal["text", "json"]) -> int:
+    """Show the tools of the servers that a file, a URL or a command names."""
+    servers = _servers(source, arguments)
+    found = asyncio.run(_listed(servers))
+    if output == "json":
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return 1 if any("error" in each for each in found) else 0
+    screen = Screen()
+    width = screen.width if screen.live else 100
+    for each in found:
+        for line in _lines(each):
+            screen.line(cut(line, width))
+    return 1 if any("error" in each for each in found) else 0
+
+
+def _lines(each: dict[str, Any]) -> list[Line]:
+    title: Line = [("name", strict(each["label"]))]
+    if "error" in each:
+        return [title, [("bad", f"  {strict(each['error'])}")]]
+    lines = [title]
+    for tool in each["tools"]:
+        about = tool["description"].partition("\n")[0]
+        lines.append([("call", f"  {strict(tool['name'])}"), ("dim", f"  {strict(about)}")])
+    for name, why in each["left_out"].items():
+        lines.append([("bad", f"  {strict(name)} is left out: {strict(why)}")])
+    return lines
+
+
+def _servers(source: str, arguments: list[str]) -> list[MCPServer]:
+    if source.startswith(("http://", "https://")):
+        if arguments:
+            raise UsageError(f"a URL takes no arguments; leave out {arguments}")
+        return [MCPServer.http(source)]
+    if source.endswith(".json"):
+        servers = load(source)
+        unknown = [each for each in arguments if each not in {s.label for s in servers}]
+        if unknown:
+            names = ", ".join(server.label for server in servers)
+            raise UsageError(f"{source} has no server {unknown[0]!r}; name one of: {names}")
+        return [server for server in servers if not arguments or server.label in arguments]
+    return [MCPServer.stdio(source, *arguments)]
+
+
+async def _listed(servers: list[MCPServer]) -> list[dict[str, Any]]:
+    return list(await asyncio.gather(*map(_one, servers)))
+
+
+async def _one(server: MCPServer) -> dict[str, Any]:
+    try:
+        await server.start()
+    except Exception as exc:
+        return {"label": server.label, "error": str(exc)}
+    try:
+        tools = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in server.tools_now()
+        ]
+        return {"label": server.label, "tools": tools, "left_out": server.left_out}
+    finally:
+        await server.aclose()

@@ -1,0 +1,63 @@
+"""`hookline models`: the providers that a model's name may begin with."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.metadata import entry_points
+from typing import Any
+
+import msgspec
+from rich.cells import cell_len
+
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.styled_lines import Line, cut
+from hookline.cli._terminal.text_layout import pad
+from hookline.models import MODEL_ENTRY_POINTS
+from hookline.providers.presets import OWN, PRESETS
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return one row per provider, including providers registered by installed packages."""
+    found: list[dict[str, Any]] = []
+    for prefix, row in {**OWN, **PRESETS}.items():
+        known = any(map(os.environ.get, row.keys))
+        found.append({"prefix": prefix, **msgspec.to_builtins(row), "key_set": known})
+    ours = {row["prefix"] for row in found}
+    for point in sorted(entry_points(group=MODEL_ENTRY_POINTS), key=lambda each: each.name):
+        if point.name not in ours:
+            found.append({"prefix": point.name, "title": strict(point.value), "keys": []})
+    return found
+
+
+def listing(width: int) -> list[Line]:
+    """Return the rows as lines of this number of cells."""
+    cells = [
+        [
+            f"{row['prefix']}:…",
+            row["title"],
+            row.get("speaks", ""),
+            f"hookline[{row['extra']}]" if row.get("extra") else "",
+            _key(row),
+        ]
+        for row in rows()
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    lines: list[Line] = []
+    for row in cells:
+        name, *rest = (pad(cell, room) for cell, room in zip(row, widths, strict=True))
+        lines.append(cut([("name", name), ("", "  "), ("dim", "  ".join(rest).rstrip())], width))
+    return lines
+
+
+def _key(row: dict[str, Any]) -> str:
+    """Return the environment variable of a provider's key, with a mark if it is set."""
+    if not row["keys"]:
+        return ""
+    rest = " (optional)" if row.get("keyless") else ""
+    return f"{'✓' if row.get('key_set') else ' '} {row['keys'][0]}{rest}"
+
+
+def as_json() -> str:
+    """Return the rows as JSON in ASCII."""
+    return json.dumps(rows(), indent=2)

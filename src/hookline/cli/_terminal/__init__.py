@@ -1,0 +1,1 @@
+"""What a person sees at a terminal: text that is laid out, styled and safe, and questions."""

@@ -1,0 +1,118 @@
+"""Notes for terminals and pipes: calls, statuses, hooks, and the end of a chat."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen
+from hookline.cli._terminal.styled_lines import (
+    Fired,
+    call_line,
+    cut,
+    file_line,
+    result_line,
+    source_line,
+    status_text,
+)
+from hookline.events import (
+    ApprovalRequested,
+    ChatAborted,
+    ChatDone,
+    ChatEvent,
+    FileAdded,
+    SourceAdded,
+    Status,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+
+APPROVAL: Final = "approval"  # the stop_reason of a chat that waits for an answer
+
+
+class Labels:
+    """Labels for calls: a second `weather` that runs at the same time is `weather#2`."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[tuple[str, ...], str], str] = {}
+        self._asked: set[str] = set()  # the labels of calls that wait for an approval
+
+    def begin(self, event: ToolCallStarted) -> str:
+        name = strict(event.call.name)
+        taken = set(self._open.values())
+        label, number = name, 1
+        while label in taken:
+            number += 1
+            label = f"{name}#{number}"
+        self._open[event.path, event.call.id] = label
+        return label
+
+    def finish(self, event: ToolCallFinished) -> str:
+        label = self._open.pop((event.path, event.call_id), strict(event.name))
+        self._asked.discard(label)
+        return label
+
+    def ask(self, event: ApprovalRequested) -> None:
+        self._asked.add(self._open.get((event.path, event.request.call.id), ""))
+
+    @property
+    def running(self) -> str:
+        return ", ".join(label for label in self._open.values() if label not in self._asked)
+
+
+class Calls:
+    """Shows calls and statuses as notes, on a terminal or in a pipe."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._labels = Labels()
+
+    def event(self, event: ChatEvent) -> None:
+        screen, width = self._screen, self._screen.width
+        match event:
+            case ToolCallStarted():
+                label = self._labels.begin(event)
+                screen.note(call_line(label, event.call, len(event.path), width))
+            case ToolCallFinished():
+                label = self._labels.finish(event)
+                screen.note(result_line(label, event, len(event.path), width))
+            case ApprovalRequested():
+                self._labels.ask(event)
+            case SourceAdded():
+                screen.note(source_line(event.source, len(event.path), width))
+            case FileAdded():
+                screen.note(file_line(event.file, len(event.path), width))
+            case Status() if screen.spins:
+                screen.spin(status_text(event))
+                return
+            case Status():
+                screen.note(cut([("dim", f"  {status_text(event)}")], width))
+            case _:
+                return
+        if self._labels.running:
+            screen.spin(f"running {self._labels.running}")
+
+    def ended(self, event: ChatDone | ChatAborted) -> None:
+        """Show why a chat was stopped or aborted."""
+        if isinstance(event, ChatAborted):
+            reason = event.reason or "no reason given"
+            self._screen.say(strict(f"■ stopped: {reason}"), "mark")
+        elif event.response.stop_reason not in (None, APPROVAL):
+            self._screen.say(strict(f"■ stopped: {event.response.stop_reason}"), "mark")
+
+
+def add_up(hooks: list[Fired], fired: Fired) -> list[Fired]:
+    """Add a hook to the list; repeated hooks at deltas are counted."""
+    for place, each in enumerate(hooks):
+        if (each.point, each.hook) == (fired.point, fired.hook) and fired.point == "onDelta":
+            changed = [one.outcome for one in (each, fired) if one.outcome != "ok"]
+            merged = Fired(
+                chat_id=fired.chat_id,
+                point=fired.point,
+                hook=fired.hook,
+                outcome=changed[0] if changed else "ok",
+                seconds=each.seconds + fired.seconds,
+                times=each.times + 1,
+            )
+            return [*hooks[:place], merged, *hooks[place + 1 :]]
+    return [*hooks, fired]

@@ -1,0 +1,254 @@
+"""Show a chat: on a terminal, in a pipe, or as JSON. It turns events into output.
+
+On a terminal the answer streams, as Markdown if the terminal can redraw text. A pipe gets the
+answer when it is complete, because text that a hook withdraws or changes could not be removed
+there; everything else is a note. JSON shows every event unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Protocol
+
+from hookline import AssistantMessage, Response, UserMessage
+from hookline.cli._terminal.call_notes import APPROVAL, Calls, add_up
+from hookline.cli._terminal.clean_text import prose, strict
+from hookline.cli._terminal.error_texts import FAILED
+from hookline.cli._terminal.live_markdown import Answer
+from hookline.cli._terminal.screen import Screen
+from hookline.cli._terminal.styled_lines import Fired, cut, hook_line
+from hookline.cli._terminal.text_layout import Flow
+from hookline.events import (
+    ChatAborted,
+    ChatDone,
+    ChatEvent,
+    ChatStarted,
+    FileAdded,
+    MessageAdded,
+    PartEnd,
+    ReasoningDelta,
+    ResponseReset,
+    SourceAdded,
+    StepStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+
+
+class View(Protocol):
+    """Shows a chat."""
+
+    def event(self, event: ChatEvent) -> None: ...
+
+    def hook(self, fired: Fired) -> None: ...
+
+    def end(self) -> None:
+        """End the view: the chat is over."""
+
+
+class TerminalView:
+    """Shows the answer while it grows, with calls and hooks between its parts."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._calls = Calls(screen)
+        self._flow = Flow()
+        self._answer: Answer | None = None  # the Markdown text being written
+        self._style: str | None = None  # the style of the part being written
+        self._thought = False  # whether the last part was reasoning
+        self._called = False  # whether results of calls are above
+        self._shown = False  # whether uncommitted text is shown
+        self._said = False  # whether anything is shown
+        self._typed = 0  # messages that the user has typed and already sees
+        self._hooks: list[Fired] = []
+
+    def event(self, event: ChatEvent) -> None:
+        if not event.path:
+            match event:
+                case TextDelta():
+                    self._text(event.text, "")
+                    return
+                case ReasoningDelta():
+                    self._text(event.text, "thought")
+                    return
+                case _:
+                    self._own(event)
+        self._calls.event(event)
+
+    def _own(self, event: ChatEvent) -> None:
+        """Show an event of the chat itself, other than text."""
+        match event:
+            case ChatStarted():
+                self._said, self._typed = False, 0 if event.message is None else 1
+                self._screen.spin("thinking")
+            case StepStarted():
+                self._screen.spin("thinking")
+            case PartEnd():
+                self._close()
+                self._screen.spin("thinking")
+            case ToolCallDelta():
+                self._screen.spin(f"preparing {strict(event.name)}")
+            case ToolCallStarted() | ToolCallFinished() | SourceAdded() | FileAdded():
+                self._close()
+                self._thought = False
+                self._called = isinstance(event, ToolCallFinished)
+            case ResponseReset():
+                self._close()
+                if self._shown:
+                    self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
+                self._shown = False
+            case MessageAdded(message=message):
+                self._shown = False
+                self._added(message)
+            case ChatDone(response=response):
+                self._close()
+                if not (self._said or response.stop_reason):
+                    self._screen.say("(an empty answer)")
+                self._calls.ended(event)
+            case ChatAborted():
+                self._close()
+                self._calls.ended(event)
+            case _:
+                pass
+
+    def _text(self, text: str, style: str) -> None:
+        if self._style not in (None, style):
+            self._close()
+        if self._style is None and (self._called or (self._thought and not style)):
+            self._screen.write("\n")  # below calls, and between reasoning and text
+            self._called = False
+        self._thought = bool(style)
+        self._style = style
+        if self._screen.draws and not style:
+            self._markdown(text)
+            return
+        out = self._flow.feed(text, self._screen.width)
+        if out:
+            self._shown = self._said = True
+            self._screen.write(out, style)
+            self._screen.hold()
+
+    def _markdown(self, text: str) -> None:
+        if self._answer is None:
+            if not text.strip():  # nothing visible yet
+                return
+            self._answer = Answer(self._screen)
+            self._shown = self._said = True
+            self._screen.hold()
+        self._answer.add(text)
+
+    def _close(self) -> None:
+        """End the text being written, complete or not."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.end()
+        rest = self._flow.end(self._screen.width)
+        self._said = self._said or bool(rest)
+        self._screen.write(rest, self._style or "")
+        self._style = None
+        self._screen.release()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Show the hooks that were held back."""
+        fired, self._hooks = self._hooks, []
+        for each in fired:
+            self._screen.note(hook_line(each, self._screen.width))
+
+    def _added(self, message: object) -> None:
+        if isinstance(message, UserMessage):
+            self._typed -= 1
+            if self._typed < 0:  # a hook continues in the user's place
+                line = [("you", "» "), ("dim", strict(message.text))]
+                self._screen.note(cut(line, self._screen.width))
+
+    def hook(self, fired: Fired) -> None:
+        """Show a hook; hooks at deltas are counted, and hooks during a text are shown after it."""
+        if fired.point == "onDelta" or self._style is not None:
+            self._hooks = add_up(self._hooks, fired)
+        else:
+            self._tell()
+            self._screen.note(hook_line(fired, self._screen.width))
+
+    def end(self) -> None:
+        self._close()
+        self._screen.still()
+
+
+class PlainView:
+    """Writes only the answer to stdout."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._calls = Calls(screen)
+        self._hooks: list[Fired] = []
+
+    def event(self, event: ChatEvent) -> None:
+        if not event.path:
+            match event:
+                case TextDelta():
+                    return
+                case MessageAdded(message=AssistantMessage(tool_calls=[_, *_]) as message):
+                    if message.text:
+                        for line in prose(message.text).splitlines():
+                            self._screen.note([("dim", f"  {line}")])
+                case ChatDone(response=response):
+                    self._answer(response)
+                    self._calls.ended(event)
+                case ChatAborted():
+                    self._calls.ended(event)
+                case _:
+                    pass
+        if self._hooks:
+            self.end()
+        self._calls.event(event)
+
+    def _answer(self, response: Response) -> None:
+        if response.text and response.stop_reason != APPROVAL:
+            self._screen.write(prose(response.text).rstrip("\n") + "\n")
+
+    def hook(self, fired: Fired) -> None:
+        if fired.point == "onDelta":
+            self._hooks = add_up(self._hooks, fired)
+        else:
+            self.end()
+            self._screen.note(hook_line(fired, self._screen.width))
+
+    def end(self) -> None:
+        fired, self._hooks = self._hooks, []
+        for each in fired:
+            self._screen.note(hook_line(each, self._screen.width))
+
+
+class JsonView:
+    """Writes each event as a line of JSON in ASCII, so that no character affects a terminal."""
+
+    def event(self, event: ChatEvent) -> None:
+        self._line(json.loads(event.to_json()))
+
+    def hook(self, fired: Fired) -> None:
+        self._line(
+            {
+                "event": "hook",
+                "chat_id": fired.chat_id,
+                "point": fired.point,
+                "hook": fired.hook,
+                "outcome": fired.outcome,
+                "duration": round(fired.seconds * 1000, 3),
+            }
+        )
+
+    def _line(self, data: Any) -> None:
+        text = json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f")
+        try:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # `hookline … | head`: the reader has gone
+            sys.stdout = None
+            raise SystemExit(FAILED) from None
+
+    def end(self) -> None:
+        """Do nothing: every line is already complete."""

@@ -1,0 +1,207 @@
+"""Ask the person at the terminal: for a message, and whether a call may run.
+
+Questions are read with `input`, and only between chats, so they never block an event loop, and
+Ctrl-C works as at any prompt. Anything typed before a question appears is discarded: it cannot be
+the answer to that question.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hookline import ApprovalRequest, Approve, Deny
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen, is_terminal, modes
+from hookline.cli._terminal.styled_lines import question, whole_call
+from hookline.cli._terminal.text_layout import fit
+
+AGAIN: Final = "Press Ctrl-C again, or Ctrl-D, to leave."
+NAME_CELLS: Final = 20
+REMEMBERED: Final = 1000  # most lines of the history
+DENIED: Final = "denied by the user"
+
+
+def _history() -> Path | None:
+    """Return the history file: HOOKLINE_HISTORY, or None if that is empty."""
+    named = os.environ.get("HOOKLINE_HISTORY")
+    if named is not None:
+        return Path(named) if named else None
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "hookline" / "history"
+
+
+class LeftError(Exception):
+    """The user has pressed Ctrl-D to leave."""
+
+
+def editable(arguments: dict[str, Any]) -> str:
+    """Return arguments as JSON to be edited, with every invisible character escaped."""
+    text = json.dumps(arguments, ensure_ascii=False, default=repr)
+    return "".join(char if strict(char) == char else json.dumps(char)[1:-1] for char in text)
+
+
+class Prompts:
+    """Asks questions and reads the answers. `here`: whether a person is at the terminal."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.here = is_terminal(sys.stdin) and (screen.live or is_terminal(sys.stderr))
+        self._readline: Any = None
+        if screen.live and is_terminal(sys.stdin):
+            with suppress(ImportError):  # Windows has no readline
+                self._readline = import_module("readline")
+                self._readline.set_auto_history(False)
+                self._recall()
+                if screen.spins:  # pasted lines form one message
+                    self._readline.parse_and_bind("set enable-bracketed-paste on")
+
+    def _recall(self) -> None:
+        """Load the history of earlier chats."""
+        path = _history()
+        if path is None:
+            return
+        with suppress(OSError):
+            self._readline.read_history_file(path)
+            self._readline.set_history_length(REMEMBERED)
+
+    def _remember(self, text: str) -> None:
+        """Save a message to the history, readable only by its user."""
+        self._readline.add_history(text.replace("\n", " "))
+        path = _history()
+        if path is None:
+            return
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            self._readline.write_history_file(path)
+
+    # ── a line ──────────────────────────────────────────────────────────────────────────────
+
+    def _line(self, prompt: str, style: str = "1", prefilled: str = "") -> str:
+        """Read one line; raises LeftError for Ctrl-D, and KeyboardInterrupt."""
+        self._screen.still()
+        try:
+            if not self._screen.live:
+                print(prompt, end="", file=sys.stderr, flush=True)
+                line = sys.stdin.readline()
+                if not line:
+                    raise EOFError
+                return line.rstrip("\n")
+            if self._readline is not None and prefilled:
+                self._readline.set_startup_hook(lambda: self._readline.insert_text(prefilled))
+            return input(self._styled(prompt, style))
+        except EOFError:
+            print(file=sys.stdout if self._screen.live else sys.stderr)
+            raise LeftError from None
+        except KeyboardInterrupt:
+            print(file=sys.stdout if self._screen.live else sys.stderr)
+            raise
+        finally:
+            if self._readline is not None:
+                self._readline.set_startup_hook(None)
+
+    def _key(self, prompt: str, style: str) -> str:
+        """Read one key, or a line if single keys cannot be read. Raises as `_line` does."""
+        found = modes() if self._screen.live else None
+        if found is None:
+            return self._line(prompt, style)
+        termios, tty = found
+        self._screen.still()
+        before = termios.tcgetattr(sys.stdin.fileno())
+        key = ""
+        try:
+            # Before the prompt is shown, so that the terminal does not echo a quick key.
+            tty.setcbreak(sys.stdin.fileno(), termios.TCSANOW)
+            sys.stdout.write(f"\x1b[{style}m{prompt}\x1b[0m" if self._screen.coloured else prompt)
+            sys.stdout.flush()
+            data = os.read(sys.stdin.fileno(), 1)
+            if data in (b"", b"\x04"):  # Ctrl-D
+                raise LeftError
+            key = strict(data.decode(errors="replace").strip())
+        finally:
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+            print(key, flush=True)
+        self._forget_what_was_typed()  # an unneeded Enter
+        return key
+
+    def _styled(self, prompt: str, style: str) -> str:
+        if not self._screen.coloured:
+            return prompt
+        if self._readline is None:
+            return f"\x1b[{style}m{prompt}\x1b[0m"
+        # readline must know which parts of a prompt take no space.
+        return f"\x01\x1b[{style}m\x02{prompt}\x01\x1b[0m\x02"
+
+    def _forget_what_was_typed(self) -> None:
+        with suppress(ImportError, OSError):
+            termios: Any = import_module("termios")
+            with suppress(termios.error):
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    # ── a message ───────────────────────────────────────────────────────────────────────────
+
+    def message(self) -> str:
+        """Read a message, "" for an empty line.
+
+        Raises LeftError (Ctrl-D) and KeyboardInterrupt (Ctrl-C twice).
+        """
+        warned = False
+        while True:
+            try:
+                text = self._line("› ", "1;32")
+                while text.endswith("\\"):
+                    text = text[:-1] + "\n" + self._line("… ", "1;32")
+            except KeyboardInterrupt:
+                if warned:
+                    raise
+                warned = True
+                self._screen.say(AGAIN)
+                continue
+            if text.strip() and self._readline is not None:
+                self._remember(text)
+            return text if text.strip() else ""
+
+    # ── an approval ─────────────────────────────────────────────────────────────────────────
+
+    def decision(self, request: ApprovalRequest, number: int, total: int) -> Approve | Deny:
+        """Show the complete call, and ask; raises LeftError and KeyboardInterrupt."""
+        for line in question(request, number, total, self._screen.width):
+            self._screen.note(line)
+        self._forget_what_was_typed()
+        edited: dict[str, Any] | None = None
+        name = fit(strict(request.call.name), NAME_CELLS)
+        while True:
+            answer = self._key(f"Run {name}? [y/n/e] ", "1;33").strip().lower()
+            if answer in ("y", "yes"):
+                return Approve(arguments=edited)
+            if answer in ("n", "no"):
+                return Deny(self._line("Why not? ", "1;33").strip() or DENIED)
+            if answer in ("e", "edit"):
+                changed = self._edited(request.call.arguments if edited is None else edited)
+                if changed is not None:
+                    edited = changed
+                    for line in whole_call(request.call.name, edited, self._screen.width):
+                        self._screen.note(line)
+            else:
+                self._screen.say("y: run it.  n: refuse it.  e: edit the arguments.")
+
+    def _edited(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Read edited arguments; None if the user leaves them unchanged."""
+        text = editable(arguments)
+        self._screen.say("Edit the arguments (JSON); an empty line keeps them.")
+        while True:
+            text = self._line("arguments: ", "1;33", prefilled=text).strip()
+            if not text:
+                return None
+            try:
+                return msgspec.json.decode(text, type=dict[str, Any])
+            except msgspec.DecodeError as exc:
+                self._screen.say(strict(f"This is not a JSON object: {exc}"), "bad")

@@ -1,0 +1,222 @@
+"""Calls, hooks, questions and ends of chats, as lines of styled pieces. Pure.
+
+A `Line` is a list of pieces; each piece has the name of a style and a clean text. Of the terminal
+this module knows only the width.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from rich.cells import cell_len
+
+from hookline import ApprovalRequest, File, Image, Source, ToolCall, ToolFailure, ToolResult
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.text_layout import fit, fold, pad
+from hookline.events import Status, ToolCallFinished
+
+Piece: TypeAlias = tuple[str, str]
+Line: TypeAlias = list[Piece]
+
+# The style of each outcome, of calls and of hooks; docs/cli.md shows them.
+GOOD: Final = frozenset({"ok", "answered"})
+BAD: Final = frozenset({"error", "denied", "aborted", "blocked", "raised"})
+MARKED: Final = frozenset({"changed", "asked", "stopped"})
+
+
+def style_of(outcome: str) -> str:
+    """Return the style of an outcome."""
+    if outcome in BAD:
+        return "bad"
+    return "mark" if outcome in MARKED else "dim"
+
+
+def compact(value: Any) -> str:
+    """Return JSON on one line, without invisible characters."""
+    return strict(json.dumps(value, ensure_ascii=False, default=repr))
+
+
+def cut(line: Line, width: int) -> Line:
+    """Cut a line to at most this number of cells."""
+    out: Line = []
+    left = width
+    for style, text in line:
+        if left <= 0:
+            break
+        shown = fit(text, left)
+        out.append((style, shown))
+        left -= cell_len(shown)
+    return out
+
+
+# ── calls ───────────────────────────────────────────────────────────────────────────────────
+
+
+def short_arguments(call: ToolCall) -> str:
+    """Return the arguments as keyword arguments of Python, not shortened yet."""
+    if call.raw is not None:
+        return strict(call.raw)
+    return ", ".join(f"{strict(name)}={compact(each)}" for name, each in call.arguments.items())
+
+
+def call_line(label: str, call: ToolCall, depth: int, width: int) -> Line:
+    """Show the start of a call on one line: `→ weather(city="Paris")`."""
+    start = "  " * depth + "→ "
+    room = width - len(start) - cell_len(label) - 2
+    given = fit(short_arguments(call), max(1, room))
+    return cut([("call", start), ("name", label), ("", f"({given})")], width)
+
+
+def result_line(label: str, event: ToolCallFinished, depth: int, width: int) -> Line:
+    """Show the result of a call on one line: `✓ weather "18 degrees"`."""
+    good = event.outcome in GOOD
+    line: Line = [("good" if good else "bad", "  " * depth + ("✓ " if good else "✗ "))]
+    line.append(("name", label))
+    if event.outcome != "ok":
+        line.append((style_of(event.outcome), f" {event.outcome}:"))
+    return cut([*line, ("dim", f" {result_text(event.result)}")], width)
+
+
+def result_text(result: ToolResult | ToolFailure) -> str:
+    """Return the result of a call on one line."""
+    if isinstance(result, ToolFailure):
+        kind = "" if result.type in ("Denied", "ToolFailure") else f"{result.type}: "
+        return strict(f"{kind}{result.message}")
+    media = f" and {len(result.media)} file(s)" if result.media else ""
+    return compact(result.value) + media
+
+
+def source_line(source: Source, depth: int, width: int) -> Line:
+    """Show a source on one line: `※ Example https://example.org`."""
+    where = [strict(each) for each in (source.title, source.name, source.url) if each]
+    return cut([("dim", f"{'  ' * depth}※ {' '.join(where)}")], width)
+
+
+def file_line(file: Image | File, depth: int, width: int) -> Line:
+    """Show a generated file on one line: `※ image/png, 42 bytes`."""
+    name = file.name if isinstance(file, File) else None
+    size = f"{len(file.data)} bytes" if file.data is not None else None
+    about = [strict(each) for each in (name, file.media_type, size, file.url) if each]
+    return cut([("dim", f"{'  ' * depth}※ {', '.join(about)}")], width)
+
+
+def _retrying(data: dict[str, Any]) -> str:
+    """Return the status of `hookline.hooks.retry` as a sentence."""
+    status = "" if data.get("status") is None else f" ({data['status']})"
+    wait, attempt, of = (data.get(name) for name in ("wait", "attempt", "of"))
+    return strict(
+        f"{data.get('error')}{status}: trying again in {wait} s (attempt {attempt} of {of})"
+    )
+
+
+def status_text(event: Status) -> str:
+    """Return a status from a tool or hook on one line."""
+    data = event.data
+    if data is None:
+        return strict(event.type)
+    if event.type == "retrying" and isinstance(data, dict):
+        return _retrying(data)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(data, str):
+        return strict(f"{event.type}: {data}")
+    if isinstance(data, dict):
+        given = ", ".join(f"{strict(str(key))}={compact(each)}" for key, each in data.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"{strict(event.type)}: {given}"
+    return f"{strict(event.type)}: {compact(data)}"
+
+
+# ── hooks ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Fired(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a hook, or several runs in a row."""
+
+    chat_id: str
+    point: str
+    hook: str
+    outcome: str
+    seconds: float
+    times: int = 1
+
+
+POINT: Final = 18  # cells of the columns, if there is space
+NAME: Final = 28
+
+
+def hook_line(fired: Fired, width: int) -> Line:
+    """Show a hook that ran: its point, name, decision and duration."""
+    decided = fired.outcome + (f" ×{fired.times}" if fired.times > 1 else "")
+    took = f" {_duration(fired.seconds)}"
+    room = width - 2 - cell_len(decided) - len(took)
+    point, name = strict(fired.point), strict(fired.hook).rpartition("<locals>.")[2]
+    if room >= POINT + NAME:
+        point, name = pad(point, POINT - 1) + " ", pad(name, NAME - 1) + " "
+    else:
+        point = fit(point, max(6, min(cell_len(point), room // 2 - 1))) + " "
+        name = fit(name, max(4, room - cell_len(point) - 1)) + " "
+    shown: Line = [("hook", f"· {point}"), ("dim", name)]
+    return cut([*shown, (style_of(fired.outcome), decided), ("dim", took)], width)
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 10:
+        return f"{seconds:.0f} s"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.1f} ms" if seconds >= 0.001 else f"{seconds * 1000:.2f} ms"
+
+
+# ── questions ───────────────────────────────────────────────────────────────────────────────
+#
+# A prompt may quote arguments, and both may contain any text. So the frame (the first two cells)
+# marks each line: `│ ` begins a line, `│┄` continues the line above, `├ ` is the tool of the call.
+
+
+def question(request: ApprovalRequest, number: int, total: int, width: int) -> list[Line]:
+    """Show a question with the complete call: nothing is shortened, left out or invisible."""
+    count = f" ({number} of {total})" if total > 1 else ""
+    lines: list[Line] = [[], [("mark", f"? May this run?{count}")]]
+    for prompt in request.prompts:
+        for row in prompt.split("\n"):
+            lines += _framed(strict(row), width)
+    return [*lines, *whole_call(request.call.name, request.call.arguments, width)]
+
+
+def whole_call(name: str, arguments: dict[str, Any], width: int) -> list[Line]:
+    """Show a tool and all of its arguments, each on its own line."""
+    lines = _framed(strict(name), width, begin="├ ", style="name")
+    if not arguments:
+        lines += _framed("without arguments", width, indent=2, style="dim")
+    for key, value in arguments.items():
+        lines += _argument(key if key.isidentifier() else compact(key), value, width)
+    return lines
+
+
+def _argument(key: str, value: Any, width: int) -> list[Line]:
+    """Show one argument; a multi-line text is shown as lines, with their number."""
+    if isinstance(value, str) and "\n" in value:
+        rows = value.split("\n")
+        lines = _framed(f"{key} = {len(rows)} lines:", width, indent=2)
+        for row in rows:
+            seen = f"{row[:-1]}\\x20" if row.endswith(" ") else row  # a blank at the end
+            lines += _framed(strict(seen), width, indent=4, margin="┆ ")
+        return lines
+    text = f"{key} = {compact(value)}"
+    if isinstance(value, (dict, list)) and cell_len(text) > width - 4:
+        whole = json.dumps(value, ensure_ascii=False, indent=2, default=repr)
+        rows = f"{key} = {whole}".split("\n")
+        return [line for row in rows for line in _framed(strict(row), width, indent=2)]
+    return _framed(text, width, indent=2)
+
+
+def _framed(
+    text: str, width: int, *, begin: str = "│ ", indent: int = 0, margin: str = "", style: str = ""
+) -> list[Line]:
+    """Put clean text into the frame of a question, with continuation lines marked."""
+    start = " " * indent + margin
+    parts = fold(text, width - len(begin) - len(start))
+    frames = [begin, *["│┄"] * (len(parts) - 1)]
+    return [
+        [("mark", frame), (style, start + part)] for frame, part in zip(frames, parts, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Workers of the engines that are polled: PostgreSQL and SQLite."""

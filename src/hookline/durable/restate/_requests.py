@@ -1,0 +1,174 @@
+"""The requests of the client to Restate's ingress, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hookline.durable._extra import needed
+from hookline.durable._job import encode_outcome
+from hookline.durable.restate._admin import Admin
+from hookline.errors import RemoteChatError, StoreError, UsageError
+
+_NOT_READY: Final = 470  # Restate's own status: the workflow is running
+_AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
+_SILENCE: Final = 30.0  # seconds without an answer before a request is given up, or asked again
+_AWAY: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
+_DENIED: Final = (401, 403)  # of a proxy
+_NOT_FOUND: Final = HTTPStatus.NOT_FOUND.value
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """The fields by which an answer of Restate is recognized."""
+
+    event: str = ""  # in an outcome
+    invocation: str = msgspec.field(default="", name="invocationId")  # in a receipt
+    message: str = ""  # in an error
+    source: str = ""  # of an error: the ingress, or a chat
+
+
+_told: Final = msgspec.json.Decoder(_Told)
+
+
+class Ingress:
+    """A client of a Restate server."""
+
+    def __init__(self, url: str, name: str, headers: dict[str, str]) -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise UsageError(
+                f"{url!r} is not the URL of a Restate server; use e.g. http://127.0.0.1:8080"
+            )
+        self._httpx = needed("httpx")
+        self._url = url.rstrip("/")
+        self._name = name
+        self._headers = headers
+        self._client: Any = None
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """Send a request. Raises StoreError if the server is not reachable, or cannot answer now.
+
+        Raises UsageError if a proxy denies the request.
+        """
+        if self._client is None:
+            self._client = self._httpx.AsyncClient(timeout=_SILENCE, headers=self._headers)
+        headers = {"accept": "application/json"}  # a query answers in another format otherwise
+        if body is not None:
+            headers["content-type"] = "application/json"
+        try:
+            answer = await self._client.request(
+                method,
+                path if "://" in path else self._url + path,
+                content=body,
+                headers=headers,
+            )
+        except self._httpx.HTTPError as exc:
+            raise StoreError(
+                f"Restate at {self._url} is not reachable ({type(exc).__name__}); check that it "
+                "runs, and that its URL is right"
+            ) from exc
+        if answer.status_code in _AWAY:
+            raise StoreError(
+                f"Restate at {self._url} cannot answer now: status {answer.status_code}; try again"
+            )
+        if answer.status_code in _DENIED:
+            raise UsageError(
+                f"{self._url} denies the request: status {answer.status_code}; pass what its proxy "
+                "needs as Chats(url, headers={…})"
+            )
+        return answer
+
+    def _read(self, answer: Any) -> _Told:
+        """Read an answer; raises UsageError if it cannot come from Restate."""
+        try:
+            told = _told.decode(answer.content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            told = _Told()
+        if told.event or told.invocation or told.message:
+            return told
+        raise UsageError(
+            f"the server at {self._url} is not Restate: it answered with status "
+            f"{answer.status_code}; use the address of Restate's ingress"
+        )
+
+    async def _call(self, path: str, value: object = None) -> Any:
+        """Call a handler, and return its answer."""
+        body = None if value is None else msgspec.json.encode(value)
+        answer = await self._ask("POST", path, body)
+        if answer.status_code == _NOT_FOUND:
+            raise UsageError(
+                f"Restate at {self._url} does not know {path}: register a worker, or "
+                f"replace name={self._name!r} with the name of the registered workers"
+            )
+        if not answer.is_success:
+            raise StoreError(
+                f"Restate at {self._url} refused {path}: status {answer.status_code}; "
+                "see Restate's log"
+            )
+        return answer
+
+    async def _runs(self, id: str) -> bool:
+        """Return whether a chat is not over. Raises UsageError if there is no such chat."""
+        answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
+        self._read(answer)
+        if answer.status_code == _NOT_FOUND:
+            raise self._unknown(id)
+        return bool(answer.status_code == _NOT_READY)
+
+    def _unknown(self, id: str) -> UsageError:
+        return UsageError(
+            f"there is no durable chat {id!r} at {self._url}, name={self._name!r}; start it first"
+        )
+
+    async def add(self, id: str, job: str) -> None:
+        self._read(await self._call(f"/{self._name}/{id}/run/send", msgspec.Raw(job.encode())))
+
+    async def result(self, id: str) -> str:
+        path = f"/restate/workflow/{self._name}/{id}/attach"
+        await self._runs(id)  # a wrong address raises here: the wait ignores an outage
+        while True:
+            try:
+                answer = await self._ask("GET", path)
+            except StoreError:  # the server is briefly unreachable; the chat still exists
+                await asyncio.sleep(_AGAIN)
+                continue
+            if answer.status_code == _NOT_FOUND:
+                raise self._unknown(id)
+            if answer.is_success:
+                return str(answer.text)
+            if answer.status_code < 500 or self._read(answer).source != "ingress":
+                return encode_outcome(id, RemoteChatError(id, "TerminalError", str(answer.text)))
+            await asyncio.sleep(_AGAIN)  # this failure is not the chat's
+
+    async def questions(self, id: str) -> list[str]:
+        if not await self._runs(id):
+            return []
+        found: list[str] = (await self._call(f"/{self._name}/{id}/pending")).json()
+        return found
+
+    async def answer(self, id: str, answers: dict[str, str]) -> str | None:
+        if not await self._runs(id):
+            return next(iter(answers), None)
+        if not answers:
+            return None
+        wrong = await self._call(f"/{self._name}-answers/{id}/answer", answers)
+        return str(wrong.json()) if wrong.content else None
+
+    async def abort(self, id: str, reason: str) -> bool:
+        if not await self._runs(id):
+            return False
+        await self._call(f"/{self._name}/{id}/abort", reason)
+        return True
+
+    def admin(self, url: str | None, name: str, uri: str) -> Admin:
+        """The admin API, by default at port 9070 of the same host, for a worker at `uri`."""
+        parts = urlsplit(self._url)
+        return Admin(self._ask, url or f"{parts.scheme}://{parts.hostname}:9070", name, uri)
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()

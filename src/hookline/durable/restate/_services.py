@@ -1,0 +1,152 @@
+"""The services of `hookline.durable.restate`: a workflow for each chat, and an object for answers.
+
+One handler of the object receives all answers to a chat, one at a time, and also the expiry of a
+question. The first one counts. If a client sends several answers, all of them count or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import restate
+from restate.exceptions import RetryableError
+from restate.serde import BytesSerde
+
+from hookline import Agent, Response
+from hookline.durable._job import LATE, MakeDeps, Relay, encode_decision, encode_outcome, run_job
+from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
+from hookline.errors import JournalError
+from hookline.runtimes import Halted, Journal
+
+logger = logging.getLogger("hookline.durable")
+_bytes: Final = BytesSerde()
+_SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
+_BUSY: Final = timedelta(seconds=1)  # before a chat asks for a place again
+_REFUSED: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
+_RETRY: Final = restate.InvocationRetryPolicy(
+    initial_interval=timedelta(milliseconds=50),
+    exponentiation_factor=2.0,
+    max_interval=timedelta(seconds=1),
+    max_attempts=2**31 - 1,
+    on_max_attempts="pause",
+)
+
+
+def services_of(
+    agent: Agent[Any],
+    *,
+    deps: MakeDeps | None,
+    relay: Relay | None,
+    name: str,
+    concurrency: int,
+    idle: float,
+    retention: float,
+    lives: set[Journal],
+) -> Sequence[restate.Workflow | restate.VirtualObject]:
+    """Return the services that run an agent's chats; `lives` has the journals of those that run."""
+    workflow = restate.Workflow(name)
+    gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
+    wait = timedelta(seconds=idle)
+    slots = asyncio.Semaphore(concurrency)
+
+    @workflow.main(
+        name="run",
+        input_serde=_bytes,
+        output_serde=_bytes,
+        inactivity_timeout=wait,
+        abort_timeout=wait,
+        workflow_retention=timedelta(seconds=retention),
+        invocation_retry_policy=_RETRY,
+    )
+    async def run(context: restate.WorkflowContext, job: bytes) -> bytes:
+        def expire_in(id: str, delay: timedelta) -> None:
+            context.object_send(expire, key=context.key(), arg=id, send_delay=delay)
+
+        log = WorkflowLog(context, expire_in, idle / 3)
+
+        def chat(journal: Journal) -> Awaitable[Response]:
+            return run_job(agent, journal, job.decode(), deps, relay)
+
+        try:  # Restate gives up a call that is silent for long
+            await asyncio.wait_for(slots.acquire(), idle / 2)
+        except TimeoutError as exc:
+            raise RetryableError("the worker is busy", retry_after=_BUSY) from exc
+        try:
+            return await _live(context.key(), chat, log, lives)
+        finally:
+            slots.release()
+
+    @workflow.handler(name="abort")
+    async def abort(context: restate.WorkflowSharedContext, reason: str) -> None:
+        promise = context.promise(ABORT, serde=_bytes)
+        if await promise.peek() is None:
+            await promise.resolve(reason.encode())
+
+    @workflow.handler(name="pending")
+    async def pending(context: restate.WorkflowSharedContext) -> list[str]:
+        bodies: list[str] = []
+        for key in sorted(await context.state_keys()):
+            id = key.removeprefix(question(""))
+            if await context.promise(answer_to(id), serde=_bytes).peek() is None:
+                body = await context.get(key, serde=_bytes)
+                bodies.append((body or b"").decode())
+        return bodies
+
+    @workflow.handler(name="settle", ingress_private=True)
+    async def settle(context: restate.WorkflowSharedContext, answers: dict[str, str]) -> str | None:
+        for id in answers:
+            known = await context.get(question(id), serde=_bytes)
+            if known is None or await context.promise(answer_to(id), serde=_bytes).peek():
+                return id
+        for id, decision in answers.items():
+            await context.promise(answer_to(id), serde=_bytes).resolve(decision.encode())
+        return None
+
+    @gate.handler(name="answer")
+    async def answer(context: restate.ObjectContext, answers: dict[str, str]) -> str | None:
+        return await context.workflow_call(settle, key=context.key(), arg=answers)
+
+    @gate.handler(name="expire", ingress_private=True)
+    async def expire(context: restate.ObjectContext, id: str) -> None:
+        late = {id: encode_decision(LATE)}
+        await context.workflow_call(settle, key=context.key(), arg=late)
+
+    return workflow, gate
+
+
+async def _live(
+    id: str,
+    begin: Callable[[Journal], Awaitable[Response]],
+    log: WorkflowLog,
+    lives: set[Journal],
+) -> bytes:
+    """Run one life of a chat to its outcome; without an outcome, Restate begins another life."""
+
+    async def chat(journal: Journal) -> str:
+        came_to: Response | Exception
+        try:
+            came_to = await journal.carry(lambda: begin(journal))
+        except Exception as exc:
+            if journal.halted:
+                raise
+            came_to = exc
+        return encode_outcome(id, came_to)
+
+    try:
+        journal = await Journal.open(id, log)
+        task = asyncio.ensure_future(chat(journal))
+        lives.add(journal)
+        try:
+            await log.drive(journal, task)
+        finally:
+            lives.discard(journal)
+        return (await task).encode()
+    except Halted as exc:  # this worker was stopped
+        raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
+    except JournalError as exc:
+        logger.error("durable chat %s cannot continue here: %s", id, exc.why)
+        raise RetryableError(f"{type(exc).__name__}: {exc}", retry_after=_REFUSED) from exc

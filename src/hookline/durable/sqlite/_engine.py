@@ -1,0 +1,80 @@
+"""Durable chats on one machine, in a SQLite file: nothing to install, no server.
+
+    agent = Agent("anthropic:…", tools=[…], store="sqlite:///chats.db", runtime=Durable())
+    async with chats(agent, "jobs.db"):                  # a worker: any number of processes
+        client = Chats("jobs.db")                        # from any process of this machine
+        await client.start("Book it.", conversation="c1", chat_id="7f3")
+        response = await client.result("7f3")
+
+A few times a second, a worker signals in the file that it is alive, and takes free jobs. If a
+worker gives no sign of life for `lease` seconds, its jobs count as free. A chat that waits for an
+answer is suspended after `idle` seconds, and takes up no memory until the answer arrives.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from hookline import Agent
+from hookline.durable._client import Client
+from hookline.durable._job import MakeDeps, Relay
+from hookline.durable._polled.deaths import MAX_DEATHS
+from hookline.durable._polled.worker import Worker
+from hookline.durable._urls import file_of
+from hookline.durable.sqlite._tables import Jobs
+from hookline.errors import UsageError
+
+__all__ = ["Chats", "Worker", "chats"]
+
+
+class Chats(Client):
+    """The client of the durable chats in a file, named by its path or URL; works in any process."""
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        poll: float = 0.1,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    ) -> None:
+        super().__init__(Jobs(file_of(file), poll, synchronous=synchronous))
+
+
+def chats(
+    agent: Agent[Any],
+    file: str | os.PathLike[str],
+    *,
+    deps: MakeDeps | None = None,
+    relay: Relay | None = None,
+    concurrency: int = 100,
+    lease: float = 1.0,
+    idle: float = 1.0,
+    poll: float = 0.1,
+    synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    max_deaths: int = MAX_DEATHS,
+) -> Worker:
+    """Return a worker for the durable chats in a file, which is named by its path or URL.
+
+    `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
+    the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
+    maximum number of chats that run at once. A worker that gives no sign of life for `lease`
+    seconds counts as dead. A chat that only waits is suspended after `idle` seconds. The file is
+    polled every `poll` seconds. `synchronous` is SQLite's setting: with "NORMAL", a power cut may
+    lose the latest records, and their steps run again. A chat whose worker has died `max_deaths`
+    times in a row is quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if
+    `concurrency` is below 1, or if the lease is too short.
+    """
+    if lease < 3 * poll:
+        raise UsageError(f"lease={lease!r} must be at least three times poll={poll!r}")
+    jobs = Jobs(file_of(file), poll, lease, synchronous)
+    return Worker(
+        agent,
+        jobs,
+        deps=deps,
+        relay=relay,
+        concurrency=concurrency,
+        idle=idle,
+        poll=poll,
+        max_deaths=max_deaths,
+    )

@@ -1,0 +1,1 @@
+"""Short requests: what of a history is sent to the model."""

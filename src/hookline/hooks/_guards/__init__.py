@@ -1,0 +1,1 @@
+"""Guards: calls that are refused, limited or asked about before they run."""

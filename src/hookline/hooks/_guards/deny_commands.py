@@ -1,0 +1,96 @@
+"""`deny_commands`: refuse calls that would run certain commands.
+
+As every guard, it is asked again just before the tool runs if another hook or an approver has
+changed the arguments. If the check fails, its call is denied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from hookline import Deny, ToolCall, define_hook
+from hookline.errors import UsageError
+from hookline.hooks._common import GUARD, Hooks, not_by_the_provider, tool_names
+from hookline.hooks._guards.shell_commands import (
+    Command,
+    command_of,
+    pieces_in,
+    runs,
+    runs_together,
+    texts_in,
+)
+from hookline.points import PreToolCall
+
+
+def deny_commands(
+    *commands: str | re.Pattern[str],
+    tools: Iterable[str] | None = None,
+    argument: str | None = None,
+    inherit: bool = True,
+    required: bool = True,
+) -> Hooks:
+    """Refuse calls whose arguments contain one of these commands: `deny_commands("rm -rf")`.
+
+    Each text is a command with flags and words. The hook also finds a command that is quoted,
+    reordered, split or hidden in common ways, or that follows `sudo`, `;`, `|` or `bash -c`. You
+    can also pass compiled patterns, which are searched for in the unchanged text. `tools` and
+    `argument` limit the check to these tools and this argument. No list can cover every way to hide
+    a command in a shell. To prevent a command reliably, use `allow_tools` or `approve`, and a
+    sandbox. Raises UsageError if no command is given, and for anything that is not a command.
+    """
+    if not commands:
+        raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")
+    denied = [(each, _wanted(each)) for each in commands]
+    only = tool_names(tools)
+
+    def finds(pattern: re.Pattern[str] | Command, where: Any) -> bool:
+        if isinstance(pattern, re.Pattern):
+            return any(pattern.search(text) for text in texts_in(where))
+        return any(runs(text, pattern) for text in texts_in(where)) or any(
+            runs_together(pieces, pattern) for pieces in pieces_in(where)
+        )
+
+    def refusal(call: ToolCall) -> str | None:
+        where = call.arguments if argument is None else call.arguments.get(argument)
+        for each, pattern in denied:
+            if finds(pattern, where):
+                shown = each if isinstance(each, str) else each.pattern
+                return f"a command like {shown!r} is not allowed; continue without it"
+        return None
+
+    def check(ctx: PreToolCall[Any]) -> Deny | None:
+        why = refusal(ctx.call)
+        return None if why is None else Deny(why)
+
+    name = "deny_commands"
+    return (
+        define_hook(
+            "preToolCall",
+            check,
+            name=name,
+            priority=GUARD,
+            on_error="deny",
+            tools=only,
+            inherit=inherit,
+            required=required,
+        ),
+        *(
+            (not_by_the_provider(name, only, inherit=inherit, required=required),)
+            if only is not None
+            else ()
+        ),
+    )
+
+
+def _wanted(given: Any) -> Command | re.Pattern[str]:
+    """Return what to search for; raises UsageError if it is neither a text nor a pattern."""
+    if isinstance(given, str):
+        return command_of(given)
+    if isinstance(given, re.Pattern) and isinstance(given.pattern, str):  # pyright: ignore
+        return given  # pyright: ignore
+    raise UsageError(
+        f"deny_commands() got {given!r}, which is not a command; pass each command by itself, as "
+        "in deny_commands('rm -rf', 'shutdown')"
+    )

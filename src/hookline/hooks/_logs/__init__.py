@@ -1,0 +1,1 @@
+"""What is written down of a chat: an audit file, and log records."""

@@ -1,0 +1,1 @@
+"""What happens around a model call: cached answers, retries and fallbacks."""

@@ -1,0 +1,94 @@
+"""`cache`: answer a repeated request without calling the model again.
+
+A hit is streamed like any answer, with one delta per part, and costs no tokens. The key covers the
+whole input of the model, but not the ids of messages and calls, so that chats with tools can be
+replayed from the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+
+from hookline import AssistantMessage, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline.hooks._common import INFRASTRUCTURE, Hooks
+from hookline.hooks._requests.cache_store import CacheStore, MemoryCache
+from hookline.points import AroundRequest
+
+
+def request_key(request: ModelRequest) -> str:
+    """Return a digest of the model's whole input."""
+    model: Any = request.model
+    name = getattr(model, "name", None)
+    ids: dict[str, int] = {}
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                ids.setdefault(call.id, len(ids))
+    given = (
+        type(model).__qualname__,
+        [getattr(model, "provider", None), name] if name else id(model),
+        request.system,
+        request.settings,
+        [(tool.name, tool.description, tool.parameters) for tool in request.tools],
+        [_bare(msgspec.to_builtins(message), ids) for message in request.messages],
+    )
+    return sha256(msgspec.json.encode(given)).hexdigest()
+
+
+def _bare(message: dict[str, Any], ids: dict[str, int]) -> list[Any]:
+    """A message as the model sees it, with its calls numbered."""
+    if message["role"] == "tool":
+        call = ids.get(message["call_id"], message["call_id"])
+        return ["tool", call, message["name"], message["text"], message["media"]]
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    return [
+        message["role"],
+        [{**part, "id": ids[part["id"]]} if part["part"] == "call" else part for part in parts],
+    ]
+
+
+def cache(
+    store: CacheStore | None = None,
+    *,
+    key: Callable[[ModelRequest], str | None] = request_key,
+    priority: int = INFRASTRUCTURE + 5,  # inside `fallback`, outside `retry`
+    inherit: bool = False,
+    required: bool = False,
+) -> Hooks:
+    """Answer repeated requests from a cache, which stores only complete answers.
+
+    `cache` runs inside `fallback`, so each model has its own answers. `key` may return None for a
+    request that must not be cached. If the store fails, the error is
+    logged and the model is called.
+    """
+    kept: CacheStore = store if store is not None else MemoryCache()
+
+    async def answer(
+        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        name = key(ctx.request)
+        if name is None:
+            return await proceed()
+        found = await kept.get(name)
+        if found is not None:
+            response = msgspec.json.decode(found, type=ModelResponse)
+            return response.replace(usage=None, response_id=None)
+        response = await proceed()
+        if response.finish_reason in ("stop", "tool_calls"):
+            await kept.set(name, response.to_json())
+        return response
+
+    hook = define_hook(
+        "aroundRequest",
+        answer,
+        name="cache",
+        priority=priority,
+        on_error="log",
+        inherit=inherit,
+        required=required,
+    )
+    return (hook,)

@@ -1,0 +1,1 @@
+"""Checks of text: redaction, and guardrails for inputs and answers."""

@@ -1,0 +1,1 @@
+"""The client: a server of somebody else, as tools of an agent."""

@@ -1,0 +1,95 @@
+"""Convert a server's tools to hookline's, and leave out unusable tools with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from logging import getLogger
+from math import inf
+from typing import Any, Final, TypeAlias, cast
+
+from hookline import Run, Tool, ToolFailure, ToolResult
+from hookline.errors import ToolArgumentsError, ToolDefinitionError
+from hookline.mcp._client.names import clean, clean_schema, mapped, told
+from hookline.mcp._errors import reason, short
+from hookline.points import matches
+
+logger = getLogger("hookline.mcp")
+
+MAX_SCHEMA: Final = 64 * 1024  # most characters of a tool's schema
+Invoke: TypeAlias = Callable[[str, dict[str, Any], Run[Any]], Awaitable[ToolResult | ToolFailure]]
+
+
+def tools_of(
+    listed: list[Any],
+    label: str,
+    *,
+    prefix: str,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    approve: tuple[str, ...],
+    invoke: Invoke,
+) -> tuple[list[Tool[..., Any]], dict[str, str], set[str]]:
+    """Return the tools that the patterns allow, and those with unusable schemas and the reasons.
+
+    The set has the model's names of the tools whose own names match `approve`.
+    """
+    wanted = [each for each in listed if matches(each.name, allow) and not matches(each.name, deny)]
+    names = mapped([each.name for each in wanted], prefix)
+    tools: dict[str, Tool[..., Any]] = {}
+    left_out: dict[str, str] = {}
+    for each in wanted:
+        plain = names[each.name]
+        try:
+            tools[plain] = _tool(each, plain, invoke)
+        except (ToolDefinitionError, ValueError, RecursionError) as exc:
+            left_out[each.name] = reason(exc)
+            logger.warning(
+                "tool %r of MCP server %r is left out: its schema cannot be used",
+                *(clean(each.name, 100), label),
+            )
+    asked = {names[each.name] for each in wanted if matches(each.name, approve)}
+    return list(tools.values()), left_out, asked
+
+
+def _tool(each: Any, plain: str, invoke: Invoke) -> Tool[..., Any]:
+    schema = clean_schema(each.input_schema)
+    if len(repr(schema)) > MAX_SCHEMA:
+        raise ValueError(f"the schema of {plain!r} must be shorter than {MAX_SCHEMA} characters")
+
+    promised = _promised(each, plain)
+
+    async def fn(arguments: dict[str, Any], run: Run[Any]) -> ToolResult | ToolFailure:
+        result = await invoke(each.name, arguments, run)
+        if promised is not None and isinstance(result, ToolResult):
+            return _kept(promised, result)
+        return result
+
+    about = told(each.description, each.name, plain)
+    # The server has its own time limit. Its hints are untrusted, and relax nothing here.
+    return Tool.from_schema(plain, about, schema, fn, timeout=inf)
+
+
+def _promised(each: Any, plain: str) -> Tool[..., Any] | None:
+    """Return a tool that validates structured data. The SDK's own check has no size limit."""
+    if each.output_schema is None or each.output_schema.get("type") != "object":
+        return None
+    if len(repr(each.output_schema)) > MAX_SCHEMA:
+        raise ValueError(f"the output schema of {plain!r} must be shorter than {MAX_SCHEMA}")
+    return Tool.from_schema(plain, "", each.output_schema, _nothing)
+
+
+async def _nothing(arguments: dict[str, Any]) -> None: ...
+
+
+def _kept(promised: Tool[..., Any], result: ToolResult) -> ToolResult | ToolFailure:
+    """Return the result if it matches the server's schema, otherwise a failure."""
+    value: Any = result.value
+    if not isinstance(value, dict):
+        words = "the server sent no structured data, although its own schema requires it"
+        return ToolFailure(words, type="MCPServerError")
+    try:
+        promised.bind(cast("dict[str, Any]", value))
+    except ToolArgumentsError as exc:
+        words = f"the server's data does not match its own schema: {'; '.join(exc.issues)}"
+        return ToolFailure(short(words), type="MCPServerError")
+    return result

@@ -1,0 +1,1 @@
+"""How a server is reached: its process or its URL, and its login."""

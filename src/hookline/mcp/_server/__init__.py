@@ -1,0 +1,1 @@
+"""The server: an agent, served as an MCP server."""

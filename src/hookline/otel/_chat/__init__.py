@@ -1,0 +1,1 @@
+"""The trace of one chat: its spans, and the hooks that begin and end them."""

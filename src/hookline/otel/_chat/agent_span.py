@@ -1,0 +1,138 @@
+"""The span of a whole chat, and the metrics recorded at its end."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from time import time_ns
+from typing import Any
+
+from opentelemetry.trace import SpanKind
+
+from hookline import Response
+from hookline.errors import ChatAbortedError
+from hookline.otel._chat.attributes import text_of, usage_of
+from hookline.otel._chat.trace import Trace
+from hookline.otel._conventions import names
+from hookline.otel._conventions.openinference import INPUT, OUTPUT, SESSION, kind_of, value_of
+from hookline.otel._emit.content import as_json
+from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.spans import Operation
+from hookline.points import AroundChat
+from hookline.runtimes import Halted
+
+
+def begin_agent_span(kit: Kit, ctx: AroundChat[Any]) -> Trace:
+    """Begin the agent span; it stays current until it is left."""
+    run, agent = ctx.run, names.whole(ctx.run.agent)
+    common = kit.attributes(run)
+    if run.conversation_id is not None:
+        common[names.CONVERSATION] = kit.content.word(run.conversation_id)
+    first: dict[str, Any] = {
+        **common,
+        names.OPERATION: names.INVOKE_AGENT,
+        names.AGENT_NAME: agent,
+        names.CHAT_ID: run.chat_id,
+        names.PROVIDER: names.whole(run.provider or names.UNKNOWN),
+        names.REQUEST_MODEL: names.whole(run.model),
+    }
+    if kit.openinference:
+        first.update(kind_of(names.INVOKE_AGENT))
+        if run.conversation_id is not None:
+            first[SESSION] = common[names.CONVERSATION]
+    op = Operation(kit, f"{names.INVOKE_AGENT} {agent}", SpanKind.INTERNAL, first)
+    return Trace(run, op, common)
+
+
+def end_agent_span(
+    kit: Kit, trace: Trace, exc: BaseException | None, response: Response | None
+) -> None:
+    """End the agent span, after the open spans below it."""
+    trace.close_open()
+    if trace.deltas:  # of answers by hooks, which have no span of their own
+        trace.tell_deltas(trace.op)
+    error = None if exc is None or isinstance(exc, Halted) else _why(trace, exc)
+    text = None
+    if trace.op.span.is_recording():
+        _tell(kit, trace, exc, response)
+        if exc is not None and kit.content.spans:
+            text = kit.content.text(text_of(exc))
+    at = time_ns()
+    trace.op.finish(at, error, text)
+    kit.keep(trace.chat_id, trace.op.context)
+    if kit.metered:
+        _measure(kit, trace, trace.op.seconds(at), error)
+
+
+def _tell(kit: Kit, trace: Trace, exc: BaseException | None, response: Response | None) -> None:
+    found = trace.op.attributes
+    found[names.OUTCOME] = trace.outcome or _outcome(exc)
+    usage = response.usage if response is not None else trace.usage
+    written = kit.semconv.cache_write if kit.semconv.agent_caches else None
+    found.update(usage_of(usage, written))
+    if trace.sums.waited:
+        found[names.READER_WAIT] = trace.sums.waited
+    if trace.sums.cost is not None:
+        found[names.COST] = trace.sums.cost
+    message = trace.asked() if kit.content.spans else None
+    if message is not None:
+        messages, _ = kit.content.bounded(kit.content.messages([message]))
+        found[names.INPUT] = as_json(messages)
+        if kit.openinference:
+            found.update(value_of(INPUT, kit.content.text(message.text)))
+    if response is not None:
+        _tell_answer(kit, found, response)
+
+
+def _tell_answer(kit: Kit, found: dict[str, Any], response: Response) -> None:
+    found[names.STEPS] = response.steps
+    if response.stop_reason is not None:
+        found[names.STOP_REASON] = names.identifier(response.stop_reason)
+    if response.pending:
+        found[names.PENDING] = len(response.pending)
+    reason = names.FINISHED[response.finish_reason or "other"]
+    if response.finish_reason is not None:
+        found[names.FINISH_REASONS] = (reason,)
+        if kit.content.spans:
+            found[names.OUTPUT] = as_json(kit.content.said(response.text, reason))
+    if kit.openinference and (kit.content.spans or response.pending):
+        found.update(value_of(OUTPUT, _shown(kit, response)))
+
+
+def _outcome(exc: BaseException | None) -> str:
+    if isinstance(exc, Halted):
+        return "halted"  # this life is over, but another worker continues the chat
+    if exc is None:
+        return "done"
+    cut = isinstance(exc, (ChatAbortedError, CancelledError, GeneratorExit))
+    return "aborted" if cut else "error"
+
+
+def _shown(kit: Kit, response: Response) -> str:
+    """Return the answer, with its pending approvals: a waiting chat must not look finished."""
+    lines = [f"[waits for an approval of {each.call.name}]" for each in response.pending]
+    if kit.content.spans and response.text:
+        lines.insert(0, kit.content.text(response.text))
+    return "\n".join(lines)
+
+
+def _measure(kit: Kit, trace: Trace, seconds: float, error: str | None) -> None:
+    to, context = kit.instruments, trace.op.context
+    mine = {names.AGENT_NAME: trace.agent}
+    to.agent_calls.record(trace.sums.model_calls, mine, context)
+    to.agent_tools.record(trace.sums.tool_calls, mine, context)
+    labels: dict[str, Any] = dict(mine)  # an SDK may keep the labels that it gets
+    if trace.model is not None:
+        labels[names.REQUEST_MODEL] = trace.model
+    if error is not None:
+        labels[names.ERROR_TYPE] = error
+    to.agent_duration.record(seconds, labels, context)
+
+
+def _why(trace: Trace, exc: BaseException) -> str:
+    """Return the error.type of a chat that failed or was aborted."""
+    if isinstance(exc, ChatAbortedError):
+        reason = trace.reason if trace.reason is not None else exc.reason
+        if reason in names.LEFT:
+            return names.OTHER
+        return names.CANCELLED if reason == "cancelled" else names.error_type(exc)
+    return names.OTHER if isinstance(exc, GeneratorExit) else names.error_type(exc)

@@ -1,0 +1,326 @@
+"""The hooks that begin, activate and end the spans of a chat.
+
+`aroundChat` handles the agent's span, `aroundRequest` the spans of model calls, and
+`aroundToolCall` the spans of tools. The outermost wrapper of a model call handles its span, so that
+the span covers all attempts; the innermost wrapper sees each attempt. `onHook` records other hooks.
+Nothing here changes a request or result, and failures are reported and never reach the chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from time import time_ns
+from typing import Any, Final, TypeAlias
+
+from hookline import (
+    HookBus,
+    ModelRequest,
+    ModelResponse,
+    Proceed,
+    Response,
+    Run,
+    ToolCall,
+    ToolFailure,
+    ToolResult,
+    UserMessage,
+)
+from hookline.errors import ChatAbortedError, StopChat
+from hookline.otel._chat.agent_span import begin_agent_span, end_agent_span
+from hookline.otel._chat.explanations import nearest, tell_approval, tell_hook, tell_status
+from hookline.otel._chat.model_call import (
+    ASKED,
+    Asked,
+    ModelCall,
+    open_call,
+    tell_unseen_failure,
+)
+from hookline.otel._chat.tool_call import ToolCallSpan
+from hookline.otel._chat.trace import Trace
+from hookline.otel._conventions import names
+from hookline.otel._emit.failures import report
+from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.spans import Place
+from hookline.points import (
+    AroundChat,
+    AroundRequest,
+    AroundToolCall,
+    OnApproval,
+    OnChatAbort,
+    OnChatEnd,
+    OnHook,
+    OnStatus,
+)
+
+NAME: Final = "hookline.otel"
+OUTERMOST: Final = 1_000_000
+INNERMOST: Final = -1_000_000
+Call: TypeAlias = ModelCall | ToolCallSpan
+
+
+class Tracing:
+    """The hooks for one pair of providers, on buses of their own.
+
+    A chat gets only the hooks that it needs: no `onHook` if there are no other hooks.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        kit.source = self
+        self.kit = kit
+        self._silent = not kit.metered and not kit.details  # without spans nothing is recorded
+        self._chats: dict[object, Trace] = {}  # by the chat itself: ids may be equal
+        self._alone = self._bus(lone=True)
+        self._beside = self._bus(lone=True, told=True)
+        self._between = self._bus(lone=False, told=True)
+
+    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any]:
+        """Return the hooks for a chat that has other hooks at these points."""
+        if not beside:
+            return self._alone
+        return self._between if "aroundRequest" in beside else self._beside
+
+    def _bus(self, *, lone: bool, told: bool = False) -> HookBus[Any]:
+        bus: HookBus[Any] = HookBus()
+        add = bus.add_hook
+        add("aroundChat", self._around_chat, priority=OUTERMOST, name=NAME)
+        if lone:
+            add("aroundRequest", self._around_lone_request, priority=OUTERMOST, name=NAME)
+        else:
+            add("aroundRequest", self._around_request, priority=OUTERMOST, name=NAME)
+            add("aroundRequest", self._around_attempt, priority=INNERMOST, name=NAME)
+        add("aroundToolCall", self._around_tool, priority=OUTERMOST, name=NAME)
+        add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
+        add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
+        add("onApproval", self._on_approval, priority=OUTERMOST, name=NAME)
+        add("onStatus", self._on_status, priority=OUTERMOST, name=NAME)
+        if told:
+            add("onHook", self._on_hook, name=NAME)
+        return bus
+
+    def _trace_of(self, run: Run[Any]) -> Trace | None:
+        return self._chats.get(Run.chat_of(run))
+
+    # ── the chat ────────────────────────────────────────────────────────────────────────────
+
+    async def _around_chat(
+        self, ctx: AroundChat, proceed: Proceed[UserMessage, Response]
+    ) -> Response:
+        trace = self._begin_chat(ctx)
+        if trace is None:
+            return await proceed()
+        try:
+            response = await proceed()
+        except BaseException as exc:
+            self._end_chat(trace, exc)
+            raise
+        else:
+            self._end_chat(trace, None, response)
+            return response
+        finally:
+            trace.op.leave()
+
+    def _begin_chat(self, ctx: AroundChat) -> Trace | None:
+        try:
+            trace = begin_agent_span(self.kit, ctx)
+            self._chats[Run.chat_of(ctx.run)] = trace
+            return trace
+        except Exception as exc:
+            report("a chat could not be traced", exc)
+            return None
+
+    def _end_chat(
+        self, trace: Trace, exc: BaseException | None, response: Response | None = None
+    ) -> None:
+        """End the chat's trace; a second call has no effect."""
+        try:
+            self._chats.pop(Run.chat_of(trace.run), None)
+            if trace.op.ended:
+                return
+            trace.close_open()
+            end_agent_span(self.kit, trace, exc, response)
+        except Exception as failure:
+            report("a chat could not be traced to its end", failure)
+            trace.op.drop()
+
+    def _on_abort(self, ctx: OnChatAbort) -> None:
+        trace = self._trace_of(ctx.run)
+        if trace is not None:
+            trace.reason = ctx.reason
+            trace.outcome = "aborted"
+            trace.close_cut()
+
+    def _on_end(self, ctx: OnChatEnd) -> None:
+        trace = self._trace_of(ctx.run)
+        if trace is None:
+            return
+        trace.outcome = ctx.outcome
+        trace.usage = ctx.usage
+        try:
+            trace.links.meet(ctx.run, leave=False)
+        except Exception as exc:
+            report("a chat could not be linked to the previous chat", exc)
+        if asyncio.current_task() is not trace.task:
+            # The chat's own task was cancelled, and may be left behind: no later event follows.
+            aborted = ChatAbortedError(trace.reason) if ctx.response is None else None
+            self._end_chat(trace, ctx.error or aborted, ctx.response)
+
+    # ── a model call ────────────────────────────────────────────────────────────────────────
+
+    async def _around_request(
+        self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        """Wrap other wrappers: the span begins with the first attempt, if there is one."""
+        trace = self._trace_of(ctx.run)
+        if trace is None:
+            return await proceed()
+        asked, before = Asked(), ASKED.get()
+        ASKED.set(asked)
+        try:
+            response = await proceed()
+        except BaseException as exc:
+            if asked.call is not None:
+                self._break_off(trace, asked.call, exc)
+            raise
+        else:
+            if asked.call is not None:
+                asked.call.answered(response)
+            return response
+        finally:
+            if ASKED.get() is asked:
+                ASKED.set(before)
+
+    async def _around_lone_request(
+        self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        """Wrap a model call that has no other wrappers."""
+        trace = self._trace_of(ctx.run)
+        if trace is not None and trace.op.quiet and self._silent:
+            return await self._unseen(trace, ctx, proceed)
+        call = None if trace is None else ModelCall.begin(self.kit, trace, ctx)
+        if trace is None or call is None:
+            return await proceed()
+        call.attempts = 1
+        try:
+            response = await proceed()
+        except BaseException as exc:
+            if isinstance(exc, Exception):
+                call.failed(exc)
+            self._break_off(trace, call, exc)
+            raise
+        else:
+            call.took(response)
+            call.answered(response)
+            return response
+        finally:
+            call.leave()
+
+    async def _unseen(
+        self, trace: Trace, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        """Wrap a call in an unsampled chat without metrics: only failures are recorded."""
+        try:
+            return await proceed()
+        except Exception as exc:
+            tell_unseen_failure(self.kit, trace, ctx.request, exc)
+            raise
+
+    async def _around_attempt(
+        self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        asked, trace = ASKED.get(), self._trace_of(ctx.run)
+        if asked is None or trace is None:
+            return await proceed()
+        place = Place()  # each attempt may be inside of another span of a wrapper
+        if asked.call is None:
+            asked.call = ModelCall.begin(self.kit, trace, ctx)
+        else:
+            asked.call.enter()  # an attempt may run in another task
+        call = asked.call
+        if call is None:
+            return await proceed()
+        call.attempt(ctx.request)
+        try:
+            response = await proceed()
+        except Exception as exc:
+            call.failed(exc)
+            raise
+        else:
+            call.took(response)
+            return response
+        finally:
+            place.restore(call)
+
+    # ── a tool call ─────────────────────────────────────────────────────────────────────────
+
+    async def _around_tool(
+        self, ctx: AroundToolCall, proceed: Proceed[ToolCall, ToolResult | ToolFailure]
+    ) -> ToolResult | ToolFailure:
+        trace = self._trace_of(ctx.run)
+        if trace is not None and trace.op.quiet and self._silent:
+            return await proceed()
+        work = None if trace is None else ToolCallSpan.begin(self.kit, trace, ctx)
+        if trace is None or work is None:
+            return await proceed()
+        try:
+            result = await proceed()
+        except BaseException as exc:
+            self._break_off(trace, work, exc)
+            raise
+        else:
+            work.finished(result)
+            return result
+        finally:
+            work.leave()
+
+    def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
+        """End a call that was cancelled or that raised."""
+        try:
+            known = Run.chat_of(trace.run) in self._chats
+            if isinstance(exc, asyncio.CancelledError) and known:
+                trace.hold(work)
+            elif isinstance(exc, StopChat) and isinstance(work, ModelCall):
+                work.stopped()
+            elif isinstance(exc, (asyncio.CancelledError, GeneratorExit)):
+                work.close(time_ns(), names.OTHER)
+            else:
+                work.close(time_ns(), names.error_type(exc), exc)
+        except Exception as failure:
+            report("a call could not be traced to its end", failure)
+            work.drop()
+
+    # ── why a chat took the way that it took ────────────────────────────────────────────────
+
+    def _on_status(self, ctx: OnStatus) -> None:
+        known = names.STATUS_EVENTS.get(ctx.type)
+        op = None if known is None else nearest(self._trace_of(ctx.run), open_call())
+        if known is None or op is None:
+            return
+        try:
+            tell_status(op, *known, ctx.data)
+        except Exception as exc:
+            report("a status could not be traced", exc)
+
+    def _on_approval(self, ctx: OnApproval) -> None:
+        trace = self._trace_of(ctx.run)
+        if trace is None:
+            return
+        try:
+            tell_approval(trace, ctx)
+        except Exception as exc:
+            report("an approval could not be traced", exc)
+
+    # ── other hooks ─────────────────────────────────────────────────────────────────────────
+
+    def _on_hook(self, ctx: OnHook) -> None:
+        if ctx.hook == NAME:
+            return
+        trace = self._trace_of(ctx.run) if ctx.run is not None else None
+        if trace is not None and ctx.point == "onDelta":
+            count = trace.deltas.setdefault((ctx.hook, ctx.outcome), [0, 0.0])
+            count[0] += 1
+            count[1] += ctx.duration
+            return
+        try:
+            tell_hook(self.kit, ctx, trace, open_call())
+        except Exception as exc:
+            report("a hook could not be traced", exc)

@@ -1,0 +1,289 @@
+"""A model call: its span, its metrics, and its end.
+
+Failures in this module are reported, and never reach the chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from time import time_ns
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanKind
+
+from hookline import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    Run,
+    Usage,
+)
+from hookline.models import Timing
+from hookline.otel._chat.attributes import ModelWords, text_of, usage_of
+from hookline.otel._chat.trace import Trace
+from hookline.otel._conventions import names
+from hookline.otel._conventions.openinference import COST as LLM_COST
+from hookline.otel._conventions.openinference import kind_of, spoken
+from hookline.otel._emit.content import as_json
+from hookline.otel._emit.failures import report
+from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.spans import Operation
+from hookline.points import AroundRequest
+
+
+class ModelCall(Operation):
+    """One logical model call, with all its attempts."""
+
+    __slots__ = (
+        "_response",
+        "_run",
+        "_trace",
+        "_usage",
+        "_waited",
+        "_words",
+        "attempts",
+        "error",
+        "request",
+        "timing",
+    )
+
+    _response: ModelResponse | None
+    _run: Run[Any]
+    _trace: Trace
+    _usage: Usage | None  # the tokens of all attempts that were answered
+    _waited: float  # seconds that the attempts waited for the reader of the stream
+    _words: ModelWords
+    attempts: int  # the number of requests that were actually sent
+    error: str | None  # the error of the last failed attempt
+    request: ModelRequest
+    timing: Timing | None
+
+    @classmethod
+    def begin(cls, kit: Kit, trace: Trace, ctx: AroundRequest[Any]) -> ModelCall | None:
+        """Begin the span, which stays current until it is left; None if that fails."""
+        try:
+            request = ctx.request
+            words = trace.words
+            if (
+                words is None
+                or words.model is not request.model
+                or words.settings is not request.settings
+            ):
+                words = trace.words_of(request)
+            first = {**words.first, names.ITERATION: ctx.iteration}
+            if request.output is not None:
+                first[names.OUTPUT_TYPE] = "json"
+            if trace.deltas:  # of answers by hooks, which have no span of their own
+                trace.tell_deltas(trace.op)
+            if trace.model is None:
+                trace.tell_model(words, request)
+                trace.links.meet(ctx.run)
+            if kit.openinference:
+                first.update(kind_of(names.CHAT))
+            call = cls(kit, words.name, SpanKind.CLIENT, first)
+            call._response = call._usage = call.timing = call.error = None
+            call._waited = 0.0
+            call._run = ctx.run
+            call._trace = trace
+            call._words = words
+            call.attempts = 0
+            call.request = request
+            trace.open.append(call)
+            return call
+        except Exception as exc:
+            report("a model call could not be traced", exc)
+            return None
+
+    def attempt(self, request: ModelRequest) -> None:
+        """Note a request. The inner wrappers may have changed the request or the model."""
+        self.attempts += 1
+        before = self.request
+        if request.model is not before.model or request.settings is not before.settings:
+            try:
+                self._words = self._trace.words_of(request)
+                self.attributes.update(self._words.first)
+                self.span.update_name(self._words.name)
+            except Exception as exc:
+                report("the model of an attempt could not be traced", exc)
+        self.request = request
+        self.timing = None
+
+    def failed(self, exc: Exception) -> None:
+        """Record a failed attempt as an event, whether or not it is retried."""
+        self.error = names.error_type(exc)
+        tell_failure(self.kit, self._words, exc, self.context)
+        self._broke_off()
+
+    def took(self, response: ModelResponse) -> None:
+        """Record the timing and the tokens of an attempt that the model has answered."""
+        if self.ended:
+            return
+        self._timed(response.timing)
+        try:
+            if response.usage is not None:
+                self._pay(response.model, response.usage)
+        except Exception as exc:
+            report("the tokens of a model call could not be recorded", exc)
+
+    def _timed(self, timing: Timing | None) -> None:
+        self.timing = timing
+        if timing is not None:
+            self._waited += timing.reader_wait
+
+    def _broke_off(self) -> None:
+        if self.timing is None and self.attempts:
+            self._timed(self._run.timing)
+
+    def answered(self, response: ModelResponse) -> None:
+        """End the span with a response."""
+        try:
+            self._response = response
+            if self.span.__class__ is not NonRecordingSpan:
+                found = self.attributes
+                found[names.FINISH_REASONS] = (names.FINISHED[response.finish_reason],)
+                if response.model:
+                    found[names.RESPONSE_MODEL] = names.whole(response.model)
+                if response.response_id:
+                    found[names.RESPONSE_ID] = self.kit.content.word(response.response_id)
+            self._end(time_ns(), None, None)
+        except Exception as exc:
+            report("a model call could not be traced to its end", exc)
+            self.drop()
+
+    def stopped(self) -> None:
+        """End the span without an error: a hook has stopped the chat."""
+        self._end(time_ns(), None, None)
+
+    def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
+        """End the span without a response."""
+        self.attributes[names.FINISH_REASONS] = ("error",)
+        self._broke_off()
+        self._end(at, error, exc)
+
+    def _end(self, at: int, error: str | None, exc: BaseException | None) -> None:
+        if self.ended:
+            return
+        kit, trace = self.kit, self._trace
+        trace.open.remove(self)
+        if self.attempts != 1:
+            self.attributes[names.ATTEMPTS] = self.attempts
+        if trace.deltas:
+            trace.tell_deltas(self)
+        if self.timing is not None:
+            self.attributes[names.FIRST_CHUNK] = self.timing.first_chunk
+        if self._waited:
+            self.attributes[names.READER_WAIT] = self._waited
+            trace.sums.waited += self._waited
+        self.attributes.update(usage_of(self._usage, kit.semconv.cache_write))
+        text = self._write(error, exc) if kit.writes else None
+        self.finish(at, error, text)
+        trace.sums.model_calls += 1
+        if kit.metered:
+            self._measure(max(self.seconds(at) - self._waited, 0.0), error)
+        trace.fresh = False
+
+    def _pay(self, answered_by: str | None, usage: Usage) -> None:
+        self._usage = usage if self._usage is None else self._usage + usage
+        kit, points = self.kit, self._words.points(answered_by)
+        if kit.metered:
+            kit.instruments.record_tokens(usage, points, self.context)
+        cost = kit.price(self._words.labels[names.REQUEST_MODEL], answered_by, usage)
+        if cost is None:
+            return
+        if kit.metered and cost > 0:
+            kit.instruments.cost.add(cost, points.call, self.context)
+        sums = self._trace.sums
+        sums.cost = cost if sums.cost is None else sums.cost + cost
+        self.attributes[names.COST] = cost = self.attributes.get(names.COST, 0.0) + cost
+        if kit.openinference:
+            self.attributes[LLM_COST] = cost
+
+    def _write(self, error: str | None, exc: BaseException | None) -> str | None:
+        """Record content, if requested; returns the text of the error, if spans may contain it."""
+        content = self.kit.content
+        recording = self.span.is_recording()
+        on_span, in_event = content.spans and recording, content.events and self.kit.details
+        said = self._said() if on_span or in_event else {}
+        if on_span:
+            self.attributes.update({name: as_json(value) for name, value in said.items()})
+            if self.kit.openinference:
+                self.attributes.update(spoken(self.attributes))
+        if self.kit.details:
+            details = {**self._words.labels, **self.attributes}
+            details.update(said if in_event else {})
+            if error is not None:
+                details[names.ERROR_TYPE] = error
+            self.kit.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
+        return content.text(text_of(exc)) if content.spans and exc is not None else None
+
+    def _said(self) -> dict[str, Any]:
+        """Return the messages and the response; for messages recorded before, only their number."""
+        content, trace, request = self.kit.content, self._trace, self.request
+        full = self.kit.full
+        said: dict[str, Any] = {}
+        if request.system and (full or request.system != trace.system):
+            said[names.SYSTEM] = content.system(request.system)
+        if request.tools and (full or request.tools != trace.tools):
+            said[names.DEFINITIONS], _ = content.bounded(content.definitions(request.tools))
+        trace.system, trace.tools = request.system, request.tools
+        sent: Sequence[Message] = request.messages
+        messages = sent if full else trace.unwritten(sent, self._run)
+        said[names.INPUT], dropped = content.bounded(content.messages(messages))
+        if dropped:
+            self.attributes[names.DROPPED] = dropped
+        if len(messages) < len(sent):
+            self.attributes[names.EARLIER] = len(sent) - len(messages)
+        if self._response is not None:
+            said[names.OUTPUT] = content.answer(self._response)
+        return said
+
+    def _measure(self, seconds: float, error: str | None) -> None:
+        to, context = self.kit.instruments, self.context
+        response, timing = self._response, self.timing
+        points = self._words.points(None if response is None else response.model)
+        labels = points.call
+        if error is not None:
+            labels = {**labels, names.ERROR_TYPE: error}
+        to.duration.record(seconds, labels, context)
+        if timing is not None:
+            to.first_chunk.record(timing.first_chunk, points.call, context)
+            if timing.chunks > 1 and error is None:
+                took = timing.duration - timing.reader_wait - timing.first_chunk
+                mean = max(took, 0.0) / (timing.chunks - 1)
+                to.chunk_time.record(mean, points.call, context)
+
+
+def tell_failure(kit: Kit, words: ModelWords, exc: Exception, context: Context) -> None:
+    """Emit the event for a failed model call."""
+    attributes = {**words.labels, names.EXCEPTION_TYPE: names.error_type(exc)}
+    if kit.content.events:
+        attributes[names.EXCEPTION_MESSAGE] = kit.content.text(text_of(exc))
+    kit.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, context)
+
+
+def tell_unseen_failure(kit: Kit, trace: Trace, request: ModelRequest, exc: Exception) -> None:
+    """Emit the event for a failed model call that has no span."""
+    try:
+        tell_failure(kit, trace.words_of(request), exc, trace.op.context)
+    except Exception as failure:
+        report("a failed model call could not be traced", failure)
+
+
+class Asked:
+    """A model call inside its wrappers; it has a span once a request was sent."""
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: ModelCall | None = None
+
+
+ASKED: Final[ContextVar[Asked | None]] = ContextVar("hookline_otel_asked", default=None)
+
+
+def open_call() -> ModelCall | None:
+    """The model call whose wrappers run here."""
+    asked = ASKED.get()
+    return None if asked is None else asked.call

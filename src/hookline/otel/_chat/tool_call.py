@@ -1,0 +1,136 @@
+"""A tool call: its span, its metrics, and its end.
+
+Failures in this module are reported, and never reach the chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time_ns
+from typing import Any, Final
+
+from opentelemetry.context import attach, set_value
+from opentelemetry.trace import SpanKind
+
+from hookline import ToolFailure, ToolResult
+from hookline.errors import ToolDenied
+from hookline.otel._chat.attributes import ToolWords, text_of
+from hookline.otel._chat.trace import Trace
+from hookline.otel._conventions import names
+from hookline.otel._conventions.openinference import INPUT, OUTPUT, kind_of, value_of
+from hookline.otel._emit.content import as_json
+from hookline.otel._emit.failures import report
+from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.spans import Operation
+from hookline.points import AroundToolCall
+
+DENIED: Final = "Denied"  # the type of a refusal
+
+
+class ToolCallSpan(Operation):
+    """One run of a tool's handler, including its wrappers."""
+
+    __slots__ = ("_arguments", "_trace", "_words")
+
+    _arguments: Any
+    _trace: Trace
+    _words: ToolWords
+
+    @classmethod
+    def begin(cls, kit: Kit, trace: Trace, ctx: AroundToolCall[Any]) -> ToolCallSpan | None:
+        """Begin the span, which stays current until it is left; None if that fails."""
+        try:
+            call, tool = ctx.call, ctx.tool
+            words = trace.tool_words.get(tool.name)
+            if words is None or words.tool is not tool:
+                words = trace.words_of_tool(tool)
+            first = {
+                **words.first,
+                names.TOOL_CALL_ID: kit.content.word(call.id),
+                names.ITERATION: ctx.run.iteration,
+            }
+            if kit.openinference:
+                first.update(kind_of(names.EXECUTE_TOOL))
+            work = cls(kit, words.name, SpanKind.INTERNAL, first)
+            work._arguments = call.arguments
+            work._trace = trace
+            work._words = words
+            trace.open.append(work)
+            # A tool that calls a server reports the request here, and need not import this module.
+            key = f"hookline.call:{trace.chat_id}:{call.id}"
+            if kit.metered or not work.quiet:
+                work.context = set_value(key, work.tell, work.context)
+                attach(work.context)
+            return work
+        except Exception as exc:
+            report("a tool call could not be traced", exc)
+            return None
+
+    def tell(self, attributes: Mapping[str, Any], seconds: float) -> None:
+        """Record a request to an MCP server, as reported by the tool."""
+        try:
+            self.attributes.update(
+                {key: value for key, value in attributes.items() if key != names.ERROR_TYPE}
+            )
+            if self.kit.metered:
+                labels = {
+                    **attributes,
+                    names.OPERATION: names.EXECUTE_TOOL,
+                    names.TOOL_NAME: self._words.tool.name,
+                }
+                self.kit.instruments.mcp_duration.record(seconds, labels, self.context)
+        except Exception as exc:
+            report("a request to an MCP server could not be traced", exc)
+
+    def finished(self, result: ToolResult | ToolFailure) -> None:
+        """End the span with a result, or with a failure that the model sees."""
+        try:
+            kit = self.kit
+            if isinstance(result, ToolResult):
+                if kit.shows and self.span.is_recording():
+                    text = as_json(kit.content.data(result.value))
+                    self.attributes[names.RESULT] = text
+                    if kit.openinference:
+                        self.attributes.update(value_of(OUTPUT, text, "application/json"))
+                self._end(time_ns(), None, None)
+                return
+            exc = result.exception
+            if result.type == DENIED or isinstance(exc, ToolDenied):
+                self.attributes[names.OUTCOME] = "denied"  # a decision, and not an error
+                self._end(time_ns(), None, None)
+                return
+            error = names.identifier(result.type) if exc is None else names.error_type(exc)
+            self._end(time_ns(), error, kit.content.text(result.message) if kit.shows else None)
+        except Exception as exc:
+            report("a tool call could not be traced to its end", exc)
+            self.drop()
+
+    def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
+        """End the span without a result."""
+        text = None
+        if exc is not None and self.kit.shows:
+            text = self.kit.content.text(text_of(exc))
+        self._end(at, error, text)
+
+    def _end(self, at: int, error: str | None, text: str | None) -> None:
+        if self.ended:
+            return
+        kit, trace = self.kit, self._trace
+        trace.open.remove(self)
+        trace.sums.tool_calls += 1
+        if kit.shows and self.span.is_recording():
+            said = as_json(kit.content.data(self._arguments))
+            self.attributes[names.ARGUMENTS] = said
+            if kit.openinference:
+                self.attributes.update(value_of(INPUT, said, "application/json"))
+        if error is None and not self.attributes:
+            self.ended = True
+            self.span.end(at)
+        else:
+            self.finish(at, error, text)
+        if not kit.metered:
+            return
+        labels = self._words.labels
+        if error is not None:
+            labels = {**labels, names.ERROR_TYPE: error}
+        kit.instruments.tool_duration.record(self.seconds(at), labels, self.context)

@@ -1,0 +1,1 @@
+"""The names of the conventions that the telemetry follows."""

@@ -1,0 +1,1 @@
+"""What is written to OpenTelemetry: spans, metrics, log events and their content."""

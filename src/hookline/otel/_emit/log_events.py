@@ -1,0 +1,51 @@
+"""Log events: failed model calls and, on request, the details of each call.
+
+OpenTelemetry's log API still has a private name, so it is imported with care. If the API is too old
+for events, no events are emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from opentelemetry.context import Context
+
+from hookline.otel._emit.failures import report
+
+Severity = Literal["DEBUG", "INFO", "WARN"]
+
+
+class Events:
+    """The logger, if there is one."""
+
+    def __init__(self, provider: Any, version: str, schema: str | None) -> None:
+        self._logger: Any = None
+        self._record: Any = None
+        self._severities: Any = None
+        try:
+            from opentelemetry import _logs
+        except ImportError as exc:
+            report("opentelemetry has no log API, so there are no events", exc)
+            return
+        self._record = _logs.LogRecord
+        self._severities = _logs.SeverityNumber
+        self._logger = _logs.get_logger("hookline", version, provider, schema_url=schema)
+
+    def emit(
+        self, name: str, severity: Severity, attributes: Mapping[str, Any], context: Context
+    ) -> None:
+        """Emit one event. A failure is only reported."""
+        if self._logger is None:
+            return
+        try:
+            record = self._record(
+                event_name=name,
+                severity_number=self._severities[severity],
+                severity_text=severity,
+                attributes=dict(attributes),
+                context=context,
+            )
+            self._logger.emit(record)
+        except Exception as exc:
+            report("an event could not be emitted", exc)

@@ -1,0 +1,1 @@
+"""What all adapters share: clients, errors, streams, and parts of requests."""

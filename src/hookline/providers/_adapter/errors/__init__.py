@@ -1,0 +1,1 @@
+"""Errors of services and SDKs, as hookline's own."""

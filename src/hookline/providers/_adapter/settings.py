@@ -1,0 +1,75 @@
+"""Combine the settings of a model with those of a request. Pure.
+
+A model has settings of its provider's type, which are the defaults. An agent, a chat or preChat
+changes the fields that all providers share. `Settings.extra` holds fields for a single provider's
+request under that provider's name; no other provider receives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hookline import Settings
+from hookline.errors import UsageError
+from hookline.providers._adapter.parts import is_object, merged
+
+S = TypeVar("S", bound=Settings)
+
+# Request fields with object values, which could be mistaken for names of providers.
+_FIELDS: Final = frozenset(
+    {
+        *("audio", "cache_control", "container", "context_management", "extra_body"),
+        *("extra_headers", "extra_query", "http_options", "image_config", "labels", "logit_bias"),
+        *("metadata", "moderation", "options", "output_config", "prediction", "prompt"),
+        *("prompt_cache_options", "reasoning", "response_format", "speech_config"),
+        *("stream_options", "text", "thinking", "thinking_config", "tool_choice", "tool_config"),
+        "web_search_options",
+    }
+)
+
+
+def effective(own: S, given: Settings) -> S:
+    """Return the model's settings, overridden by the request's fields.
+
+    Raises UsageError for a provider's settings that were passed to an agent or a chat.
+    """
+    if type(given) is not Settings:
+        kind = type(given).__name__
+        raise UsageError(
+            f"settings={kind}(…) must be passed to the model, as in "
+            f'Model("…", settings={kind}(…)); for one chat use Settings(extra={{"provider": …}})'
+        )
+    changes = {
+        name: value
+        for name in Settings.__struct_fields__
+        if name != "extra" and (value := getattr(given, name)) not in (None, ())
+    }
+    return msgspec.structs.replace(own, **changes) if changes else own
+
+
+def with_extra(body: dict[str, Any], provider: str, *settings: Settings) -> dict[str, Any]:
+    """Merge the entries of `Settings.extra` for this provider into the request, the weakest first.
+
+    Raises UsageError for an entry that does not name a provider.
+    """
+    for each in settings:
+        for name, fields in (each.extra or {}).items():
+            if not is_object(fields) or name in _FIELDS:
+                raise UsageError(
+                    f"Settings.extra={{{name!r}: …}} must be grouped by provider, as in "
+                    f"extra={{{provider!r}: {{{name!r}: …}}}}"
+                )
+        merged(body, (each.extra or {}).get(provider))
+    return body
+
+
+def put(body: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    """Add the fields that are set to the body."""
+    for name, value in fields.items():
+        if value is not None and value != () and value != {}:
+            listed = isinstance(value, tuple)
+            # The value is Any, so its items may be anything, too.
+            body[name] = list(value) if listed else value  # pyright: ignore[reportUnknownArgumentType]

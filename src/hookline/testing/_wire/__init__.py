@@ -1,0 +1,1 @@
+"""A local server that plays a script in the format of a provider."""

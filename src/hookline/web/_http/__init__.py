@@ -1,0 +1,1 @@
+"""HTTP over ASGI: messages, server-sent events, access, refusals. Knows no chat."""

@@ -1,0 +1,1 @@
+"""The chat page: its files, its Markdown, and the timeline of a run."""

@@ -1,0 +1,239 @@
+"""Convert Markdown to blocks from which the page makes elements. Pure.
+
+A node is a text, or a list of a tag, its attributes and its children. Only the tags and attributes
+below can appear, whatever the text is: HTML stays text, an image becomes a link, and a link leads
+to http, https or mail. The page checks the tags again, and creates each element itself.
+
+While an answer grows, only the text from its last block on is parsed again: `Block.line` is the
+first line of each block.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hookline.web._http.extra import needs
+
+Node: TypeAlias = str | list[Any]
+
+MOST: Final = 200_000  # most characters of a text to read as Markdown
+MOST_CODE: Final = 20_000  # most characters of a code block to highlight
+_TAGS: Final = """
+    p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr
+    table thead tbody tr th td span
+"""
+TAGS: Final = frozenset(_TAGS.split())
+# Only these are highlighted: the lexers of some rare languages are very slow for some texts.
+_LANGUAGES: Final = """
+    bash c cpp css csharp diff dockerfile go graphql html ini java javascript json jsx kotlin
+    lua makefile markdown php python r ruby rust scala sh shell sql swift toml ts tsx typescript
+    xml yaml js py rb rs yml console c++ zsh golang
+"""
+LANGUAGES: Final = frozenset(_LANGUAGES.split())
+_HREF: Final = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
+_MATHS: Final = re.compile(
+    r"\$\$.+?\$\$|\$[^\s$](?:[^$\n]*[^\s$\\])?\$(?!\d)|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL
+)
+_CLOSING: Final = {"$$": "$$", "\\[": "\\]"}
+MOST_MATHS: Final = 2000  # most characters of a formula, so that a lone `$` costs little
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A top-level block: its first line in the text, and its node."""
+
+    line: int
+    node: Node
+
+
+@cache
+def _reader() -> Any:
+    md: Any = needs("markdown_it").MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
+    md.enable(["table", "strikethrough"])
+    md.disable(["html_block", "html_inline"], ignoreInvalid=True)
+    md.inline.ruler.before("escape", "maths", _maths)
+    interrupts = ["paragraph", "reference", "blockquote", "list"]
+    md.block.ruler.before("fence", "maths_block", _maths_block, {"alt": interrupts})
+    return md
+
+
+def _maths(state: Any, silent: bool) -> bool:
+    """Keep a formula as plain text: `_` and `*` in it are not Markdown."""
+    if state.src[state.pos] not in "$\\":
+        return False
+    end = min(state.posMax, state.pos + MOST_MATHS)
+    found = _MATHS.match(state.src, state.pos, end)
+    if found is None:
+        return False
+    if not silent:
+        token = state.push("maths", "", 0)
+        token.content = found[0]
+    state.pos = found.end()
+    return True
+
+
+def _maths_block(state: Any, first: int, last: int, silent: bool) -> bool:
+    """Keep a formula at the start of a line as plain text, whatever its lines look like.
+
+    If its opening sign has a line of its own, the formula goes on to the closing sign, as a code
+    fence does. Otherwise it ends at an empty line at the latest. Text below the formula is never
+    looked at, so that a growing text is parsed in the same way.
+    """
+    line = _line_of(state, first).strip()
+    closing = _CLOSING.get(line[:2])
+    if closing is None or closing in line[2:] or state.is_code_block(first):
+        return False
+    if silent:
+        return bool(line[2:] == "")
+    at = first + 1
+    while at < last and closing not in (text := _line_of(state, at)):
+        if line[2:] and not text.strip():
+            break
+        at += 1
+    end = at + 1 if at < last and closing in _line_of(state, at) else at
+    state.line = end
+    token = state.push("maths_block", "", 0)
+    token.map = [first, end]
+    token.content = state.getLines(first, end, state.sCount[first], False).rstrip("\n")
+    return True
+
+
+def _line_of(state: Any, line: int) -> str:
+    text: str = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
+    return text
+
+
+def blocks(text: str) -> list[Block]:
+    """Parse a text into blocks; a text that is too long becomes one block of plain text."""
+    if len(text) > MOST:
+        return [Block(line=0, node=["p", {}, text])]
+    found: list[Block] = []
+    stack: list[tuple[Any, list[Any]]] = []
+    for token in _reader().parse(text.replace("\0", "\ufffd")):
+        line = token.map[0] if token.map else 0
+        if token.nesting == 1:
+            stack.append(((line, token), []))
+            continue
+        if token.nesting == -1:
+            (line, opened), children = stack.pop()
+            made: list[Node] = _element(opened, children)
+        else:
+            made = _leaf(token)
+        if stack:
+            stack[-1][1].extend(made)
+        else:
+            found += [Block(line=line, node=node) for node in made]
+    return found
+
+
+def _element(token: Any, children: list[Any]) -> list[Node]:
+    if token.hidden:  # a paragraph in a tight list
+        return children
+    if token.tag == "a":
+        return _link(str(token.attrs.get("href", "")), children)
+    attributes: dict[str, str] = {}
+    if token.tag == "ol" and str(token.attrs.get("start", "")).isdigit():
+        attributes["start"] = str(token.attrs["start"])
+    style = str(token.attrs.get("style", ""))
+    if token.tag in ("th", "td") and style.startswith("text-align:"):
+        attributes["align"] = style.removeprefix("text-align:")
+    return [[token.tag, attributes, *children]] if token.tag in TAGS else children
+
+
+def _link(href: str, children: list[Any]) -> list[Node]:
+    if not _HREF.fullmatch(href):
+        return children
+    return [["a", {"href": href}, *children]]
+
+
+def _leaf(token: Any) -> list[Node]:
+    match token.type:
+        case "inline":
+            return _inline(token.children or [])
+        case "fence" | "code_block":
+            language = token.info.split()[0].lower()[:30] if token.info.split() else ""
+            return [["pre", {"language": language}, *_coloured(token.content, language)]]
+        case "maths_block":
+            return [["p", {}, ["span", {"class": "maths"}, token.content]]]
+        case "hr":
+            return [["hr", {}]]
+        case _:
+            return [token.content] if token.content else []
+
+
+def _inline(tokens: list[Any]) -> list[Node]:
+    stack: list[tuple[Any, list[Any]]] = [(None, [])]
+    for token in tokens:
+        if token.nesting == 1:
+            stack.append((token, []))
+            continue
+        if token.nesting == -1:
+            opened, children = stack.pop()
+            made: list[Node] = _element(opened, children)
+        elif token.type == "image":
+            address = str(token.attrs.get("src", ""))
+            made = _link(address, [f"🖼 {token.content or address}"]) or [token.content]
+        elif token.type == "code_inline":
+            made = [["code", {}, token.content]]
+        elif token.type == "maths":
+            made = [["span", {"class": "maths"}, token.content]]
+        elif token.type == "hardbreak":
+            made = [["br", {}]]
+        elif token.type == "softbreak":
+            made = ["\n"]
+        else:
+            made = [token.content] if token.content else []
+        stack[-1][1].extend(made)
+    return stack[0][1]
+
+
+# ── code ────────────────────────────────────────────────────────────────────────────────────
+
+# The token types of Pygments, and the CSS class that colours each of them.
+_KINDS: Final = (
+    ("Token.Comment", "c"),
+    ("Token.Keyword", "k"),
+    ("Token.Name.Builtin", "b"),
+    ("Token.Name.Function", "f"),
+    ("Token.Name.Class", "f"),
+    ("Token.Name.Decorator", "f"),
+    ("Token.Name.Tag", "k"),
+    ("Token.Name.Attribute", "b"),
+    ("Token.Literal.String", "s"),
+    ("Token.Literal.Number", "n"),
+    ("Token.Operator.Word", "k"),
+    ("Token.Generic.Inserted", "i"),
+    ("Token.Generic.Deleted", "d"),
+    ("Token.Generic.Heading", "k"),
+)
+
+
+@cache
+def _kind(token: Any) -> str:
+    name = str(token)
+    return next((short for long, short in _KINDS if name.startswith(long)), "")
+
+
+def _coloured(code: str, language: str) -> list[Node]:
+    if language not in LANGUAGES or len(code) > MOST_CODE:
+        return [code]
+    pieces: list[tuple[str, str]] = []
+    for token, text in _lexer(language).get_tokens(code):
+        kind = _kind(token)
+        if pieces and pieces[-1][0] == kind:
+            pieces[-1] = (kind, pieces[-1][1] + text)
+        else:
+            pieces.append((kind, text))
+    return [["span", {"class": kind}, text] if kind else text for kind, text in pieces]
+
+
+@cache
+def _lexer(language: str) -> Any:
+    needs("pygments")
+    return import_module("pygments.lexers").get_lexer_by_name(
+        language, stripnl=False, ensurenl=False
+    )

@@ -1,0 +1,154 @@
+"""Store the page's timelines and ratings next to their conversations, in the same store.
+
+A timeline is stored in the `meta` of a conversation without messages. Its id begins with `%~`,
+which no principal's key does, so it is in no list and no request can name it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from hookline import Conversation, Store, Usage
+from hookline.errors import HooklineError
+from hookline.web._page.recorder import Kept, Record
+from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._runs.run import Live
+
+RUNS: Final = 50  # most runs to keep for one conversation
+BYTES: Final = 512 * 1024  # most bytes for one conversation; the oldest runs are dropped first
+PREFIX: Final = "%~timeline/"
+
+logger = logging.getLogger("hookline.web")
+
+
+class Timeline(msgspec.Struct, kw_only=True):
+    """The stored data of a conversation's timeline."""
+
+    runs: list[Kept] = []
+    feedback: dict[str, str] = {}
+    """The ratings of answers, by message id."""
+
+
+class Timelines:
+    """The timelines of all conversations of a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        errors: ErrorText | None = None,
+        price: Callable[[Usage], float] | None = None,
+    ) -> None:
+        self._store = store
+        self._errors = errors
+        self._price = price
+        self._lock = asyncio.Lock()
+        self._fresh: dict[str, list[Record]] = {}  # records not stored yet, by key
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, key: str, live: Live) -> Record:
+        """Create the record of a new run."""
+        header = live.header
+        record = Record(
+            Kept(run=header.run, chat_id=header.chat_id, started=time.time()),
+            mask=Mask(self._errors, chat_id=header.chat_id),
+            scope_of=live.scope_of,
+            price=self._price,
+            ended=lambda record: self._ended(key, record),
+        )
+        self._fresh.setdefault(key, []).append(record)
+        return record
+
+    def _ended(self, key: str, record: Record) -> None:
+        task = asyncio.get_running_loop().create_task(self._keep(key, record))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep(self, key: str, record: Record) -> None:
+        def add(timeline: Timeline) -> None:
+            timeline.runs.append(record.kept)
+
+        try:
+            async with self._lock:
+                if record in self._fresh.get(key, ()):  # else it was deleted meanwhile
+                    await self._change(key, add)
+        except HooklineError as exc:
+            logger.warning("a timeline was not stored: %s", type(exc).__name__)
+            logger.debug("a timeline was not stored", exc_info=exc)
+        finally:
+            fresh = self._fresh.get(key, [])
+            if record in fresh:
+                fresh.remove(record)
+            if not fresh:
+                self._fresh.pop(key, None)
+
+    async def read(self, key: str) -> Timeline:
+        """Return the timeline of a conversation, including the active run."""
+        async with self._lock:
+            timeline = _timeline_of(await Conversation.open(self._store, _id_of(key)))
+        known = {kept.run for kept in timeline.runs}
+        fresh = [each.kept for each in self._fresh.get(key, ()) if each.kept.run not in known]
+        timeline.runs.extend(fresh)
+        return timeline
+
+    async def change(self, key: str, change: Callable[[Timeline], None]) -> None:
+        """Change the stored timeline."""
+        async with self._lock:
+            await self._change(key, change)
+
+    async def _change(self, key: str, change: Callable[[Timeline], None]) -> None:
+        conversation = await Conversation.open(self._store, _id_of(key))
+        timeline = _timeline_of(conversation)
+        change(timeline)
+        conversation.meta["hookline.web"] = _within(timeline)
+        await conversation.save()
+
+    async def forget(self, key: str) -> None:
+        """Delete the timeline of a conversation."""
+        async with self._lock:
+            self._fresh.pop(key, None)
+            await self._store.delete(_id_of(key))
+
+    async def settle(self) -> None:
+        """Wait until all ended runs are stored."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+
+def _id_of(key: str) -> str:
+    return PREFIX + sha256(key.encode()).hexdigest()
+
+
+def _timeline_of(conversation: Conversation) -> Timeline:
+    try:
+        return msgspec.convert(conversation.meta.get("hookline.web", {}), Timeline)
+    except msgspec.ValidationError:
+        return Timeline()  # stored by another version
+
+
+def _within(timeline: Timeline) -> Any:
+    """Convert the timeline to JSON data within the limits: a run that does not fit loses its
+    details, and the oldest runs are dropped.
+    """
+    kept: list[Any] = []
+    room = BYTES
+    for run in reversed(timeline.runs[-RUNS:]):
+        fits = len(msgspec.json.encode(run)) <= room
+        shown = run if fits else _without_details(run)
+        room -= len(msgspec.json.encode(shown))
+        if room < 0:
+            break
+        kept.insert(0, msgspec.to_builtins(shown))
+    return {"runs": kept, "feedback": timeline.feedback}
+
+
+def _without_details(run: Kept) -> Kept:
+    frames = [{key: frame[key] for key in frame if key != "changes"} for frame in run.frames]
+    return msgspec.structs.replace(run, steps=[], frames=frames)

@@ -1,0 +1,1 @@
+"""The three protocols: what a request means, and how an answer is written."""

@@ -1,0 +1,272 @@
+"""Convert UI messages of the Vercel AI SDK to messages of hookline, and back.
+
+In the SDK one assistant message holds all steps of an answer, split by `step-start`. In hookline
+each model answer and each tool result is a message. The id of a UI message is that of the answer's
+first message.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from hookline import (
+    ApprovalRequest,
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.web._http.refused import Refused
+from hookline.web._protocols.ai_sdk.encoder import Target
+from hookline.web._protocols.attachments import brought
+from hookline.web._protocols.client_messages import media, narrow
+from hookline.web._protocols.incoming import (
+    SystemPolicy,
+    call_id_of,
+    failed_message,
+    id_of,
+    no_system,
+    object_of,
+    objects,
+    optional_id,
+    result_message,
+    text_of,
+)
+
+# ── ours → theirs ───────────────────────────────────────────────────────────────────────────
+
+
+def to_ui_messages(
+    messages: Iterable[Message],
+    pending: Sequence[ApprovalRequest] = (),
+    *,
+    client_calls: Sequence[ToolCall] = (),
+    target: Target = 6,
+) -> list[dict[str, Any]]:
+    """Convert a history to UI messages, for clients of version `target`.
+
+    The calls in `pending` are shown as waiting for an approval. The calls in `client_calls` are
+    shown as calls for the client to run.
+    """
+    waiting = {request.call.id: request for request in pending} if target >= 6 else {}
+    wanted = {call.id: call for call in client_calls}
+    out: list[dict[str, Any]] = []
+    calls: dict[str, tuple[dict[str, Any], str]] = {}  # the part and the chat of each call
+    for message in messages:
+        if isinstance(message, UserMessage):
+            parts = [_user_part(part) for part in message.parts]
+            out.append({"id": message.id, "role": "user", "parts": parts})
+        elif isinstance(message, AssistantMessage):
+            if not out or out[-1]["role"] != "assistant":
+                out.append({"id": message.id, "role": "assistant", "parts": []})
+            out[-1]["parts"].append({"type": "step-start"})
+            for part in _answer_parts(message, waiting, wanted):
+                if "toolCallId" in part:
+                    calls[part["toolCallId"]] = part, message.id
+                out[-1]["parts"].append(part)
+        elif message.call_id in calls:
+            shown, made_by = calls[message.call_id]
+            asked = target >= 6 and _chat_of(message.id) != _chat_of(made_by)
+            _settle(shown, message, asked=asked)
+    return out
+
+
+def _chat_of(id: str) -> str:
+    """Return the chat that committed a message."""
+    return id.rpartition(".")[0]
+
+
+def _user_part(part: Text | Image | File) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    url = part.url
+    if part.data is not None:
+        url = f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
+    out = {"type": "file", "mediaType": part.media_type, "url": url or ""}
+    if isinstance(part, File) and part.name:
+        out["filename"] = part.name
+    return out
+
+
+def _answer_parts(
+    message: AssistantMessage,
+    waiting: dict[str, ApprovalRequest],
+    wanted: dict[str, ToolCall],
+) -> Iterable[dict[str, Any]]:
+    counts = {"source": count(), "file": count()}
+    for part in message.parts:
+        if isinstance(part, Text):
+            yield {"type": "text", "text": part.text, "state": "done"}
+        elif isinstance(part, Reasoning):
+            if part.text:
+                yield {"type": "reasoning", "text": part.text, "state": "done"}
+        elif not isinstance(part, ToolCall):
+            kind = "source" if isinstance(part, Source) else "file"
+            yield brought(f"{message.id}.{kind}{next(counts[kind])}", part)
+        else:
+            shown = {
+                "type": f"tool-{part.name}",
+                "toolCallId": part.id,
+                "state": "input-available",
+                "input": wanted.get(part.id, part).arguments,
+            }
+            request = waiting.get(part.id)
+            if request is not None:
+                shown["state"] = "approval-requested"
+                shown["input"] = request.call.arguments
+                shown["approval"] = {"id": request.id}
+            yield shown
+
+
+def _settle(part: dict[str, Any], message: ToolMessage, *, asked: bool) -> None:
+    """Write the result of a call into its part.
+
+    A client accepts a denial only for a call that it was `asked` about; a call that a later chat
+    answers has waited for an approval. Any other refusal is sent as an error with its reason.
+    """
+    if message.outcome in ("ok", "answered"):
+        part["state"] = "output-available"
+        part["output"] = _value(message.text)
+    elif message.outcome == "denied" and asked:
+        part["state"] = "output-denied"
+        reason = _error_text(message.text)
+        part["approval"] = {"id": message.call_id, "approved": False, "reason": reason}
+    else:
+        part["state"] = "output-error"
+        part["errorText"] = _error_text(message.text)
+
+
+def _value(text: str) -> Any:
+    """Parse a result text as JSON; returns the text itself if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _error_text(text: str) -> str:
+    value = _value(text)
+    try:
+        return str(value["error"]["message"])
+    except (TypeError, KeyError, IndexError):
+        return text
+
+
+# ── theirs → ours ───────────────────────────────────────────────────────────────────────────
+
+
+def from_ui_messages(value: Any, *, system: SystemPolicy = "refuse") -> list[Message]:
+    """Read the history that a client sends. Do not trust the history: the client can invent
+    messages.
+
+    Raises Refused for invalid data and, by default, for a system prompt.
+    """
+    out: list[Message] = []
+    for item in objects(value, "messages"):
+        role = item.get("role")
+        if role == "system":
+            no_system(system)
+        elif role == "user":
+            out.append(_user(item))
+        elif role == "assistant":
+            out.extend(_assistant(item))
+        else:
+            raise Refused(400, "The role of a message must be one that the protocol defines.")
+    return [narrow(message) for message in out]
+
+
+def _user(item: dict[str, Any]) -> UserMessage:
+    parts: list[Text | Image | File] = []
+    for part in objects(item.get("parts"), "The parts of a message"):
+        if part.get("type") == "text":
+            parts.append(Text(text_of(part.get("text"), "The text of a part")))
+        elif part.get("type") == "file":
+            parts.append(media(part.get("mediaType"), part.get("url"), part.get("filename")))
+    if not parts:
+        raise Refused(400, "A user message must not be empty.")
+    return UserMessage(id=optional_id(item.get("id"), "A message id") or "", parts=tuple(parts))
+
+
+def _assistant(item: dict[str, Any]) -> Iterable[Message]:
+    """Split a UI message into an answer for each step, and a result for each call."""
+    id = id_of(item.get("id"), "A message id")
+    steps: list[list[dict[str, Any]]] = [[]]
+    for part in objects(item.get("parts"), "The parts of a message"):
+        if part.get("type") == "step-start":
+            steps.append([])
+        else:
+            steps[-1].append(part)
+    number = 0
+    for step in steps:
+        own = id if number == 0 else f"{id}.{number}"
+        parts: list[Any] = []
+        results: list[ToolMessage] = []
+        for part in step:
+            kind = text_of(part.get("type"), "The type of a part")
+            if kind == "text" and part.get("text"):
+                parts.append(Text(text_of(part.get("text"), "The text of a part")))
+            elif kind == "reasoning" and part.get("text"):
+                parts.append(Reasoning(text_of(part.get("text"), "The text of a reasoning part")))
+            elif kind == "file":
+                parts.append(media(part.get("mediaType"), part.get("url"), part.get("filename")))
+            elif kind in ("source-url", "source-document"):
+                parts.append(_source(part))
+            elif kind.startswith("tool-") or kind == "dynamic-tool":
+                call, result = _call(part, own)
+                parts.append(call)
+                results.append(result)
+        if parts:
+            number += 1
+            yield AssistantMessage(id=own, parts=tuple(parts))
+            yield from results
+
+
+def _source(part: dict[str, Any]) -> Source:
+    names = {"url": "url", "title": "title", "name": "filename", "media_type": "mediaType"}
+    given = {ours: part.get(theirs) for ours, theirs in names.items()}
+    fields: dict[str, Any] = {
+        name: text_of(value, "A field of a source")
+        for name, value in given.items()
+        if value is not None
+    }
+    return Source(**fields)
+
+
+def _call(part: dict[str, Any], message_id: str) -> tuple[ToolCall, ToolMessage]:
+    name = tool_of(part)
+    call_id = call_id_of(part.get("toolCallId"))
+    arguments = part.get("input")
+    call = ToolCall(
+        id=call_id,
+        name=name,
+        arguments=object_of(arguments, "A call's input") if arguments is not None else {},
+    )
+    id = f"{message_id}.result.{call_id}"
+    state = part.get("state")
+    if state == "output-available":
+        return call, result_message(id, call_id, name, part.get("output"))
+    if state == "output-error":
+        error = text_of(part.get("errorText", ""), "The errorText of a part")
+        return call, failed_message(id, call_id, name, error, "error")
+    if state == "output-denied":
+        return call, failed_message(id, call_id, name, "denied by the user", "denied")
+    return call, failed_message(id, call_id, name, "not finished", "aborted")
+
+
+def tool_of(part: dict[str, Any]) -> str:
+    """Return the name of the tool that a part calls."""
+    kind = text_of(part.get("type"), "The type of a part")
+    if kind == "dynamic-tool":
+        return text_of(part.get("toolName"), "The name of a tool")
+    return kind.removeprefix("tool-")

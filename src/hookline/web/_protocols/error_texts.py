@@ -1,0 +1,177 @@
+"""Hide from browsers the texts of errors, and addresses that no page may follow.
+
+An error is shown as a short sentence and an id, which is also logged.
+
+The text of an exception may contain a password, a path or a query, so it stays on the server. Texts
+that an application writes for its user are shown: a `ToolFailure` made by hand, a refusal, and
+hookline's own messages about a call. `errors=` of the encoders and apps is a function that changes
+this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from hookline import Message, ToolFailure, ToolMessage, ToolResult
+from hookline.events import (
+    ChatAborted,
+    ChatDone,
+    ChatEvent,
+    ChatFailed,
+    ErrorInfo,
+    FileAdded,
+    MessageAdded,
+    SourceAdded,
+    ToolCallFinished,
+)
+from hookline.web._http.refused import Refused
+from hookline.web._http.sse import json_text
+from hookline.web._protocols.attachments import addressed, followed
+from hookline.web._runs.header import _id_of, id_of_chat
+
+logger = logging.getLogger("hookline.web")
+
+ErrorText: TypeAlias = Callable[[ErrorInfo], str | None]
+"""A function that returns the text of an error for users."""
+
+# Errors with a text for users: made by hand, or written by hookline about a call.
+_SAID: Final = frozenset(
+    {"ToolFailure", "Denied", "Stopped", "Aborted", "ToolDenied", "UnknownToolError"}
+    | {"DisabledToolError", "ToolArgumentsError", "ToolTimeoutError", "ToolLimitError"}
+)
+_CHAT: Final = {
+    "ApprovalError": "This approval is no longer waiting for an answer",
+    "ConversationBusyError": "This conversation is busy with another answer",
+    "ConversationConflictError": "This conversation has changed in the meantime",
+    "MaxStepsError": "The answer took too many steps",
+    "StreamInterruptedError": "The answer was cut off",
+}
+
+
+_TELLING: Final = frozenset(
+    {ToolCallFinished, MessageAdded, ChatDone, ChatAborted, ChatFailed, SourceAdded, FileAdded}
+)
+"""The events that may contain errors or addresses."""
+
+
+class Mask:
+    """Hides the texts of exceptions, and unsafe addresses, in the events of one answer.
+
+    The id of an error derives from the id of its chat or call. So a stream, a stored timeline and a
+    history that is loaded later show the same id. `chat_id`: the chat, for an error before the
+    first event. `what`: what the log says before the type of an error.
+    """
+
+    def __init__(
+        self,
+        errors: ErrorText | None = None,
+        *,
+        chat_id: str = "",
+        what: str = "a chat ended with",
+    ) -> None:
+        self._errors = errors
+        self._chat_id = chat_id
+        self._what = what
+        self.told: dict[str, str] = {}
+        """The error texts of failed calls, by call id."""
+
+    def event(self, event: ChatEvent) -> ChatEvent:
+        """Return the event with its error texts and unsafe addresses hidden."""
+        self._chat_id = self._chat_id or event.chat_id
+        if type(event) not in _TELLING:
+            return event
+        match event:
+            case ToolCallFinished(outcome="error"):
+                assert isinstance(event.result, ToolFailure)
+                shown = self._tool(event.call_id, event.name, event.result)
+                return event if shown is event.result else event.replace(result=shown)
+            case ToolCallFinished(result=ToolResult() as result) if result.media:
+                media = tuple([followed(part) for part in result.media])
+                return event.replace(result=result.replace(media=media))
+            case SourceAdded():
+                return event.replace(source=followed(event.source))
+            case FileAdded():
+                return event.replace(file=followed(event.file))
+            case MessageAdded():
+                message = self.message(event.message)
+                return event if message is event.message else event.replace(message=message)
+            case ChatFailed():
+                error = ErrorInfo(type="Error", message=self.text(event.error, event.chat_id))
+                return event.replace(error=error)
+            case ChatDone(response=response):
+                messages = self._messages(response.messages)
+                return event.replace(response=response.replace(messages=messages))
+            case ChatAborted():
+                return event.replace(partial=self._messages(event.partial))
+            case _:
+                return event
+
+    def _messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return tuple([self.message(message) for message in messages])
+
+    def message(self, message: Message) -> Message:
+        """Return a message of the history with its error hidden. A tool's error in it is JSON."""
+        message = addressed(message)
+        if not isinstance(message, ToolMessage) or message.outcome != "error":
+            return message
+        error = _read(message.text)
+        shown = self._tool(message.call_id, message.name, error)
+        if shown is error:
+            return message
+        text = json_text({"error": {"type": shown.type, "message": shown.message}})
+        return message.replace(text=text)
+
+    def words(self, error: BaseException) -> str:
+        """Return the sentence for an error that ended an answer. A refusal is shown as it is."""
+        return error.text if isinstance(error, Refused) else self.text(ErrorInfo.of(error))
+
+    def text(self, error: ErrorInfo, chat_id: str = "") -> str:
+        """Return the sentence for an error, and log the error with its id."""
+        said = self._said(error)
+        if said is not None:
+            return said
+        id = id_of_chat(chat_id or self._chat_id)
+        logger.error("error %s: %s %s", id, self._what, error.type)
+        return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id})."
+
+    def _said(self, error: ErrorInfo) -> str | None:
+        """Return the text of `errors=`; None stands for the default text."""
+        if self._errors is None:
+            return None
+        try:
+            return self._errors(error)
+        except Exception as exc:
+            logger.error("errors= raised %s; the default text is shown", type(exc).__name__)
+            logger.debug("errors= raised", exc_info=exc)
+            return None
+
+    def _tool(self, call_id: str, name: str, error: ToolFailure) -> ToolFailure:
+        if error.type in _SAID and self._errors is None:
+            return error
+        told = self.told.get(call_id)
+        if told is None:
+            told = self.told[call_id] = self._tool_text(call_id, name, error)
+        return ToolFailure(told, type="ToolFailure")
+
+    def _tool_text(self, call_id: str, name: str, error: ToolFailure) -> str:
+        said = self._said(ErrorInfo(type=error.type, message=error.message))
+        if said is not None:
+            return said
+        if error.type in _SAID:
+            return error.message
+        id = _id_of("call", call_id)
+        logger.warning("error %s: tool %s failed with %s", id, name, error.type)
+        return f"The tool failed (error {id})."
+
+
+def _read(text: str) -> ToolFailure:
+    """Parse the error in a tool message; an unreadable one is replaced and stays hidden."""
+    try:
+        error = msgspec.json.decode(text)["error"]
+        return ToolFailure(str(error["message"]), type=str(error["type"]))
+    except Exception:
+        return ToolFailure(text, type="Unknown")

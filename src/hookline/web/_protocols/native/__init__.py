@@ -1,0 +1,1 @@
+"""hookline's own protocol: its stream and its messages."""

@@ -1,0 +1,115 @@
+"""Read the requests of hookline's own protocol, and write its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+import msgspec
+
+from hookline import Message, Text, ToolFailure, ToolResult, UserMessage, read_message
+from hookline.web._http.refused import Refused
+from hookline.web._http.sse import plain
+from hookline.web._protocols.client_messages import narrow
+from hookline.web._protocols.incoming import (
+    Answer,
+    Incoming,
+    bounded,
+    decision_of,
+    id_of,
+    not_empty,
+    object_of,
+    objects,
+    only,
+    optional_id,
+    text_of,
+)
+
+KEYS: Final = (
+    *("conversation", "message", "answers", "results"),
+    *("regenerate", "messageId", "history"),
+)
+ANSWER: Final = ("approved", "arguments", "reason")
+RESULT: Final = ("value", "error")
+MESSAGE: Final = ("role", *UserMessage.__struct_fields__)
+
+
+def to_native_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Convert a history to JSON data; `read_message` can parse each of these messages."""
+    return [plain(message) for message in messages]
+
+
+def parse_native(body: dict[str, Any]) -> Incoming:
+    """Read a request, which has one of three forms: `message`; `answers` and `results`;
+    `regenerate`.
+
+    `answers` has the answers to approvals, by approval id. `results` has the results of calls that
+    the client ran, by call id. Every request may also have `conversation` and `history`;
+    `regenerate` may have `messageId`. Raises Refused for any other request, and for an unknown key.
+    """
+    only(bounded(body), "The body", KEYS)
+    given = {key: value for key, value in body.items() if value is not None}
+    conversation_id = optional_id(given.get("conversation"), "conversation")
+    history = tuple([_message(item) for item in objects(given.get("history", []), "history")])
+    regenerate = given.get("regenerate", False)
+    if not isinstance(regenerate, bool):
+        raise Refused(400, "regenerate must be true or false.")
+    answering = "answers" in given or "results" in given
+    if answering + regenerate + ("message" in given) != 1:
+        raise Refused(400, "Send exactly one of: message; answers and results; regenerate.")
+    if answering:
+        answers = _answers(given.get("answers", {}))
+        results = _results(given.get("results", {}))
+        if not answers and not results:
+            raise Refused(400, "There must be at least one answer or result.")
+        return Incoming(
+            conversation_id=conversation_id, answers=answers, results=results, history=history
+        )
+    return Incoming(
+        conversation_id=conversation_id,
+        message=None if regenerate else _said(given.get("message")),
+        history=history,
+        regenerate=regenerate,
+        message_id=optional_id(given.get("messageId"), "messageId"),
+    )
+
+
+def _answers(value: Any) -> dict[str, Answer]:
+    found: dict[str, Answer] = {}
+    for id, each in object_of(value, "answers").items():
+        said = only(object_of(each, "An answer"), "An answer", ANSWER)
+        decision = decision_of(said.get("approved"), said.get("reason"), said.get("arguments"))
+        found[id] = Answer(decision=decision)
+    return found
+
+
+def _results(value: Any) -> dict[str, ToolResult | ToolFailure]:
+    found: dict[str, ToolResult | ToolFailure] = {}
+    for id, each in object_of(value, "results").items():
+        said = only(object_of(each, "A result"), "A result", RESULT)
+        if len(said) != 1:
+            raise Refused(400, "A result must have a value or an error.")
+        if "error" in said:
+            found[id] = ToolFailure(text_of(said["error"], "An error"))
+        else:
+            found[id] = ToolResult(said["value"])
+    return found
+
+
+def _said(value: Any) -> UserMessage:
+    if isinstance(value, dict):
+        given = only(cast("dict[str, Any]", value), "The message", MESSAGE)
+        message = _message({"role": "user", **given})
+        if not isinstance(message, UserMessage):
+            raise Refused(400, "The message must be a user message.")
+        if message.id:
+            id_of(message.id, "A message id")
+        return not_empty(message)
+    return not_empty(UserMessage(parts=(Text(text_of(value, "message")),)))
+
+
+def _message(value: dict[str, Any]) -> Message:
+    try:
+        return narrow(read_message(msgspec.json.encode(value)))
+    except (msgspec.ValidationError, UnicodeError):
+        raise Refused(400, "A message must have the form of a hookline message.") from None

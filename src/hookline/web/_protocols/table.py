@@ -1,0 +1,196 @@
+"""The three protocols: read a request, encode an answer, show a history."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
+from weakref import WeakSet
+
+from hookline import (
+    Agent,
+    ApprovalRequest,
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hookline.errors import UsageError
+from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
+from hookline.web._protocols.ag_ui.messages import parse_ag_ui, to_ag_ui_messages
+from hookline.web._protocols.ai_sdk.encoder import AiSdkEncoder, Target, chunks_of
+from hookline.web._protocols.ai_sdk.messages import to_ui_messages
+from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
+from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._protocols.incoming import Incoming, SystemPolicy
+from hookline.web._protocols.native.encoder import NativeEncoder
+from hookline.web._protocols.native.messages import parse_native, to_native_messages
+from hookline.web._runs.backlog import Shown
+from hookline.web._runs.header import Header
+
+Protocol: TypeAlias = Literal["native", "ai-sdk", "ag-ui"]
+"""The protocols that a route can speak."""
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+ENCODERS: Final[dict[Protocol, type[Encoder]]] = {
+    "native": NativeEncoder,
+    "ai-sdk": AiSdkEncoder,
+    "ag-ui": AgUiEncoder,
+}
+logger = logging.getLogger("hookline.web")
+_told: Final[WeakSet[Agent[Any]]] = WeakSet()  # agents whose delayed answers were logged
+
+
+def check_protocol(name: str) -> None:
+    if name not in PROTOCOLS:
+        raise UsageError(f"protocol={name!r} must be one of {', '.join(PROTOCOLS)}")
+
+
+def parse(protocol: Protocol, body: dict[str, Any], system: SystemPolicy = "refuse") -> Incoming:
+    """Parse a request; raises Refused."""
+    if protocol == "ai-sdk":
+        return parse_ai_sdk(body, system=system)
+    if protocol == "ag-ui":
+        return parse_ag_ui(body, system=system)
+    return parse_native(body)
+
+
+def encoder_for(
+    protocol: Protocol,
+    run: Shown,
+    *,
+    conversation_id: str | None = None,
+    replay: bool = False,
+    target: Target = 6,
+    errors: ErrorText | None = None,
+) -> tuple[Encoder, bytes]:
+    """Return the encoder of a run's events, and the bytes that the response begins with.
+
+    `replay`: the client starts anew, so an answer that continues an earlier one is sent whole.
+    """
+    header, before = run.header, run.before
+    known = [call.id for call in last_calls(before)] if header.resumed else []
+    if protocol == "native":
+        return NativeEncoder(
+            run=header.run,
+            conversation_id=conversation_id,
+            errors=errors,
+            scope_of=run.scope_of,
+            chat_id=header.chat_id,
+        ), b""
+    if protocol == "ai-sdk":
+        id: str | None = None
+        prelude = b""
+        if header.resumed:
+            turn = shown_messages("ai-sdk", last_turn(before), errors=errors, target=target)
+            id = header.message_id or (turn[0]["id"] if turn else None)
+            if replay and turn:
+                prelude = chunks_of({**turn[0], "id": id})
+        encoder = AiSdkEncoder(
+            message_id=id,
+            known=known,
+            denied=header.denied,
+            target=target,
+            errors=errors,
+            started=bool(prelude),
+            first=1 + _unanswered(before),
+            chat_id=header.chat_id,
+        )
+        return encoder, prelude
+    return AgUiEncoder(
+        thread_id=conversation_id or "",
+        run_id=header.run_id or header.run,
+        modern=header.modern,
+        messages=header.sent,
+        known=known,
+        posted=header.posted,
+        errors=errors,
+        chat_id=header.chat_id,
+    ), b""
+
+
+def shown_messages(
+    protocol: Protocol,
+    messages: Iterable[Message],
+    pending: Sequence[ApprovalRequest] = (),
+    errors: ErrorText | None = None,
+    *,
+    client_calls: Sequence[ToolCall] = (),
+    target: Target = 6,
+) -> list[dict[str, Any]]:
+    """Convert a history for the clients of a protocol, with the texts of exceptions hidden."""
+    mask = Mask(errors)
+    masked = [mask.message(message) for message in messages]
+    if protocol == "ai-sdk":
+        return to_ui_messages(masked, pending, client_calls=client_calls, target=target)
+    if protocol == "ag-ui":
+        return to_ag_ui_messages(masked)
+    return to_native_messages(masked)
+
+
+def untold(
+    protocol: Protocol, header: Header, messages: tuple[Message, ...]
+) -> tuple[Message, ...]:
+    """Return the messages that a run's stream does not contain; clients load them separately."""
+    before = messages[: header.before]
+    if protocol == "native":
+        return before
+    if not header.resumed:  # up to the user's own message
+        asked = header.before + _unanswered(before) + 1
+        return messages[:asked]
+    if protocol == "ai-sdk":  # the stream begins with the turn that it continues
+        return before[: len(before) - len(last_turn(before))]
+    return before
+
+
+def last_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages since the last user message."""
+    at = len(messages)
+    while at and not isinstance(messages[at - 1], UserMessage):
+        at -= 1
+    return messages[at:]
+
+
+def last_calls(messages: Sequence[Message]) -> Sequence[Any]:
+    """Return the calls of the last answer."""
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            return message.tool_calls
+        if not isinstance(message, ToolMessage):
+            break
+    return ()
+
+
+def _unanswered(messages: Sequence[Message]) -> int:
+    """Return the number of calls without a result; a new user message denies them first."""
+    for results, message in enumerate(reversed(messages)):
+        if isinstance(message, AssistantMessage):
+            return len(message.tool_calls) - results
+        if not isinstance(message, ToolMessage):
+            break
+    return 0
+
+
+def release_for(
+    agent: Agent[Any], protocol: Protocol, target: Target
+) -> Literal["live", "response"]:
+    """Return "live", unless hooks may withdraw a shown text and the client cannot remove it."""
+    if protocol != "ai-sdk" or target >= 7:
+        return "live"
+    hooks = (*agent.hooks("onResponse"), *agent.hooks("preMessage"))
+    names = sorted({hook.name for hook in hooks if not hook.keeps_deltas})
+    if not names:
+        return "live"
+    if agent not in _told:
+        _told.add(agent)
+        logger.warning(
+            "AI SDK: answers are shown only when they are complete, because the hooks %s may "
+            "change them and clients with target=%s cannot withdraw text; declare the hooks with "
+            "keeps_deltas=True if they leave what onDelta has let pass, or use target=7",
+            ", ".join(names),
+            target,
+        )
+    return "response"
+
+
+Encoder: TypeAlias = NativeEncoder | AiSdkEncoder | AgUiEncoder

@@ -1,0 +1,51 @@
+"""The header of a run: everything besides its events that another process needs to show it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from secrets import token_hex
+
+import msgspec
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run, and the request that started it."""
+
+    run: str
+    """The id of the run."""
+    chat_id: str
+    principal: str = ""
+    """The principal that the run belongs to."""
+    before: int = 0
+    """The number of messages in the conversation when the run began."""
+    resumed: bool = False
+    """Whether the run continues an answer that waited."""
+    denied: tuple[str, ...] = ()
+    """The calls that the user denied with the request."""
+    posted: tuple[str, ...] = ()
+    """The calls whose results the client sent."""
+    message_id: str | None = None
+    """The client's id of the answer that the run continues or regenerates."""
+    conversation_id: str | None = None
+    """The client's id of the conversation, on a custom route; empty: the client gets no id."""
+    run_id: str | None = None
+    """The client's id of the run (AG-UI)."""
+    modern: bool = True
+    """Whether the client uses AG-UI 1.0."""
+    sent: tuple[msgspec.Raw, ...] = ()
+    """The client's messages as JSON text, for a MESSAGES_SNAPSHOT (AG-UI). Text takes less memory
+    than the objects that it stands for."""
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size in bytes."""
+        return sum([100 + len(memoryview(message)) for message in self.sent])
+
+
+def id_of_chat(chat_id: str) -> str:
+    """Return the id of the error that a chat ended with."""
+    return _id_of("chat", chat_id)
+
+
+def _id_of(kind: str, name: str) -> str:
+    return sha256(f"{kind}/{name}".encode()).hexdigest()[:8] if name else token_hex(4)

@@ -1,0 +1,35 @@
+"""What a run keeps besides events of its chat: the hooks that ran, and what they changed."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class HookFired(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook ran: its hook point, its outcome, and its duration."""
+
+    chat_id: str
+    """The chat that the hook ran in."""
+    point: str
+    """The name of the hook point."""
+    hook: str
+    """The hook's name."""
+    outcome: str
+    """The outcome, such as "continue" or "stop"."""
+    duration: float
+    """The duration in milliseconds."""
+    own: float | None = None
+    """For a wrapper: the duration in milliseconds without the wrapped call."""
+    changes: tuple[Changed, ...] = ()
+    """The changes that the hook made, if the page shows details."""
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """One value that a hook changed, with its text before and after."""
+
+    name: str
+    """The name of the value, such as "system"."""
+    before: str
+    """The text before; empty if the value was not set."""
+    after: str
+    """The text after; empty if the hook removed the value."""

@@ -1,0 +1,1 @@
+"""The ASGI application: routes, and how each request is answered."""

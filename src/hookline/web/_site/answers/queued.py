@@ -1,0 +1,117 @@
+"""A message that waits for the answers before it, and then gets its own answer.
+
+The client receives the response head at once, and comments while it waits. The message belongs to
+this client: if the client leaves or stops the conversation, the message is withdrawn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from hookline import Message
+from hookline.web._http.asgi import Headers, Receive, Send
+from hookline.web._http.messages import Request
+from hookline.web._protocols.error_texts import ErrorText
+from hookline.web._protocols.incoming import Incoming
+from hookline.web._protocols.table import Protocol, encoder_for
+from hookline.web._runs.backlog import Reader
+from hookline.web._runs.header import Header
+from hookline.web._runs.preparing import Stopped
+from hookline.web._runs.queue import Place
+from hookline.web._runs.registry import Runs
+from hookline.web._site.answers.connection import Line, line_to
+from hookline.web._site.answers.streaming import Streaming, headers_of
+from hookline.web._site.conversations import conversation_key
+
+logger = logging.getLogger("hookline.web")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for an answer, with its principal and the id of its run."""
+
+    request: Request
+    principal: str
+    protocol: Protocol
+    incoming: Incoming
+    id: str
+    """The client's id of the conversation."""
+    run: str
+
+    @property
+    def key(self) -> str:
+        """The id under which the conversation is stored."""
+        return conversation_key(self.principal, self.id)
+
+
+class Unbegun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has not begun, for an encoder that must end the response."""
+
+    header: Header
+    before: tuple[Message, ...] = ()
+    scope_of: Callable[[str], str | None] | None = None
+
+
+class Queued(msgspec.Struct, frozen=True, kw_only=True):
+    """The response to a message in the queue."""
+
+    place: Place
+    runs: Runs
+    asked: Asked
+    begin: Callable[[], Awaitable[Streaming]]
+    errors: ErrorText | None
+
+    async def send(self, receive: Receive, send: Send, cors: Headers) -> None:
+        """Wait for the turn, start the answer, and send it until it ends or the client leaves."""
+        reader = Reader()
+        self.place.turn.add_done_callback(lambda _: reader.wake())
+        async with line_to(reader, self.runs.caps, receive, send) as line:
+            try:
+                await line.open(headers_of(self.asked.protocol, self.asked.id, cors))
+                streaming = await self._turn(line, reader)
+            finally:
+                self.runs.leave(self.place)
+            if streaming is not None:
+                streaming.run.log.read(streaming.start, reader)
+                await streaming.write(line, reader)
+
+    async def _turn(self, line: Line, reader: Reader) -> Streaming | None:
+        """Wait for the turn, and start the answer; None if there is none."""
+        turn = self.place.turn
+        while not turn.done():
+            if reader.gone:
+                return None
+            await line.wait()
+        why = turn.result()
+        if why is not None:
+            await line.put(self._ending(None, why), last=True)
+            return None
+        try:
+            return await self.begin()
+        except Stopped as stopped:
+            await line.put(self._ending(None, stopped.reason), last=True)
+            return None
+        except Exception as exc:
+            logger.debug("a queued message was not answered", exc_info=exc)
+            await line.put(self._ending(exc), last=True)
+            return None
+
+    def _ending(self, error: Exception | None, reason: str | None = None) -> bytes:
+        """Encode the end of an answer that has not begun."""
+        asked, incoming = self.asked, self.asked.incoming
+        header = Header(
+            run=asked.run,
+            chat_id="",
+            run_id=incoming.run_id,
+            modern=incoming.modern,
+            sent=incoming.sent,
+        )
+        encoder, _ = encoder_for(
+            asked.protocol,
+            Unbegun(header=header),
+            conversation_id=asked.id,
+            errors=self.errors,
+        )
+        return encoder.end(error, reason)

@@ -1,0 +1,79 @@
+"""Show runs of other processes: follow a run, or start one in a durable worker."""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Literal
+
+from hookline import Conversation
+from hookline.web._http.refused import Refused
+from hookline.web._protocols.table import release_for
+from hookline.web._site.answers.queued import Asked
+from hookline.web._site.begin import scope_of_agent
+from hookline.web._site.config import SiteConfig
+from hookline.web._site.conversations import Index, conversation_key
+from hookline.web._site.statuses import refused_for
+from hookline.web.relay._remote.run import Followed
+
+
+async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> Followed | None:
+    """Return a conversation's last run in another process, ready to be shown."""
+    assert config.relay is not None
+    run = await config.relay.find(conversation_key(principal, id), principal)
+    if run is not None:
+        try:
+            conversation = await index.open(principal, id)
+        except BaseException:
+            run.log.unread()
+            raise
+        run.before = conversation.messages[: run.header.before]
+        run.scope_of = partial(scope_of_agent, config.agent)
+    return run
+
+
+async def deps_of(config: SiteConfig, asked: Asked) -> Any:
+    """Call `deps=` for a request."""
+    return await _called("deps", config, asked)
+
+
+async def hooks_of(config: SiteConfig, asked: Asked) -> Any:
+    """Call `hooks=` for a request."""
+    return await _called("hooks", config, asked)
+
+
+async def _called(name: Literal["deps", "hooks"], config: SiteConfig, asked: Asked) -> Any:
+    """Call a function of the application; the log names the function if it raises."""
+    function = getattr(config, name)
+    if function is None:
+        return None
+    try:
+        value = function(asked.request.scope, asked.principal)
+        return await value if isawaitable(value) else value
+    except Exception as exc:
+        raise refused_for(exc, config.errors, what=f"{name}= raised") from exc
+
+
+async def _prepare(config: SiteConfig, index: Index, asked: Asked) -> tuple[Conversation, Any]:
+    """Load what a chat needs."""
+    deps = await deps_of(config, asked)
+    return await index.open(asked.principal, asked.id), deps
+
+
+async def answer_afar(config: SiteConfig, index: Index, asked: Asked) -> Followed:
+    """Let a durable worker answer, and follow its run. Raises Refused."""
+    assert config.abroad is not None
+    incoming, principal = asked.incoming, asked.principal
+    preparing = _prepare(config, index, asked)
+    conversation, deps = await config.runs.starts.prepare(asked.key, asked.run, preparing)
+    index.touch(principal, asked.id, conversation)
+    options: dict[str, Any] = {
+        "deps": deps,
+        "release": release_for(config.agent, asked.protocol, config.target),
+        **config.options,
+    }
+    await config.abroad.ask(incoming, conversation, principal, **options)
+    run = await follow(config, index, principal, asked.id)
+    if run is None:
+        raise Refused(503, "The answer cannot be read now; load the messages again.")
+    return run

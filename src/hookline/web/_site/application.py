@@ -1,0 +1,263 @@
+"""The ASGI application: the routes of the three protocols, for one agent.
+
+    POST   /{protocol}                  send a message or answers to approvals, or regenerate
+    GET    /{protocol}/{id}/stream      the run of a conversation, from its start; 204: no run
+    POST   /{protocol}/{id}/stop        stop that run
+    GET    /{protocol}/{id}/messages    the messages, in the form of that protocol; an empty list
+                                        for an unknown conversation
+    …      /conversations               the principal's conversations: see `routes.py`
+    GET    /, /page.css, /page.js       the chat page, if it is on, and /page for its requests
+
+A conversation belongs to its principal: it is stored under a key that begins with the principal's
+name, so no request can even name a conversation of somebody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from hookline import Conversation
+from hookline.errors import HooklineError
+from hookline.web._http.access import preflight
+from hookline.web._http.asgi import Headers, Receive, Scope, Send
+from hookline.web._http.messages import Reply, Request, json_reply, refusal
+from hookline.web._http.refused import Refused
+from hookline.web._http.sse import plain
+from hookline.web._page.files import page_file
+from hookline.web._protocols.incoming import id_of
+from hookline.web._protocols.table import (
+    PROTOCOLS,
+    Protocol,
+    shown_messages,
+    untold,
+)
+from hookline.web._runs.header import Header
+from hookline.web._runs.registry import closing
+from hookline.web._runs.run import Live
+from hookline.web._site.answers.answer import Answer, Answers
+from hookline.web._site.answers.presence import Presence
+from hookline.web._site.answers.remote import follow
+from hookline.web._site.answers.streaming import Streaming, start_of
+from hookline.web._site.config import SiteConfig
+from hookline.web._site.conversations import Index, conversation_key
+from hookline.web._site.inbox import Inbox
+from hookline.web._site.routes import Desk
+from hookline.web._site.statuses import refused_for
+from hookline.web.relay._remote.run import Followed
+
+logger = logging.getLogger("hookline.web")
+
+
+class Site:
+    """The ASGI application that `app()` returns. `runs` holds the current runs."""
+
+    def __init__(self, config: SiteConfig) -> None:
+        self.runs = config.runs
+        self._config = config
+        self._index = Index(
+            config.store,
+            lambda key: self.runs.find(key) is not None,
+            limit=self.runs.caps.conversations_per_principal,
+        )
+        self._closed = False  # whether the connections are closed
+        self._presence = Presence(config.agent.bus)
+        self._answers = Answers(config, self._index, self._presence)
+        self._desk = Desk(config, self._index)
+        self._inbox: Inbox | None = None
+        if config.approvers is not None:
+            self._inbox = Inbox(config, self._index, self._answers, config.approvers)
+        if config.page is not None:
+            self.runs.record = self._desk.timelines.begin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(Request(scope, receive), send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def shutdown(self, drain: float | None = None) -> None:
+        """Accept no more requests, and end all runs: see `Runs.shutdown`."""
+        await self.runs.shutdown(drain)
+        self._closed = True
+        await self._desk.timelines.settle()
+        await self._presence.settle()
+        if self._config.relay is not None:
+            await self._config.relay.aclose()
+        if self._config.abroad is not None:
+            await self._config.abroad.aclose()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self._open()
+                except HooklineError as exc:
+                    await send({"type": "lifespan.startup.failed", "message": str(exc)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.shutdown()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _open(self) -> None:
+        if self._config.relay is not None:
+            await self._config.relay.open(self.runs)
+
+    async def _http(self, request: Request, send: Send) -> None:
+        cors: Headers = ()
+        try:
+            if self._config.page is not None and request.method in ("GET", "HEAD"):
+                file = page_file(request.path)
+                if file is not None:
+                    self._config.guard.check_host(request)
+                    await file.send(send)
+                    return
+            cors = self._config.guard.check_site(request)
+            if request.method == "OPTIONS":
+                await Reply(status=204).send(send, preflight(request, cors))
+                return
+            principal = await self._config.guard.enter(request)
+            if self._closed:
+                raise closing()
+            await self._open()
+            answer = await self._route(request, principal)
+        except Exception as exc:
+            if not isinstance(exc, Refused) or exc.__cause__ is not None:
+                logger.debug("a request failed", exc_info=exc)
+            answer = refusal(refused_for(exc, self._config.errors))
+        if isinstance(answer, Reply):
+            await answer.send(send, cors)
+        else:
+            await answer.send(request.receive, send, cors)
+
+    # ── routes ──────────────────────────────────────────────────────────────────────────────
+
+    async def _route(self, request: Request, principal: str) -> Reply | Answer:
+        first, _, rest = request.path.removeprefix("/").partition("/")
+        if first == "conversations":
+            return await self._conversations(request, principal, rest)
+        if first == "approvals" and not rest and self._inbox is not None:
+            if request.method == "POST":
+                return await self._inbox.decide(request, principal)
+            _allow(request, "GET")
+            return await self._inbox.entries(principal)
+        if first == "page":
+            _allow(request, "POST" if rest == "markdown" else "GET")
+            return await self._desk.page(request, principal, rest)
+        if first not in PROTOCOLS:
+            raise Refused(404, "There is nothing here; check the address.")
+        protocol: Protocol = first
+        if not rest:
+            _allow(request, "POST")
+            return await self._answers.ask(request, principal, protocol)
+        id, _, what = rest.rpartition("/")
+        id = id_of(id, "A conversation's id")
+        if what == "stream":
+            _allow(request, "GET")
+            return await self._replay(request, principal, protocol, id)
+        if what == "stop":
+            _allow(request, "POST")
+            return json_reply({"stopped": await self._stop(principal, id)})
+        if what == "messages":
+            _allow(request, "GET")
+            return await self._messages(principal, protocol, id)
+        raise Refused(404, "There is nothing here; check the address.")
+
+    async def _stop(self, principal: str, id: str) -> bool:
+        key = conversation_key(principal, id)
+        if self.runs.stop(key):
+            return True
+        if self._config.abroad is not None:
+            return await self._config.abroad.stop(await self._index.open(principal, id), principal)
+        if self._config.relay is None:
+            return False
+        return await self._config.relay.stop(key, principal, "stopped by the user")
+
+    async def _replay(
+        self, request: Request, principal: str, protocol: Protocol, id: str
+    ) -> Reply | Streaming:
+        """Return the run from its start, or from the last frame that a native client received."""
+        last = request.headers.get("last-event-id", "") if protocol == "native" else ""
+        key = conversation_key(principal, id)
+        run: Live | Followed | None = self.runs.find(key, ended=bool(last))
+        # After the run that ended here, another process may have run another answer.
+        other = run is None or (run.over and not last.startswith(f"{run.header.run}-"))
+        if other and self._config.relay is not None:
+            run = await follow(self._config, self._index, principal, id)
+        if run is None:
+            return Reply(status=204)
+        start = start_of(run, last)
+        if start is not None:
+            return self._answers.streaming(run, protocol, id, start=start, replay=True)
+        if isinstance(run, Followed):
+            run.log.unread()
+        return Reply(status=204)
+
+    async def _messages(self, principal: str, protocol: Protocol, id: str) -> Reply:
+        conversation = await self._read(principal, id)
+        messages, pending = conversation.messages, conversation.pending
+        client_calls = conversation.client_calls
+        header = await self._running(principal, id)
+        running = header is not None
+        if header is not None:
+            messages = untold(protocol, header, messages)
+            pending, client_calls = (), ()
+        shown = shown_messages(
+            protocol,
+            messages,
+            pending,
+            self._config.errors,
+            client_calls=client_calls,
+            target=self._config.target,
+        )
+        reply: dict[str, Any] = {"messages": shown, "running": running}
+        if protocol != "ai-sdk":
+            own = [request.replace(conversation_id=id) for request in pending]
+            reply["pending"] = [plain(request) for request in own]
+            reply["clientCalls"] = [plain(call) for call in client_calls]
+        return json_reply(reply)
+
+    async def _running(self, principal: str, id: str) -> Header | None:
+        """Return the header of the active run, in this or another process."""
+        key = conversation_key(principal, id)
+        live = self.runs.find(key)
+        if live is not None:
+            return live.header if live.kept else None
+        relay = self._config.relay
+        return None if relay is None else await relay.running(key, principal)
+
+    async def _read(self, principal: str, id: str) -> Conversation:
+        """Return a conversation; an unknown one is empty, and reading does not create it."""
+        if not await self._index.has(principal, id):
+            return Conversation()
+        return await self._index.open(principal, id)
+
+    async def _conversations(self, request: Request, principal: str, id: str) -> Reply:
+        if not id:
+            _allow(request, "GET")
+            return await self._desk.entries(request, principal)
+        if request.method != "DELETE":
+            return await self._desk.conversation(request, principal, id)
+        id = id_of(id, "A conversation's id")
+        key = conversation_key(principal, id)
+        here = self.runs.find(key) is not None or key in self.runs.starts
+        if here or await self._running(principal, id) is not None:
+            raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+        if not await self._index.forget(principal, id):
+            raise Refused(404, "There is no such conversation; choose one from the list.")
+        self.runs.forget(key)
+        if self._config.page is not None:
+            await self._desk.timelines.forget(key)
+        if self._config.relay is not None:
+            await self._config.relay.forget(key)
+        return Reply(status=204)
+
+
+def _allow(request: Request, method: str) -> None:
+    if request.method != method:
+        raise Refused(405, f"Use {method} here.", allow=method)

@@ -1,0 +1,243 @@
+"""Begin a run for a request: a message, answers to approvals, or a repeated question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from secrets import token_hex
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from hookline import (
+    Agent,
+    ApprovalRequest,
+    ChatStream,
+    Conversation,
+    Deny,
+    Run,
+    Tool,
+    UserMessage,
+)
+from hookline.errors import (
+    ConversationBusyError,
+    HistoryError,
+    ToolDefinitionError,
+    UsageError,
+)
+from hookline.web._http.refused import Refused
+from hookline.web._protocols.ag_ui.state import AgUiState, share
+from hookline.web._protocols.ai_sdk.encoder import Target
+from hookline.web._protocols.incoming import Incoming, object_of, text_of
+from hookline.web._protocols.table import Protocol, release_for
+from hookline.web._runs.header import Header
+from hookline.web._runs.registry import Runs, busy
+from hookline.web._runs.run import Live
+
+Deps: TypeAlias = Callable[[Any, str], Any]
+"""Returns a chat's `deps`, or an awaitable of them, for an ASGI scope and a principal."""
+ChatHooks: TypeAlias = Callable[[Any, str], Any]
+"""Returns a chat's `hooks`, or an awaitable of them, for an ASGI scope and a principal."""
+OnDisconnect: TypeAlias = Literal["cancel", "detach"]
+"""What happens to a run when its client leaves."""
+OnBusy: TypeAlias = Literal["refuse", "queue"]
+"""What happens to a message that arrives while an answer runs."""
+Options: TypeAlias = dict[str, Any]
+ClientTools: TypeAlias = bool | Collection[str]
+"""Whether a front end may define tools, or the names that it may use."""
+FRONT_END_TOOLS: Final = 64
+"""The most tools that a front end may bring along."""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """The options shared by all chats of a route."""
+
+    agent: Any  # Agent: the type of its deps is up to the caller
+    runs: Runs
+    protocol: Protocol
+    on_disconnect: OnDisconnect = "cancel"
+    target: Target = 6
+    edits: bool = True
+    """Whether an approval may change the arguments."""
+    client_tools: ClientTools = ()
+    """The names of the tools that a front end may bring along; True: any."""
+    ag_ui_state: AgUiState | None = None
+    """The keys of `run.state` that an AG-UI front end shares."""
+    ag_ui_context: bool = False
+    """Whether the context of an AG-UI front end is added to the prompt."""
+
+
+def check_answers(incoming: Incoming, *, approvals: bool) -> None:
+    """Refuse answers to approvals, unless `approvals` is True."""
+    if incoming.answers and not approvals:
+        raise Refused(403, "You cannot answer approvals here; wait for the decision.")
+
+
+def begin(
+    opening: Opening,
+    incoming: Incoming,
+    *,
+    key: str,
+    principal: str,
+    conversation: Conversation | None,
+    options: Options,
+    run: str = "",
+    conversation_id: str | None = None,
+) -> Live:
+    """Begin the run that a request asks for. Raises Refused, with nothing changed.
+
+    Without a conversation, the client's history is used for this one chat, and every call that asks
+    for an approval is denied: there is no stored question to check the answer against.
+    """
+    opening.runs.check(key, principal)
+    agent: Agent[Any] = opening.agent
+    options = {"release": release_for(agent, opening.protocol, opening.target), **options}
+    brought = front_end_tools(agent, incoming.tools, opening.client_tools)
+    if brought:
+        options["tools"] = [*options.get("tools", ()), *brought]
+    if opening.protocol == "ag-ui":
+        options = share(options, incoming, opening.ag_ui_state, context=opening.ag_ui_context)
+    denied: tuple[str, ...] = ()
+    if conversation is None:
+        before, stream = _of_client(agent, incoming, options)
+    else:
+        if conversation.busy:
+            raise busy()
+        denied = denied_calls(incoming, conversation)
+        before, stream = _of_server(opening, incoming, conversation, principal, options)
+    header = Header(
+        run=run or token_hex(6),
+        chat_id=stream.chat_id,
+        principal=principal,
+        before=len(before),
+        resumed=bool(incoming.answers or incoming.results),
+        denied=denied,
+        posted=tuple(incoming.results),
+        message_id=incoming.message_id,
+        conversation_id=conversation_id,
+        run_id=incoming.run_id,
+        modern=incoming.modern,
+        sent=incoming.sent,
+    )
+    kept = opening.on_disconnect == "detach"
+    scope_of = partial(scope_of_agent, agent)
+    return opening.runs.begin(key, stream, header, kept=kept, before=before, scope_of=scope_of)
+
+
+def scope_of_agent(agent: Agent[Any], tool: str) -> str | None:
+    """Return the label of a tool's scope."""
+    found = agent.scopes.find(tool)
+    return None if found is None else found[1].label
+
+
+def _of_client(
+    agent: Agent[Any], incoming: Incoming, options: Options
+) -> tuple[tuple[Any, ...], ChatStream]:
+    if incoming.answers:
+        raise Refused(409, "This approval is not waiting for an answer; load the messages again.")
+    history, message = incoming.history, incoming.message
+    if message is None and not incoming.results:  # regenerate: the history ends with the question
+        last = history[-1] if history else None
+        if not isinstance(last, UserMessage):
+            raise Refused(400, "To regenerate an answer, send the history up to its user message.")
+        history, message = history[:-1], last
+    try:
+        conversation = Conversation(history)
+    except HistoryError:
+        raise Refused(
+            400, "The history must be valid; let the server keep it, or start a new conversation."
+        ) from None
+    options = {"approver": _nobody, **options}
+    return tuple(history), agent.chat_stream(message, conversation=conversation, **options)
+
+
+def front_end_tools(
+    agent: Agent[Any], given: tuple[dict[str, Any], ...], allowed: ClientTools
+) -> list[Tool[..., Any]]:
+    """Return the tools of a front end that `client_tools` allows; leave out the rest.
+
+    Raises Refused for a tool with the name of a server tool, and for an invalid tool. The schema is
+    for the model only: the client that wrote it checks the arguments.
+    """
+    found: list[Tool[..., Any]] = []
+    if len(given) > FRONT_END_TOOLS:
+        raise Refused(400, f"Send at most {FRONT_END_TOOLS} tools.")
+    for each in given:
+        name = text_of(each.get("name"), "The name of a tool")
+        ours = agent.scopes.find(name)
+        if ours is not None and ours[0].client:
+            continue  # the server has declared this tool
+        if ours is not None:
+            raise Refused(400, f"The server already has a tool {name[:64]!r}; rename your tool.")
+        if allowed is True or (allowed is not False and name in allowed):
+            found.append(_tool(name, each))
+    return found
+
+
+def _tool(name: str, given: dict[str, Any]) -> Tool[..., Any]:
+    schema = given.get("parameters", {"type": "object", "properties": {}})
+    description = text_of(given.get("description") or name, "The description of a tool")
+    try:
+        return Tool.from_schema(
+            name,
+            description,
+            object_of(schema, "The parameters of a tool"),
+            client=True,
+            validate=False,
+        )
+    except ToolDefinitionError:
+        raise Refused(400, f"The tool {name[:64]!r} must have a valid name and schema.") from None
+
+
+def denied_calls(incoming: Incoming, conversation: Conversation) -> tuple[str, ...]:
+    """Return the calls that the user denies with this request."""
+    return tuple(
+        [
+            request.call.id
+            for request in conversation.pending
+            if request.id in incoming.answers
+            and isinstance(incoming.answers[request.id].decision, Deny)
+        ]
+    )
+
+
+def _nobody(request: ApprovalRequest, run: Run[Any]) -> Deny:
+    return Deny("approvals need a conversation that the server stores")
+
+
+def _of_server(
+    opening: Opening,
+    incoming: Incoming,
+    conversation: Conversation,
+    principal: str,
+    options: Options,
+) -> tuple[tuple[Any, ...], ChatStream]:
+    agent: Agent[Any] = opening.agent
+    before = conversation.messages
+    if incoming.answers or incoming.results:
+        decisions = incoming.decisions(conversation.pending, by=principal, edits=opening.edits)
+        away = {call.id for call in conversation.client_calls}
+        results = {id: each for id, each in incoming.results.items() if id in away}
+        if not decisions and not results:
+            raise Refused(409, "This call is not waiting for a result; load the messages again.")
+        return before, agent.resume_stream(conversation, {**decisions, **results}, **options)
+    message = incoming.message
+    if incoming.regenerate:
+        message = _replaced(conversation, incoming.message_id)
+        before = before[: before.index(message)]
+    assert message is not None
+    if message.id and any(each.id == message.id for each in before):
+        raise Refused(409, "This message was already sent; load its answer instead.")
+    return before, agent.chat_stream(message, conversation=conversation, **options)
+
+
+def _replaced(conversation: Conversation, message_id: str | None) -> UserMessage:
+    """Let the chat replace an answer; returns the question that it answers again."""
+    try:
+        return conversation.replace_answer(message_id)
+    except ConversationBusyError:
+        raise busy() from None
+    except UsageError:
+        raise Refused(
+            409, "There is no such answer to regenerate; load the messages again."
+        ) from None

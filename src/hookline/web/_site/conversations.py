@@ -1,0 +1,236 @@
+"""The conversations of each principal: list, open and delete them.
+
+A conversation is stored under a key that begins with its principal's quoted name, so no request can
+even name a conversation of somebody else. `open`, `load`, `list` and `delete` are used if the store
+has them. If a store cannot list, only the conversations that this process has seen are listed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from inspect import isawaitable, signature
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from hookline import Conversation, HookDef, Store
+from hookline.errors import ConversationBusyError, UsageError
+from hookline.web._http.refused import Refused
+from hookline.web._runs.keys import NAME, prefix_of
+from hookline.web._runs.run import DEFAULT_CAPS
+from hookline.web._runs.titles import titling
+
+KNOWN: Final = 1000  # most titles to remember for one principal
+PRINCIPALS: Final = 1000  # most principals whose titles are remembered
+PAGES: Final = 50  # most pages to read of a store's list
+SEARCHED: Final = 200  # most conversations whose messages are searched
+
+
+def conversation_key(principal: str, id: str) -> str:
+    """Return the id under which a principal's conversation is stored."""
+    return prefix_of(principal) + id
+
+
+def read_conversation_key(key: str) -> tuple[str, str]:
+    """Return the principal and the id of the conversation that is stored under this key.
+
+    Raises UsageError if the key does not come from `conversation_key`, and if the principal's name
+    is so long that the key contains only its hash.
+    """
+    name, slash, id = key.partition("/")
+    principal = unquote(name)
+    if not slash or not id or prefix_of(principal) != name + slash:
+        raise UsageError(
+            f"key={key!r} must come from conversation_key(); if the name of its principal has more "
+            f"than {NAME} characters when it is quoted, keep the key and the name in a table of "
+            "your own"
+        )
+    return principal, id
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """One line of the list. `updated` is in seconds since the epoch."""
+
+    id: str
+    title: str = ""
+    updated: float = 0.0
+
+
+class Index:
+    """The conversations of each principal. `active` returns whether a conversation, by its key, has
+    a run in this process. A principal may have `limit` conversations.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        active: Callable[[str], bool] = lambda key: False,
+        *,
+        limit: int = DEFAULT_CAPS.conversations_per_principal,
+    ) -> None:
+        self._store: Any = store
+        self._active = active
+        self._limit = limit
+        self._entries: dict[str, dict[str, Entry]] = {}
+
+    async def open(self, principal: str, id: str) -> Conversation:
+        """Open the conversation with that id; creates it if it does not exist.
+
+        Raises Refused if it is new and the principal already has too many.
+        """
+        how: Any = getattr(self._store, "open", None)
+        key = conversation_key(principal, id)
+        if how is not None:
+            found: Conversation = await how(key)
+        else:
+            makes: Any = Conversation
+            found = await makes.open(self._store, key)
+        if not found.messages and id not in self._entries.get(principal, {}):
+            await self.check_room(principal)
+        return found
+
+    async def check_room(self, principal: str) -> None:
+        """Raise Refused if the principal may not begin another conversation."""
+        listing = getattr(self._store, "list", None)
+        if (
+            listing is not None
+            and {"prefix", "limit", "offset"} <= signature(listing).parameters.keys()
+        ):
+            last = await listing(prefix=prefix_of(principal), limit=1, offset=self._limit - 1)
+            full = bool(last)
+        else:  # such a store cannot count them
+            full = len(self._entries.get(principal, {})) >= self._limit
+        if full:
+            raise Refused(
+                429, "You have too many conversations; delete one before you begin another."
+            )
+
+    def touch(self, principal: str, id: str, conversation: Conversation) -> None:
+        """Note that a conversation has changed."""
+        mine = self._entries.pop(principal, {})
+        self._entries[principal] = mine  # the last one
+        while len(self._entries) > PRINCIPALS:
+            del self._entries[next(iter(self._entries))]
+        entry = mine.pop(id, None) or Entry(id=id)
+        entry.title = str(conversation.meta.get("title", ""))
+        entry.updated = time.time()
+        mine[id] = entry
+        while len(mine) > KNOWN:
+            del mine[next(iter(mine))]
+
+    def titling(self, principal: str, id: str) -> HookDef:
+        """Return the hook that gives the conversation its title, in the store and in the list."""
+
+        def told(title: str) -> None:
+            entry = self._entries.get(principal, {}).get(id)
+            if entry is not None:
+                entry.title = title
+
+        return titling(told)
+
+    async def has(self, principal: str, id: str) -> bool:
+        """Return whether a conversation with that id exists."""
+        if id in self._entries.get(principal, {}):
+            return True
+        load = getattr(self._store, "load", None)
+        if load is not None:
+            return await load(conversation_key(principal, id)) is not None
+        stored, _ = await self._stored(principal)
+        return any(entry.id == id for entry in stored)
+
+    async def entries(self, principal: str) -> list[Entry]:
+        """List the conversations, the latest first."""
+        known = self._entries.get(principal, {})
+        prefix = prefix_of(principal)
+        settled = [id for id in known if not self._active(prefix + id)]
+        stored, whole = await self._stored(principal)
+        if whole:  # what is missing was deleted by another process, or was never stored
+            for id in {*settled} - {entry.id for entry in stored}:
+                known.pop(id, None)
+        for entry in stored:
+            mine = known.get(entry.id)
+            if mine is not None and mine.updated <= entry.updated:
+                del known[entry.id]  # from here on the store knows better: see other processes
+        rest = [entry for entry in stored if entry.id not in known]
+        return [*reversed(known.values()), *rest]
+
+    def title(self, principal: str, id: str, title: str) -> None:
+        """Change a conversation's title."""
+        mine = self._entries.setdefault(principal, {})
+        entry = mine.get(id)
+        if entry is None and hasattr(self._store, "list"):
+            return  # the store lists it
+        if entry is None:
+            entry = mine[id] = Entry(id=id, updated=time.time())
+        entry.title = title
+
+    async def search(self, principal: str, words: str) -> list[Entry]:
+        """Search the titles and messages of the latest conversations."""
+        wanted = words.casefold()
+        found: list[Entry] = []
+        load = getattr(self._store, "load", None)
+        for entry in (await self.entries(principal))[:SEARCHED]:
+            if wanted in entry.title.casefold():
+                found.append(entry)
+                continue
+            stored = None if load is None else await load(conversation_key(principal, entry.id))
+            if stored is not None and any(
+                wanted in getattr(each, "text", "").casefold() for each in stored.messages
+            ):
+                found.append(entry)
+        return found
+
+    async def forget(self, principal: str, id: str) -> bool:
+        """Delete a conversation, also in the store if the store can delete."""
+        found = await self.has(principal, id)
+        delete = getattr(self._store, "delete", None)
+        if found and delete is not None:
+            try:
+                await _awaited(delete(conversation_key(principal, id)))
+            except ConversationBusyError:
+                raise Refused(
+                    409, "This conversation is busy with an answer; wait for it, or stop it."
+                ) from None
+        self._entries.get(principal, {}).pop(id, None)
+        return found
+
+    async def _stored(self, principal: str) -> tuple[list[Entry], bool]:
+        """Read the list of the store, which includes conversations of other processes; also return
+        whether the whole list was read.
+        """
+        listing = getattr(self._store, "list", None)
+        if listing is None:
+            return [], False
+        prefix = prefix_of(principal)
+        parameters = signature(listing).parameters
+        paged = "offset" in parameters
+        # Stores of your own may have an older form of `list`, which knows no prefix.
+        chosen = {"prefix": prefix} if "prefix" in parameters else {}
+        out: dict[str, Entry] = {}  # a conversation that moves may be on two pages
+        seen = 0
+        whole = not paged
+        for _ in range(PAGES if paged else 1):
+            page: Any = await _awaited(
+                listing(**chosen, offset=seen) if paged else listing(**chosen)
+            )
+            seen += len(page)
+            for each in page:
+                key = str(getattr(each, "id", each))
+                if key.startswith(prefix):
+                    meta: Any = getattr(each, "meta", {})
+                    entry = Entry(
+                        id=key.removeprefix(prefix),
+                        title=str(meta.get("title", "")),
+                        updated=float(getattr(each, "updated", 0.0)),
+                    )
+                    out.setdefault(entry.id, entry)
+            if not page:
+                whole = True
+                break
+        return list(out.values()), whole
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if isawaitable(value) else value

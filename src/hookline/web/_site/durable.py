@@ -1,0 +1,179 @@
+"""An application whose chats run in durable workers: it forwards requests to their engine.
+
+The worker writes the answer to the relay, from which the application reads it. When a chat waits
+for an approval, its run has ended there; the answer to the approval begins the next run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from secrets import token_hex
+from typing import Any, Final, Literal, Protocol
+
+from hookline import Approve, Conversation, Deny, UserMessage
+from hookline.errors import ApprovalError, StoreError, UsageError
+from hookline.web._http.refused import Refused
+from hookline.web._protocols.incoming import Incoming
+from hookline.web._runs.header import Header
+from hookline.web._site.begin import denied_calls
+from hookline.web.relay import RedisRelay
+
+STOPPED: Final = "stopped by the user"
+
+
+class Engine(Protocol):
+    """The operations that an application needs of an engine: `hookline.durable.client(…)`."""
+
+    def start(
+        self,
+        input: str | UserMessage | None,
+        *,
+        conversation: str | None = None,
+        chat_id: str | None = None,
+        deps: Any = None,
+        release: Literal["live", "response"] = "live",
+        agent: str | None = None,
+    ) -> Awaitable[str]:
+        """Start a chat that only workers of this agent may run."""
+        ...
+
+    def answer(self, chat_id: str, answers: Mapping[str, Approve | Deny], /) -> Awaitable[None]:
+        """Answer pending approvals; raises ApprovalError if an approval is not pending."""
+        ...
+
+    def abort(self, chat_id: str, reason: str | None = None, /) -> Awaitable[bool]:
+        """Request an abort; raises UsageError for an unknown chat."""
+        ...
+
+    def aclose(self) -> Awaitable[None]:
+        """Close the connections."""
+        ...
+
+
+def chat_of(key: str, message: UserMessage | None) -> str:
+    """Return the id of the chat that answers a message; a repeated message gets the same id."""
+    if message is None or not message.id:
+        return token_hex(10)
+    return blake2b(f"{key} {message.id}".encode(), digest_size=10).hexdigest()
+
+
+def waiting_on(conversation: Conversation) -> str | None:
+    """Return the durable chat that waits for an answer in a conversation."""
+    step = conversation.pending_step
+    return step.chat_id if step is not None and step.held else None
+
+
+def _check(incoming: Incoming, waits: str | None, *, answered: bool) -> None:
+    """Raise Refused for a request that does not fit the state of the conversation."""
+    if incoming.regenerate or (incoming.message is None and not answered):
+        raise Refused(409, "A durable answer cannot be regenerated; send a message instead.")
+    if answered and waits is None:
+        raise Refused(409, "This approval is not waiting for an answer; load the messages again.")
+    if waits is not None and not answered:
+        raise Refused(409, "This conversation waits for an approval; answer it, or stop the chat.")
+
+
+class Abroad:
+    """Forwards the requests of an application to its durable workers."""
+
+    def __init__(self, agent: str, engine: Engine, relay: RedisRelay, *, edits: bool) -> None:
+        """`agent` is the name of the agent."""
+        self._agent = agent
+        self._engine = engine
+        self._relay = relay
+        self._edits = edits
+        self._starting: dict[str, bool] = {}  # chats that the engine does not know yet: stopped?
+
+    async def ask(
+        self,
+        incoming: Incoming,
+        conversation: Conversation,
+        principal: str,
+        *,
+        deps: Any,
+        release: Literal["live", "response"],
+    ) -> None:
+        """Begin the run that a request asks for. Raises Refused, with nothing changed."""
+        key, message = conversation.id, incoming.message
+        waits = waiting_on(conversation)
+        decisions = incoming.decisions(conversation.pending, by=principal, edits=self._edits)
+        _check(incoming, waits, answered=bool(decisions))
+        chat_id = waits or chat_of(key, message)
+        if waits is None and any(m.id.startswith(f"{chat_id}.") for m in conversation.messages):
+            raise Refused(409, "This message was already sent; load its answer instead.")
+        header = Header(
+            run=token_hex(6),
+            chat_id=chat_id,
+            principal=principal,
+            before=len(conversation.messages),
+            resumed=waits is not None,
+            denied=denied_calls(incoming, conversation),
+            message_id=incoming.message_id,
+            run_id=incoming.run_id,
+            modern=incoming.modern,
+            sent=incoming.sent,
+        )
+        await self._relay.announce(key, header)
+        try:
+            if waits is not None:
+                await self._answer(waits, decisions)
+                return
+            said = None if message is None else message.replace(id="")  # the chat sets the id
+            self._starting[chat_id] = False
+            await self._engine.start(
+                said,
+                conversation=key,
+                chat_id=chat_id,
+                deps=deps,
+                release=release,
+                agent=self._agent,
+            )
+            if self._starting[chat_id]:
+                await self._engine.abort(chat_id, STOPPED)
+        except BaseException as exc:
+            self._relay.release(key, header.run)
+            if isinstance(exc, StoreError):
+                text = "The workers are not available; try again later."
+                raise Refused(503, text, retry_after="5") from None
+            if isinstance(exc, ApprovalError):
+                raise Refused(
+                    409, "This approval is not waiting for an answer; load the messages again."
+                ) from None
+            raise
+        finally:
+            self._starting.pop(chat_id, None)
+
+    async def _answer(self, chat_id: str, decisions: Mapping[str, Approve | Deny]) -> None:
+        """Answer approvals; if the engine does not know one, try again for a second.
+
+        A worker shows a question to the browser just before it stores the question in the engine.
+        """
+        for pause in (0.05, 0.1, 0.25, 0.6):
+            with suppress(ApprovalError):
+                await self._engine.answer(chat_id, decisions)
+                return
+            await asyncio.sleep(pause)
+        await self._engine.answer(chat_id, decisions)
+
+    async def stop(self, conversation: Conversation, principal: str) -> bool:
+        """Stop the chat that runs or waits in a conversation; False if there is none."""
+        header = await self._relay.running(conversation.id, principal)
+        chat_id = waiting_on(conversation) if header is None else header.chat_id
+        if chat_id is None:
+            return False
+        if chat_id in self._starting:
+            self._starting[chat_id] = True
+            return True
+        stopped = False
+        with suppress(UsageError):  # the engine has deleted the chat, or never got it
+            stopped = await self._engine.abort(chat_id, STOPPED)
+        if not stopped and header is not None:  # its worker ended before it could say so
+            await self._relay.close(conversation.id, chat_id)
+        return stopped
+
+    async def aclose(self) -> None:
+        """Close the connection to the engine."""
+        await self._engine.aclose()

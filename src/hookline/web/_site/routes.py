@@ -1,0 +1,212 @@
+"""Routes to manage conversations, and the routes that the page needs.
+
+GET    /conversations[?search=…]     the principal's conversations
+PATCH  /conversations/{id}           {"title"}: rename a conversation
+DELETE /conversations/{id}           delete a conversation
+POST   /conversations/{id}/fork      {"before", "id"}: a new one with the messages before `before`
+POST   /conversations/{id}/feedback  {"message", "value", "comment"}: rate an answer
+GET    /page/about                   the agent's name, model and description, and starter questions
+POST   /page/markdown                {"texts"}: each text as blocks of elements
+GET    /page/{id}/timeline           the runs of a conversation, and the ratings
+GET    /page/{id}/steps/{run}/{n}    the request and response of a step; for a sub-agent's chat,
+                                     {run}/{chat}/{n}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from secrets import token_hex
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+
+from hookline import Agent, AssistantMessage, Conversation
+from hookline.errors import ConversationBusyError, ConversationConflictError
+from hookline.models import model_name
+from hookline.web._http.messages import Reply, Request, json_reply
+from hookline.web._http.refused import Refused
+from hookline.web._page.files import Page
+from hookline.web._page.markdown import blocks
+from hookline.web._page.timelines import Timeline, Timelines
+from hookline.web._protocols.incoming import id_of, read_object, text_of
+from hookline.web._runs.points import OnFeedback
+from hookline.web._runs.titles import TITLE
+from hookline.web._site.config import SiteConfig
+from hookline.web._site.conversations import Index, conversation_key
+
+TEXTS: Final = 50  # most texts to read as Markdown at a time
+COMMENT: Final = 2000  # most characters of a comment
+
+
+class Desk:
+    """The routes of a site, except those for chats."""
+
+    def __init__(self, config: SiteConfig, index: Index) -> None:
+        self._agent: Agent[Any] = config.agent
+        self._store = config.store
+        self._index = index
+        self._caps = config.runs.caps
+        self._edits = config.edits
+        self._approvals = config.approvals
+        page = self._page = config.page
+        price = None if page is None else page.price
+        self.timelines = Timelines(config.store, errors=config.errors, price=price)
+        """The timelines of all conversations, if the page is on."""
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        return read_object(await request.body(self._caps.body_bytes, self._caps.send))
+
+    async def _find(self, principal: str, id: str) -> Conversation:
+        if not await self._index.has(principal, id):
+            raise Refused(404, "There is no such conversation; choose one from the list.")
+        return await self._index.open(principal, id)
+
+    # ── conversations ───────────────────────────────────────────────────────────────────────
+
+    async def entries(self, request: Request, principal: str) -> Reply:
+        """List the conversations, or those that contain the searched words."""
+        query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
+        words = query.get("search", [""])[0].strip()
+        found = (
+            await self._index.search(principal, words)
+            if words
+            else await self._index.entries(principal)
+        )
+        return json_reply({"conversations": found})
+
+    async def conversation(self, request: Request, principal: str, rest: str) -> Reply:
+        """Rename, fork or rate a conversation."""
+        id, _, what = rest.rpartition("/")
+        how = {"fork": self.fork, "feedback": self.feedback}.get(what) if id else None
+        method = "PATCH" if how is None else "POST"
+        if request.method != method:
+            raise Refused(405, f"Use {method} here.", allow=method)
+        id = id_of(rest if how is None else id, "A conversation's id")
+        return await (how or self.rename)(request, principal, id)
+
+    async def rename(self, request: Request, principal: str, id: str) -> Reply:
+        """Change the title of a conversation."""
+        title = " ".join(text_of((await self._body(request)).get("title"), "title").split())
+        if not 0 < len(title) <= TITLE:
+            raise Refused(400, f"A title must have 1 to {TITLE} characters.")
+        conversation = await self._find(principal, id)
+        if conversation.busy:
+            raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+        conversation.meta["title"] = title
+        try:
+            await conversation.save()
+        except (ConversationBusyError, ConversationConflictError):
+            raise Refused(
+                409, "This conversation is busy with an answer; wait for it, or stop it."
+            ) from None
+        self._index.title(principal, id, title)
+        return json_reply({"title": title})
+
+    async def fork(self, request: Request, principal: str, id: str) -> Reply:
+        """Create a conversation with the messages before a user message."""
+        body = await self._body(request)
+        before = id_of(body.get("before"), "before")
+        new = id_of(body.get("id", token_hex(10)), "id")
+        source = await self._find(principal, id)
+        messages = source.messages
+        at = next((n for n, each in enumerate(messages) if each.id == before), -1)
+        if at < 0 or messages[at].role != "user":
+            raise Refused(404, "There is no such user message; load the messages again.")
+        if await self._index.has(principal, new):
+            raise Refused(409, "There is already a conversation with that id; choose another id.")
+        await self._index.check_room(principal)
+        if at:
+            meta = {**msgspec.to_builtins(source.meta), "forked": id}
+            made = Conversation(messages[:at], id=conversation_key(principal, new), meta=meta)
+            await made.save(self._store)
+            self._index.title(principal, new, str(meta.get("title", "")))
+        return json_reply({"id": new, "kept": at})
+
+    async def feedback(self, request: Request, principal: str, id: str) -> Reply:
+        """Store a rating, and notify the hooks at OnFeedback."""
+        body = await self._body(request)
+        message = id_of(body.get("message"), "message")
+        value = body.get("value")
+        if value not in ("up", "down", None):
+            raise Refused(400, "value must be up, down or null.")
+        comment = text_of(body.get("comment", ""), "comment")[:COMMENT]
+        conversation = await self._find(principal, id)
+        known = (each.id for each in conversation.messages if isinstance(each, AssistantMessage))
+        if message not in known:
+            raise Refused(404, "There is no such answer; load the messages again.")
+
+        def judge(timeline: Timeline) -> None:
+            timeline.feedback.pop(message, None)
+            if value is not None:
+                timeline.feedback[message] = value
+
+        if self._page is not None:
+            await self.timelines.change(conversation_key(principal, id), judge)
+        await self._agent.bus.notify(
+            OnFeedback(
+                principal=principal,
+                conversation_id=id,
+                message_id=message,
+                value=value,
+                comment=comment,
+            )
+        )
+        return Reply(status=204)
+
+    # ── the page ────────────────────────────────────────────────────────────────────────────
+
+    async def page(self, request: Request, principal: str, rest: str) -> Reply:
+        """Answer a request of the page."""
+        if self._page is None:
+            raise Refused(404, "There is nothing here; check the address.")
+        if rest == "about":
+            return json_reply(self._about(self._page))
+        if rest == "markdown":
+            return await self._markdown(request)
+        id, _, what = rest.rpartition("/")
+        if what == "timeline":
+            return await self._timeline(principal, id_of(id, "A conversation's id"))
+        id, steps, place = rest.rpartition("/steps/")
+        if steps:
+            return await self._step(principal, id_of(id, "A conversation's id"), place)
+        raise Refused(404, "There is nothing here; check the address.")
+
+    def _about(self, page: Page) -> dict[str, Any]:
+        agent = self._agent
+        return {
+            "name": agent.name,
+            "model": model_name(agent.model),
+            "title": page.title or agent.name,
+            "description": page.description,
+            "starters": page.starters,
+            "details": page.details,
+            "currency": page.currency,
+            "edits": self._edits,
+            "approvals": self._approvals,
+            "most": self._caps.body_bytes,
+        }
+
+    async def _markdown(self, request: Request) -> Reply:
+        texts = (await self._body(request)).get("texts")
+        if not isinstance(texts, list) or len(texts) > TEXTS:  # pyright: ignore[reportUnknownArgumentType]
+            raise Refused(400, f"texts must be a list of at most {TEXTS} strings.")
+        given = [text_of(each, "A text") for each in texts]  # pyright: ignore[reportUnknownVariableType]
+        found = await asyncio.to_thread(lambda: [blocks(each) for each in given])
+        return json_reply({"texts": found})
+
+    async def _timeline(self, principal: str, id: str) -> Reply:
+        await self._find(principal, id)
+        timeline = await self.timelines.read(conversation_key(principal, id))
+        runs = [msgspec.structs.replace(each, steps=[]) for each in timeline.runs]
+        return json_reply({"runs": runs, "feedback": timeline.feedback})
+
+    async def _step(self, principal: str, id: str, place: str) -> Reply:
+        run, _, step_of = place.partition("/")
+        chat, _, number = step_of.rpartition("/")
+        timeline = await self.timelines.read(conversation_key(principal, id))
+        for kept in timeline.runs:
+            for step in kept.steps:
+                if (kept.run, step.chat, str(step.iteration)) == (run, chat, number):
+                    return json_reply(step)
+        raise Refused(404, "This step was not recorded; choose another step of the conversation.")

@@ -1,0 +1,1 @@
+"""Durable chats: their lives as one stream."""

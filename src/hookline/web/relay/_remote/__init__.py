@@ -1,0 +1,1 @@
+"""Runs of other processes, read from their streams."""
