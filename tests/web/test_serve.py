@@ -55,6 +55,11 @@ def free_port() -> int:
         return port
 
 
+def _hear_hangups() -> None:
+    """Undo `nohup`, below which the tests may run: a server that inherits it keeps to it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @asynccontextmanager
 async def served(
     folder: Path,
@@ -72,6 +77,7 @@ async def served(
         *arguments,
         cwd=folder,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=_hear_hangups,
     )
     try:
         assert process.stderr is not None
