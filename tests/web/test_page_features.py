@@ -130,6 +130,53 @@ async def test_code_that_grows_is_code_before_it_is_read(browser: Any) -> None:
         page.assert_clean()
 
 
+DEFINED = """First a [link][1] and **bold**.
+
+- an [item][1]
+
+Second paragraph[^1].
+
+[1]: https://example.org/x
+
+[^1]: A footnote.
+
+```text
+code
+```
+"""
+
+
+@pytest.mark.parametrize("cut", range(20, len(DEFINED), 23))
+async def test_an_answer_that_ends_while_it_is_read_is_shown_as_it_is_stored(
+    browser: Any, cut: int
+) -> None:
+    gate, read = Gate(), asyncio.Event()
+    turn = Turn(DEFINED[:cut], DEFINED[cut:], delay=_after(gate, 1), chunk=None)
+
+    async def hold(route: Any) -> None:
+        await read.wait()
+        await route.continue_()
+
+    async with serving(Agent(ScriptedModel(turn))) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Define it.")
+        await page.page.locator(".prose strong, .prose p").first.wait_for()
+        await page.page.route("**/page/markdown", hold)
+        async with page.page.expect_request("**/page/markdown"):
+            gate.open.set()
+        await page.page.locator("#send:not([hidden])").wait_for()
+        read.set()
+        await page.page.locator(".prose .code").wait_for()
+        prose = page.page.locator(".prose")
+        await page.page.wait_for_function("document.querySelectorAll('.prose a').length === 2")
+        shown = (await prose.inner_html()).strip()
+        await page.page.reload()
+        await page.page.locator(".prose .code").wait_for()
+        assert shown == (await prose.inner_html()).strip()
+        page.assert_clean()
+
+
 async def test_hostile_markdown_is_harmless(browser: Any) -> None:
     async with serving(Agent(ScriptedModel(Turn(HOSTILE, chunk=7)))) as (_, url):
         page = await page_of(browser, url)

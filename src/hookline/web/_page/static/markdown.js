@@ -135,12 +135,15 @@ export class Prose {
   async refresh() {
     if (this.reading || this.seenUpTo === this.text.length) return;
     this.reading = true;
+    const { from } = this;
     const upTo = this.text.length;
-    const part = this.text.slice(this.from, upTo);
+    const part = this.text.slice(from, upTo);
     try {
       const blocks = await read(part);
-      this.seenUpTo = upTo;
-      this.change(() => this.draw(blocks, part, upTo));
+      if (this.from === from) { // else `finish` wants the whole text by now, and not this part
+        this.seenUpTo = upTo;
+        this.change(() => this.draw(blocks, part, upTo));
+      }
     } catch {
       return; // keep the plain text
     } finally {
