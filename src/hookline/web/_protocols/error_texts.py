@@ -31,7 +31,7 @@ from hookline.events import (
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import json_text
 from hookline.web._protocols.attachments import addressed, followed
-from hookline.web._runs.header import _id_of, id_of_chat
+from hookline.web._runs.header import error_id, id_of_chat
 
 logger = logging.getLogger("hookline.web")
 
@@ -163,7 +163,7 @@ class Mask:
             return said
         if error.type in _SAID:
             return error.message
-        id = _id_of("call", call_id)
+        id = error_id("call", call_id)
         logger.warning("error %s: tool %s failed with %s", id, name, error.type)
         return f"The tool failed (error {id})."
 

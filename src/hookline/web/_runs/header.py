@@ -44,8 +44,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def id_of_chat(chat_id: str) -> str:
     """Return the id of the error that a chat ended with."""
-    return _id_of("chat", chat_id)
+    return error_id("chat", chat_id)
 
 
-def _id_of(kind: str, name: str) -> str:
+def error_id(kind: str, name: str) -> str:
+    """Return the id of an error, for the browser and the log: the same each time it is shown."""
     return sha256(f"{kind}/{name}".encode()).hexdigest()[:8] if name else token_hex(4)
