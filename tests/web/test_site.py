@@ -30,7 +30,7 @@ from hookline.events import ChatDone, ErrorInfo, MessageAdded, TextDelta, read_e
 from hookline.hooks import redact
 from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreChat, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
-from hookline.web import Caps
+from hookline.web import Caps, app
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -750,6 +750,25 @@ async def test_a_shutdown_drains_or_aborts_within_its_bound(drain: float) -> Non
         last = native((await posting).content)[-1]
         assert type(last).__name__ == ("ChatDone" if drain > 1 else "ChatAborted")
         assert len(site.runs) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "watched"),
+    [
+        ({"page": True}, True),
+        ({"page": True, "authorize": lambda http: "ada"}, False),
+        ({"page": True, "authorize": lambda http: "ada", "timeline": True}, True),
+        ({"page": True, "timeline": False}, False),
+        ({}, False),
+    ],
+    ids=["the page", "with authorize", "asked for", "refused", "no page"],
+)
+def test_users_of_authorize_see_no_timeline_unless_it_is_asked_for(
+    options: dict[str, Any], watched: bool
+) -> None:
+    agent = Agent(ScriptedModel("Hello."))
+    app(agent, **({} if "authorize" in options else {"token": "x" * 16}), **options)
+    assert bool(agent.hooks("onHook")) is watched
 
 
 async def test_the_timeline_has_every_hook_also_of_sub_agents() -> None:

@@ -87,7 +87,8 @@ def app(
     `hooks=` are called with the ASGI scope and the principal, and return the `deps` and `hooks` of
     each chat. `on_busy="queue"` queues a message that arrives during an answer, instead of refusing
     the message. `page=` adds the chat page, with the given texts. `timeline=` adds an observer at
-    onHook to the agent; the default is True if `page=` is given. `relay=` shares the answers with
+    onHook to the agent, whose hooks every user of the page then sees by name; the default is True
+    if `page=` is given and `authorize=` is not. `relay=` shares the answers with
     other processes. `durable=` is the client of a durable engine; the workers of that engine run
     the chats. `client_tools=` lists the tools that a front end may bring along; True allows all
     tools. `ag_ui_state=` lists the keys of `run.state` that are shared with AG-UI front ends. The
@@ -106,7 +107,9 @@ def app(
     if relay is not None and store is None:
         raise UsageError("relay= needs a store= that all processes share, such as an SQLStore")
     runs = Runs(caps)
-    shown = _watched(runs, agent, page, timeline)
+    shown = (Page() if page else None) if isinstance(page, bool) else page
+    if timeline if timeline is not None else shown is not None and authorize is None:
+        Watcher(runs, details=shown is not None and shown.details).watch(agent)
     return Site(
         _checked(
             SiteConfig(
@@ -171,16 +174,6 @@ def _abroad(
     if relay is None:
         raise UsageError(f"durable={engine!r} needs relay=; pass the relay of the durable workers")
     return Abroad(agent, engine, relay, edits=edits)
-
-
-def _watched(
-    runs: Runs, agent: Agent[Any], page: Page | bool, timeline: bool | None
-) -> Page | None:
-    """Return the page, if there is one, and let its timeline observe the agent."""
-    shown = (Page() if page else None) if isinstance(page, bool) else page
-    if timeline if timeline is not None else shown is not None:
-        Watcher(runs, details=shown is not None and shown.details).watch(agent)
-    return shown
 
 
 _own_routes = Runs()

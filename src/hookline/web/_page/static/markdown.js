@@ -145,7 +145,7 @@ export class Prose {
         this.change(() => this.draw(blocks, part, upTo));
       }
     } catch {
-      return; // keep the plain text
+      if (this.from === from) return; // keep the plain text
     } finally {
       this.reading = false;
     }
