@@ -14,7 +14,7 @@ from tests.web.test_clients import _after
 from tests.web.test_site import Gate, request_of
 
 from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, UserMessage
-from hookline.errors import StoreError
+from hookline.errors import AuthenticationError, StoreError
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
 from hookline.web._page.markdown import LANGUAGES, MOST, TAGS, blocks
@@ -229,6 +229,25 @@ async def test_an_error_has_one_id_in_the_stream_the_timeline_and_the_log(caplog
         assert found == ids_in(kept)
         assert len(found) == 1
         assert found <= ids_in(caplog.text)
+
+
+async def test_the_log_says_what_the_service_answered_and_where_it_was_raised(caplog: Any) -> None:
+    failure = AuthenticationError(
+        "key sk-secret is wrong",
+        provider="openai",
+        status=401,
+        code="invalid\x1bkey",
+        request_id="req_1",
+    )
+    async with direct(Agent(ScriptedModel(failure))) as (_, http):
+        answer = await http.post("/native", json={"conversation": "a", "message": "One."})
+    [id] = ids_in(answer.text)
+    [line] = [record for record in caplog.messages if "raised at" in record]
+    start = f"error {id}: provider=openai; status=401; code=invalid"
+    assert line.startswith(start)
+    assert "; request_id=req_1; raised at _script.py:" in line
+    assert "\x1b" not in line
+    assert "secret" not in caplog.text
 
 
 def ids_in(text: str) -> set[str]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
 from typing import Final, Protocol
 
 import msgspec
 
 from hookline import ChatStream, Message
-from hookline.errors import StreamInterruptedError
-from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed
+from hookline.errors import ModelError, StreamInterruptedError
+from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, strict
 from hookline.web._runs.backlog import Backlog, Item
 from hookline.web._runs.header import Header, id_of_chat
 
@@ -25,6 +27,8 @@ logger = logging.getLogger("hookline.web")
 BACKLOG: Final = 16  # most entries that wait for the only reader of a run that is not kept
 BY_HOOK: Final = "raised by hook "
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)
+FRAMES: Final = 4  # frames of a traceback in one line of the log
+CODE: Final = 100  # characters of a word that a service chose
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,21 @@ class Remote(Sink, Protocol):
     async def freed(self) -> None:
         """Wait until another process may begin the conversation's next run."""
         ...
+
+
+def origin_of(exc: BaseException) -> str:
+    """Describe where an exception comes from: a service's answer, and lines of code. No values."""
+    origin: list[str] = []
+    if isinstance(exc, ModelError):
+        for name in ("provider", "status", "code", "request_id"):
+            value = getattr(exc, name)
+            if value is not None:
+                origin.append(f"{name}={strict(str(value))[:CODE]}")
+    frames = [
+        f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+        for frame in extract_tb(exc.__traceback__)[-FRAMES:]
+    ]
+    return "; ".join([*origin, "raised at " + " < ".join(reversed(frames))])
 
 
 class Live:
@@ -165,6 +184,8 @@ class Live:
         for note in getattr(exc, "__notes__", ()):
             if note.startswith(BY_HOOK):  # a hook and a point, no text of the chat
                 logger.error("error %s: %s", id_of_chat(chat_id), note)
+        origin = origin_of(exc)
+        logger.error("error %s: %s", id_of_chat(chat_id), origin)
         logger.debug("chat %s failed", chat_id, exc_info=exc)
 
     async def _end(self, error: BaseException | None) -> None:
