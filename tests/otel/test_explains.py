@@ -252,7 +252,7 @@ async def test_a_slow_reader_is_not_a_slow_model(
     """Only the reader turns the clock: all of the span's time is the reader's."""
     now = 1_000.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-    for module in ("_spans", "_model_call", "_agent_span"):
+    for module in ("_emit.spans", "_chat.model_call", "_chat.agent_span"):
         monkeypatch.setattr(f"hookline.otel.{module}.time_ns", lambda: round(now * 1e9))
     agent: Agent[Any] = Agent(Instant(), telemetry=http.telemetry())
     async with agent.chat_stream("hi") as stream:
