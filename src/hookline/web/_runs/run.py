@@ -184,8 +184,9 @@ class Live:
         for note in getattr(exc, "__notes__", ()):
             if note.startswith(BY_HOOK):  # a hook and a point, no text of the chat
                 logger.error("error %s: %s", id_of_chat(chat_id), note)
-        origin = origin_of(exc)
-        logger.error("error %s: %s", id_of_chat(chat_id), origin)
+        if self._begun.done():  # what prevents a chat is refused with a status, and logged there
+            origin = origin_of(exc)
+            logger.error("error %s: %s", id_of_chat(chat_id), origin)
         logger.debug("chat %s failed", chat_id, exc_info=exc)
 
     async def _end(self, error: BaseException | None) -> None:
