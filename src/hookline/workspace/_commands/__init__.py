@@ -1,0 +1,1 @@
+"""Command lines: what they run for certain, and the rules about them."""

@@ -1,0 +1,1 @@
+"""Files beneath one directory: opening, reading, replacing and decoding them."""

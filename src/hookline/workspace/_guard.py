@@ -1,0 +1,156 @@
+"""The guard of a workspace: a hook that decides about each call of its tools before it runs.
+
+It refuses, asks, or lets a call run, by the rules and then by the mode. It is a guard of hookline:
+no chat can leave it out, sub-agents inherit it, a call is denied if it fails, and it is asked again
+immediately before the tool begins, if approvers or wrappers have changed the call meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from hookline import Ask, Deny, HookDef, ToolFailure, define_hook
+from hookline.errors import ToolArgumentsError, ToolCallError, ToolDenied
+from hookline.points import PreToolCall
+from hookline.workspace._commands.rules import Rules, Verdict, is_rule
+from hookline.workspace._errors import MissingError, WorkspaceClosedError
+from hookline.workspace._files.access import Access
+from hookline.workspace._sandbox.commands import Commands
+from hookline.workspace._tools.change import check, planned_call
+from hookline.workspace._tools.memory import note_asked, only_rules
+
+Mode = Literal["read", "ask", "edits"]
+"""What runs without a rule: only reading; reading, and the rest after an approval; or everything
+that stays in the workspace."""
+PRIORITY: Final = 200
+_READS: Final = ("read", "list", "glob", "grep")
+_WRITES: Final = ("write", "edit")
+_Answer = Ask | Deny | ToolFailure | None
+
+
+class Guard:
+    """Decides about the calls of a workspace's tools."""
+
+    def __init__(self, access: Access, commands: Commands, mode: Mode) -> None:
+        self._access = access
+        self._commands = commands
+        self._mode: Mode = mode
+
+    def hook(self, tools: Sequence[str]) -> HookDef:
+        """Make the hook for these tools."""
+        return define_hook(
+            "preToolCall",
+            self.decide,
+            name="workspace",
+            priority=PRIORITY,
+            on_error="deny",
+            tools=tools,
+            inherit=True,
+            required=True,
+            guard=True,
+        )
+
+    async def decide(self, ctx: PreToolCall[Any]) -> _Answer:
+        """Refuse the call, ask about it, or let it run."""
+        try:
+            arguments = ctx.tool.bind(dict(ctx.call.arguments))
+        except ToolArgumentsError:
+            return None  # the call does not run
+        name = ctx.call.name
+        try:
+            names = await self._names(name, arguments)
+            narrowed = self._narrowed(ctx, names)
+            if narrowed is not None:
+                return narrowed
+            if name == "bash":
+                return await self._command(arguments)
+            if name in _WRITES:
+                return await self._change(ctx, names)
+            if name in _READS:
+                return _asked(self._access.rules.for_paths("read", names), name, names)
+            return _asked(self._access.rules.for_tool(name), name, names)
+        except (ToolDenied, WorkspaceClosedError) as exc:
+            return Deny(str(exc))
+        except MissingError:
+            return (
+                None if name in _READS else ToolFailure("the file does not exist; list the folder")
+            )
+        except ToolCallError as exc:
+            return ToolFailure.of(exc)
+
+    async def _names(self, tool: str, arguments: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the file that a call is about."""
+        if tool not in (*_READS, *_WRITES):
+            return ()
+        path = arguments.get("path", ".")
+        if tool == "read" and path.startswith("output:"):
+            return ()
+        return await asyncio.to_thread(self._access.names, path)
+
+    def _narrowed(self, ctx: PreToolCall[Any], names: tuple[str, ...]) -> Deny | None:
+        """Refuse what the skill of this chat does not allow."""
+        texts = only_rules(ctx.run)
+        name = ctx.call.name
+        if texts is None or name in ("skill", "plan"):
+            return None
+        rules = Rules(allow=[text for text in texts if is_rule(text)])
+        if name == "bash":
+            line = str(ctx.call.arguments.get("command"))
+            verdict = rules.for_command(line, confined=self._commands.sandbox.confines)
+        elif name in _WRITES:
+            verdict = rules.for_paths("edit", names)
+        else:
+            verdict = rules.for_paths("read", names)
+        if verdict is not None:
+            return None
+        return Deny(f"the skill of this chat allows only {', '.join(texts) or 'no tool'}")
+
+    async def _command(self, arguments: dict[str, Any]) -> _Answer:
+        line, cwd = arguments["command"], arguments.get("cwd", ".")
+        confines = self._commands.sandbox.confines
+        verdict = self._access.rules.for_command(line, confined=confines)
+        if verdict is not None and verdict.kind == "deny":
+            return Deny(f"{verdict.rule} is denied; continue without this command")
+        problem = await self._commands.check()
+        if problem is not None:
+            return ToolFailure(
+                f"commands cannot run: {problem}; continue without commands", type="NoSandboxError"
+            )
+        if verdict is not None and verdict.kind == "allow":
+            return None
+        if verdict is None and self._mode == "edits" and confines:
+            return None
+        place = "in the sandbox" if confines else "WITHOUT A SANDBOX"
+        details = {"kind": "command", "text": line, "cwd": cwd, "confined": confines}
+        return Ask(f"Run this command {place}?", details=details)
+
+    async def _change(self, ctx: PreToolCall[Any], names: tuple[str, ...]) -> _Answer:
+        verdict = self._access.rules.for_paths("edit", names)
+        if verdict is not None and verdict.kind == "deny":
+            return Deny(f"{names[-1]!r} must not be changed ({verdict.rule}); leave it as it is")
+        kind = "ask" if verdict is None and self._mode == "ask" else "allow"
+        if (verdict.kind if verdict is not None else kind) == "allow":
+            return None
+        if ctx.again:  # the question alone matters, and it has been asked
+            return Ask(f"Change {names[-1]}?")
+        change = await asyncio.to_thread(
+            planned_call, self._access, ctx.call.name, ctx.tool.bind(dict(ctx.call.arguments))
+        )
+        check(ctx.run, change)
+        self._access.may_write(change.path)
+        note_asked(ctx.run, change.before)
+        verb = "Create" if change.old is None else "Change"
+        details = {"kind": "diff", "path": change.path, "text": change.text}
+        return Ask(f"{verb} {change.path}?", details=details)
+
+
+def _asked(verdict: Verdict | None, name: str, names: tuple[str, ...]) -> Ask | Deny | None:
+    """The answer to a verdict about a tool that changes nothing."""
+    target = f" {names[-1]}" if names else ""
+    if verdict is None or verdict.kind == "allow":
+        return None
+    if verdict.kind == "deny":
+        return Deny(f"{name}{target} is denied ({verdict.rule}); continue without it")
+    return Ask(f"{name}{target}?", details={"kind": "path", "text": names[-1] if names else name})

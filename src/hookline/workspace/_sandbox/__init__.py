@@ -1,0 +1,1 @@
+"""The sandbox that runs commands, and what it is made of."""

@@ -1,0 +1,45 @@
+"""`Unconfined`: commands without a sandbox, for containers and machines that are thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from subprocess import DEVNULL, PIPE, STDOUT
+from typing import Final
+
+from hookline.workspace._sandbox.job import ProcessJob, limited
+from hookline.workspace._sandbox.protocol import CommandLimits, View
+
+_PASSED: Final = ("PATH", "HOME", "LANG", "USER", "TMPDIR")
+
+
+class Unconfined:
+    """Runs commands with the rights of this program. Limits of time, memory and output hold."""
+
+    name = "none"
+    """The name of the sandbox."""
+    confines = False
+    """False: each command needs an approval."""
+
+    async def check(self) -> str | None:
+        """Return why commands cannot run here."""
+        return None if sys.platform != "win32" else "commands need bash, on Linux or macOS"
+
+    async def start(self, command: str, view: View, limits: CommandLimits) -> ProcessJob:
+        """Start a line of bash."""
+        env = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            *("/bin/bash", "--norc", "--noprofile", "-c", limited(limits, processes=False)),
+            *("bash", command),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=STDOUT,
+            env={**env, "TERM": "dumb", "PAGER": "cat", **view.env},
+            cwd=os.path.join(view.root, view.cwd),
+            start_new_session=True,
+        )
+        return ProcessJob(process, limits, view.fd)
+
+    async def aclose(self) -> None:
+        """Do nothing."""

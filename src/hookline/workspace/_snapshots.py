@@ -1,0 +1,200 @@
+"""Snapshots: the files of a workspace as they were before the first change of each step.
+
+A snapshot is a list of paths, modes and digests; the contents are stored once each, outside of the
+workspace. Files that are ignored, denied or protected are not part of it, and neither are files
+above the size that the tools write. Without ripgrep there are no snapshots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hookline import Run
+from hookline.errors import ToolCallError, UsageError
+from hookline.workspace._errors import MissingError
+from hookline.workspace._files.access import Access
+from hookline.workspace._files.diff import diff
+from hookline.workspace._files.openat import O_PATH
+from hookline.workspace._files.replace import replace
+from hookline.workspace._files.root import MAX_BYTES
+from hookline.workspace._files.text import decode
+from hookline.workspace._sandbox.bwrap import INSTALL
+from hookline.workspace._sandbox.commands import Commands
+from hookline.workspace._tools.search import found_files
+
+MOST: Final = 50_000
+"""The most files of a snapshot."""
+KEPT: Final = 50
+"""The number of snapshots that are kept."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a workspace at one time."""
+
+    id: str
+    """The id, for `Workspace.restore` and `Workspace.diff`."""
+    label: str
+    """What the snapshot was made before."""
+    at: float
+    """When it was made, in seconds since the epoch."""
+    files: Mapping[str, tuple[str, int]]
+    """The digest and the mode of each file."""
+
+
+class Snapshots:
+    """The snapshots of a workspace, in a folder outside of it."""
+
+    def __init__(self, access: Access, commands: Commands, folder: Path) -> None:
+        self._access = access
+        self._commands = commands
+        self._folder = folder
+        self._lock = asyncio.Lock()
+        self._known: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._steps: dict[tuple[str, int], None] = {}
+
+    async def before_change(self, run: Run[Any]) -> None:
+        """Take a snapshot, if this is the first change of the step."""
+        step = (run.chat_id, run.iteration)
+        if step in self._steps or not self._commands.can_search:
+            return
+        async with self._lock:
+            if step not in self._steps:
+                await self._take(f"before step {run.iteration} of chat {run.chat_id}")
+                self._steps[step] = None
+
+    async def take(self, label: str) -> Snapshot:
+        """Take a snapshot; raises UsageError if that is not possible."""
+        if not self._commands.can_search:
+            raise UsageError(f"snapshots need ripgrep, which lists the files; run {INSTALL}")
+        async with self._lock:
+            return await self._take(label)
+
+    async def all(self) -> list[Snapshot]:
+        """Return the snapshots, the oldest first."""
+        return await asyncio.to_thread(self._all)
+
+    async def restore(self, id: str) -> Snapshot:
+        """Put all files back; returns a snapshot of what they were before."""
+        wanted = await asyncio.to_thread(self._load, id)
+        now = await self.take(f"before restoring {id}")
+        await asyncio.to_thread(self._put_back, wanted, now)
+        return now
+
+    async def diff(self, since: str) -> str:
+        """Return the differences between a snapshot and the files as they are."""
+        old = await asyncio.to_thread(self._load, since)
+        new = await self.take(f"to compare with {since}")
+        return await asyncio.to_thread(self._diff, old, new)
+
+    # ── one snapshot ────────────────────────────────────────────────────────────────────────
+
+    async def _take(self, label: str) -> Snapshot:
+        paths = await found_files(self._access, self._commands)
+        return await asyncio.to_thread(self._store, label, paths[:MOST])
+
+    def _store(self, label: str, paths: list[str]) -> Snapshot:
+        files: dict[str, tuple[str, int]] = {}
+        for path in paths:
+            if self._access.protects(path):
+                continue
+            with suppress(ToolCallError, OSError):
+                files[path] = self._entry(path)
+        now = time.time()
+        id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{os.urandom(3).hex()}"
+        snapshot = Snapshot(id=id, label=label, at=now, files=files)
+        folder = self._folder / "snapshots"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / f"{id}.json").write_bytes(msgspec.json.encode(snapshot))
+        for old in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return snapshot
+
+    def _entry(self, path: str) -> tuple[str, int]:
+        """The digest and the mode of a file; its content is stored if it is new."""
+        root = self._access.root
+        with root.opened(path, (O_PATH or os.O_RDONLY) | os.O_NOFOLLOW) as fd:
+            info = os.fstat(fd)
+        stamp = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        known = self._known.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1], stat.S_IMODE(info.st_mode)
+        file = root.read(path, self._access.may_read, MAX_BYTES)
+        place = self._object(file.digest)
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = place.with_suffix(f".{os.urandom(4).hex()}")
+            part.write_bytes(file.data)
+            part.replace(place)
+        self._known[path] = (stamp, file.digest)
+        return file.digest, stat.S_IMODE(file.mode)
+
+    def _object(self, name: str) -> Path:
+        return self._folder / "objects" / name[:2] / name
+
+    def _load(self, id: str) -> Snapshot:
+        path = self._folder / "snapshots" / f"{os.path.basename(id)}.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Snapshot)
+        except (OSError, msgspec.DecodeError):
+            known = ", ".join(each.id for each in self._all()[-5:]) or "none"
+            raise UsageError(
+                f"there is no snapshot {id!r}; use one of the latest: {known}"
+            ) from None
+
+    def _all(self) -> list[Snapshot]:
+        folder = self._folder / "snapshots"
+        names = sorted(folder.glob("*.json")) if folder.is_dir() else []
+        snapshots = [msgspec.json.decode(name.read_bytes(), type=Snapshot) for name in names]
+        return sorted(snapshots, key=lambda snapshot: snapshot.at)
+
+    def _put_back(self, wanted: Snapshot, now: Snapshot) -> None:
+        root, access = self._access.root, self._access
+        for path, (name, mode) in wanted.files.items():
+            current = now.files.get(path)
+            if current == (name, mode):
+                continue
+            if current is None or current[0] != name:
+                data = self._object(name).read_bytes()
+                expect = None if current is None else current[0]
+                replace(root, path, data, expect=expect, permit=access.may_write)
+            with root.opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
+                os.fchmod(fd, mode & 0o777)
+        for path in now.files.keys() - wanted.files.keys():
+            self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        """Remove a file that the snapshot does not have; its content is in the latest one."""
+        above, _, name = path.rpartition("/")
+        flags, root = os.O_RDONLY | os.O_DIRECTORY, self._access.root
+        with suppress(MissingError, OSError), root.opened(above or ".", flags) as folder:
+            os.unlink(name, dir_fd=folder)
+
+    def _diff(self, old: Snapshot, new: Snapshot) -> str:
+        parts: list[str] = []
+        for path in sorted(old.files.keys() | new.files.keys()):
+            before, after = old.files.get(path), new.files.get(path)
+            if before is not None and after is not None and before[0] == after[0]:
+                continue
+            parts.append(self._difference(path, before, after))
+        return "".join(parts)
+
+    def _difference(
+        self, path: str, before: tuple[str, int] | None, after: tuple[str, int] | None
+    ) -> str:
+        try:
+            texts = [
+                None if entry is None else decode(self._object(entry[0]).read_bytes(), path)[0]
+                for entry in (before, after)
+            ]
+        except ToolCallError:
+            return f"{path} is binary and has changed\n"
+        return diff(path, *texts)

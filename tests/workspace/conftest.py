@@ -1,0 +1,125 @@
+"""Each test here runs as a user without rights, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookline import Agent, Conversation, ToolCall
+from hookline.testing import ScriptedModel
+from hookline.workspace import Bwrap, Workspace
+
+from ._unprivileged import limit_processes, run_in_a_process_of_its_own
+
+HERE = Path(__file__).parent
+SANDBOX_TESTS = os.environ.get("CI") or os.environ.get("HOOKLINE_SANDBOX") == "required"
+"""Whether a sandbox that cannot run fails the tests; otherwise they are skipped."""
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: Any) -> object:
+    ours = HERE in item.path.parents  # pytest calls this for the tests of all folders
+    if not ours or sys.platform == "win32" or os.geteuid() != 0:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in run_in_a_process_of_its_own(item):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.fixture(autouse=True)
+def few_processes() -> None:
+    limit_processes()
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A folder that the test owns; pytest's own may belong to root."""
+    folder = Path(tempfile.mkdtemp(prefix="hookline-test-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def folder(base: Path) -> Path:
+    """The folder of a workspace, and beside it a file that nobody may reach."""
+    folder = base / "project"
+    folder.mkdir()
+    (base / "outside.txt").write_text("OUTSIDE")
+    return folder
+
+
+@pytest.fixture
+async def sandbox() -> Bwrap:
+    """Bubblewrap, if it can run here."""
+    bwrap = Bwrap()
+    problem = await bwrap.check()
+    if problem is not None:
+        (pytest.fail if SANDBOX_TESTS else pytest.skip)(f"no sandbox: {problem}")
+    return bwrap
+
+
+@pytest.fixture
+def workspace(folder: Path, base: Path) -> Any:
+    """A function that opens the folder as a workspace."""
+
+    def opened(**options: Any) -> Workspace:
+        return Workspace(folder, **{"state": base / "state", "mode": "edits", **options})
+
+    return opened
+
+
+class Hands:
+    """An agent that makes the calls that a test wants, in one conversation."""
+
+    def __init__(self, workspace: Workspace, **options: Any) -> None:
+        self.workspace = workspace
+        self.conversation = Conversation()
+        self._options = options
+        self._number = 0
+
+    async def __call__(self, tool: str, **arguments: Any) -> Any:
+        """Make one call; return its message in the history."""
+        self._number += 1
+        made = ToolCall(id=f"c{self._number}", name=tool, arguments=arguments)
+        agent = Agent(
+            ScriptedModel(made, "done"),
+            scopes=self.workspace.scopes,
+            hooks=self.workspace.hooks,
+            **self._options,
+        )
+        response = await agent.chat("go", conversation=self.conversation)
+        return response.tool_results[0]
+
+    async def text(self, tool: str, **arguments: Any) -> str:
+        """Make one call that succeeds; return what the model reads."""
+        message = await self(tool, **arguments)
+        assert message.outcome == "ok", message.text
+        text: str = message.text
+        return text
+
+    async def error(self, tool: str, **arguments: Any) -> str:
+        """Make one call that fails; return what the model reads."""
+        message = await self(tool, **arguments)
+        assert message.outcome != "ok", message.text
+        text: str = message.text
+        return text
+
+
+@pytest.fixture
+def hands(workspace: Any) -> Any:
+    """A function that opens the workspace and returns its tools."""
+    opened: list[Workspace] = []
+
+    def made(*, approver: Any = None, **options: Any) -> Hands:
+        opened.append(workspace(**options))
+        return Hands(opened[-1], **({} if approver is None else {"approver": approver}))
+
+    return made

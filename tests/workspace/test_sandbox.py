@@ -1,0 +1,235 @@
+"""The sandbox of Linux: it passes the public suite, and the suite finds what is left out of it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from hookline.errors import UsageError
+from hookline.testing.sandbox_suite import ATTACKS
+from hookline.workspace import Bwrap, CommandLimits, Unconfined, View
+from hookline.workspace._sandbox import bwrap as module
+from hookline.workspace._sandbox import job as jobs
+from hookline.workspace._sandbox import seccomp
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+async def test_an_attack_fails(attack, sandbox):
+    await attack.run(sandbox)
+
+
+# ── what is left out ────────────────────────────────────────────────────────────────────────
+
+
+def attack(name):
+    return next(attack for attack in ATTACKS if str(attack) == name)
+
+
+def without(*options):
+    def change(monkeypatch):
+        kept = [option for option in module._NAMESPACES if option not in options]
+        monkeypatch.setattr(module, "_NAMESPACES", tuple(kept))
+
+    return change
+
+
+def unlocked(path):
+    def change(monkeypatch):
+        locked = list(module._LOCKED)
+        place = locked.index(path)
+        monkeypatch.setattr(module, "_LOCKED", tuple(locked[: place - 1] + locked[place + 1 :]))
+
+    return change
+
+
+def unfiltered(table, name):
+    def change(monkeypatch):
+        whole = getattr(seccomp, table)
+        assert name in whole
+        monkeypatch.setattr(seccomp, table, {k: v for k, v in whole.items() if k != name})
+
+    return change
+
+
+def unpinned(monkeypatch):
+    whole = module._workspace
+
+    def changed(view, stack):
+        options, out = iter(whole(view, stack)), []
+        for option in options:
+            if option == "--bind-fd":
+                fd, place = next(options), next(options)
+                if place == view.at:
+                    out += [option, fd, place]
+                else:
+                    os.set_inheritable(int(fd), False)
+            else:
+                out.append(option)
+        return out
+
+    monkeypatch.setattr(module, "_workspace", changed)
+
+
+def any_family(monkeypatch):
+    monkeypatch.setattr(seccomp, "FAMILIES", (*seccomp.FAMILIES, 1, 17, 31, 38, 40))
+
+
+def all_writable(monkeypatch):
+    whole = module._workspace
+
+    def changed(view, stack):
+        return whole(View(root=view.root, fd=view.fd, at=view.at, hidden=view.hidden), stack)
+
+    monkeypatch.setattr(module, "_workspace", changed)
+
+
+def not_hidden(monkeypatch):
+    whole = module._workspace
+
+    def changed(view, stack):
+        return whole(View(root=view.root, fd=view.fd, at=view.at, read_only=view.read_only), stack)
+
+    monkeypatch.setattr(module, "_workspace", changed)
+
+
+def unwatched(monkeypatch):
+    async def look(self):
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(jobs.ProcessJob, "_look", look)
+
+
+MUTATIONS = {
+    "no /proc remount": (unlocked("/proc"), "privileges-sysctl"),
+    "no / remount": (unlocked("/"), "privileges-read-only-system"),
+    "no /dev remount": (unlocked("/dev"), "privileges-read-only-system"),
+    "network": (without("--unshare-net"), "network-loopback-of-the-host"),
+    "processes": (without("--unshare-pid"), "view-processes"),
+    "host name": (without("--hostname", "sandbox"), "view-host-name"),
+    "no pins": (unpinned, "masks-rename-the-folder"),
+    "git writable": (all_writable, "git-common-folder"),
+    "not hidden": (not_hidden, "masks-read"),
+    "any socket": (any_family, "network-socket-in-the-workspace"),
+    "any abstract socket": (any_family, "network-vsock"),
+    "chmod": (unfiltered("MODES", "fchmodat"), "privileges-set-user-by-chmod"),
+    "mkdir": (unfiltered("MODES", "mknodat"), "privileges-set-user-by-mknod"),
+    "openat": (unfiltered("MODES", "openat"), "privileges-set-user-by-open"),
+    "openat2": (unfiltered("NOT_THERE", "openat2"), "privileges-set-user-by-openat2"),
+    "clone3": (unfiltered("NOT_THERE", "clone3"), "calls-clone3"),
+    "keyctl": (unfiltered("REFUSED", "keyctl"), "calls-keyctl"),
+    "io_uring": (unfiltered("REFUSED", "io_uring_setup"), "calls-io_uring"),
+    "ptrace": (unfiltered("REFUSED", "ptrace"), "calls-ptrace-of-the-first-process"),
+    "no watch": (unwatched, "limits-memory-of-all"),
+}
+
+
+@pytest.mark.parametrize(("mutation", "name"), MUTATIONS.values(), ids=MUTATIONS)
+async def test_the_suite_finds_what_is_left_out(mutation, name, sandbox, monkeypatch):
+    mutation(monkeypatch)
+    with pytest.raises(AssertionError):
+        await attack(name).run(sandbox)
+
+
+async def test_the_suite_finds_that_there_is_no_sandbox():
+    for name in ("view-outside", "view-environment", "git-configuration", "masks-read"):
+        with pytest.raises(AssertionError):
+            await attack(name).run(Unconfined())
+
+
+# ── the life of a command ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def view(folder):
+    fd = os.open(folder, os.O_RDONLY)
+    yield View(root=str(folder), fd=fd)
+    os.close(fd)
+
+
+async def output_of(job):
+    text = b"".join([chunk async for chunk in job.output()])
+    return text.decode(), await job.wait()
+
+
+async def test_a_cancelled_command_ends_with_everything_it_started(sandbox, view, base):
+    job = await sandbox.start("setsid sleep 271 & echo begun; sleep 272", view, CommandLimits())
+    begun = asyncio.Event()
+
+    async def read():
+        async for _ in job.output():
+            begun.set()
+
+    task = asyncio.create_task(read())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await job.wait()
+    for _ in range(1000):
+        if not sleeping("271", "272"):
+            break
+        await asyncio.sleep(0.01)
+    assert not sleeping("271", "272")
+
+
+def sleeping(*words):
+    lines = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return [line for line in lines if line.strip("\0").split("\0")[-1] in words]
+
+
+async def test_a_command_sees_the_workspace_at_its_path(sandbox, folder, view):
+    (folder / "sub").mkdir()
+    inside = View(root=view.root, fd=view.fd, at="/somewhere", cwd="sub")
+    assert await output_of(await sandbox.start("pwd", inside, CommandLimits())) == (
+        "/somewhere/sub\n",
+        0,
+    )
+
+
+async def test_the_folder_stays_the_same_if_its_path_is_replaced(sandbox, folder, view):
+    (folder / "a.txt").write_text("mine")
+    folder.rename(folder.parent / "moved")
+    folder.mkdir()
+    (folder / "a.txt").write_text("other")
+    assert (await output_of(await sandbox.start("cat a.txt", view, CommandLimits())))[0] == "mine"
+
+
+async def test_no_descriptor_is_left_open(sandbox, view):
+    before = set(os.listdir("/proc/self/fd"))
+    await output_of(await sandbox.start("true", view, CommandLimits()))
+    await asyncio.sleep(0)
+    assert len(set(os.listdir("/proc/self/fd"))) <= len(before) + 1  # the listing itself
+
+
+async def test_root_is_refused(monkeypatch, sandbox):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "ordinary user" in await sandbox.check()
+
+
+async def test_what_is_missing_is_said(monkeypatch):
+    monkeypatch.setattr(module, "_found", lambda: None)
+    assert "pip install" in await Bwrap().check()
+
+
+@pytest.mark.parametrize("path", ["/", "relative", os.path.expanduser("~")])
+def test_not_everything_can_be_visible(path):
+    with pytest.raises(UsageError):
+        Bwrap(visible=[path])
+
+
+@pytest.mark.parametrize("name", CommandLimits.__struct_fields__)
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1"], ids=repr)
+def test_limits_are_numbers_above_zero(name, value):
+    with pytest.raises(UsageError):
+        CommandLimits(**{name: value})
+
+
+def test_an_unknown_processor_has_no_filter():
+    assert seccomp.program("sparc") is None
+    assert len(seccomp.program("aarch64")) % 8 == 0
