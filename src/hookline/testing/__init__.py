@@ -10,19 +10,23 @@ or HistoryError.
 from hookline import check_history
 from hookline.testing._descriptions import event_line, message_line
 from hookline.testing._events import collect, text_of_events
-from hookline.testing._guards import Expected, Passage, Probe, assert_asked, assert_denied, probe
+from hookline.testing._expect import Expectation, expect
+from hookline.testing._guard_road import Passage
+from hookline.testing._guards import Expected, Probe, assert_asked, assert_denied, probe
+from hookline.testing._model_server import Failure, ModelServer
 from hookline.testing._recorder import Recorder, record
 from hookline.testing._request_checks import validate_request
 from hookline.testing._script import ScriptedModel, ScriptError
 from hookline.testing._spans import Spans, TracedEvent, TracedSpan, spans
 from hookline.testing._time import Sequencer, TestRuntime
 from hookline.testing._turn import Answer, Part, ScriptTurn, Turn, call, raw_call
-from hookline.testing._wire.formats import WireFormat
-from hookline.testing._wire.server import Wire, WireRequest, WireServer
 
 __all__ = [
     "Answer",
+    "Expectation",
     "Expected",
+    "Failure",
+    "ModelServer",
     "Part",
     "Passage",
     "Probe",
@@ -36,16 +40,13 @@ __all__ = [
     "TracedEvent",
     "TracedSpan",
     "Turn",
-    "Wire",
-    "WireFormat",
-    "WireRequest",
-    "WireServer",
     "assert_asked",
     "assert_denied",
     "call",
     "check_history",
     "collect",
     "event_line",
+    "expect",
     "message_line",
     "probe",
     "raw_call",

@@ -29,6 +29,7 @@ from hookline.events import (
     ChatStarted,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -56,9 +57,9 @@ WIDTH: Final = 80
 # ── words ───────────────────────────────────────────────────────────────────────────────────
 
 
-def words(*each: object) -> str:
+def words(*parts: object) -> str:
     """Join the words that are not empty, with a space between them."""
-    return " ".join([str(word) for word in each if word is not None and word != ""])
+    return " ".join([str(word) for word in parts if word is not None and word != ""])
 
 
 def cut(text: str) -> str:
@@ -113,7 +114,7 @@ def file_line(file: Image | File) -> str:
     name = file.name if isinstance(file, File) else None
     size = None if file.data is None else f"{len(file.data)} bytes"
     where = None if file.url is None else plain(file.url)
-    about = [each for each in (name, size, where) if each]
+    about = [detail for detail in (name, size, where) if detail]
     return ", ".join([f"file {plain(file.media_type)}", *about])
 
 
@@ -125,20 +126,20 @@ def message_line(message: Message) -> str:
     if isinstance(message, AssistantMessage):
         text = show(message.text) if message.text else None
         partial = "(partial)" if message.partial else None
-        brought = (*map(source_line, message.sources), *map(file_line, message.files))
-        return words("assistant", partial, text, *map(call_line, message.tool_calls), *brought)
+        attachments = (*map(source_line, message.sources), *map(file_line, message.files))
+        return words("assistant", partial, text, *map(call_line, message.tool_calls), *attachments)
     return words("user", show(message.text))
 
 
-def _said(message: UserMessage | None) -> str | None:
+def _user_text(message: UserMessage | None) -> str | None:
     return None if message is None else plain(message.text)
 
 
 def _response(response: ModelResponse) -> str:
     text = f"text={show(response.text)}" if response.text else None
     thought = f"reasoning={show(response.reasoning)}" if response.reasoning else None
-    brought = (*map(source_line, response.sources), *map(file_line, response.files))
-    return words(thought, text, *map(call_line, response.tool_calls), *brought)
+    attachments = (*map(source_line, response.sources), *map(file_line, response.files))
+    return words(thought, text, *map(call_line, response.tool_calls), *attachments)
 
 
 def _delta(delta: Delta) -> str:
@@ -164,8 +165,9 @@ def _decision(decision: object) -> str:
 # ── hook contexts ───────────────────────────────────────────────────────────────────────────
 
 _CONTEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
-    "onChatStart": lambda ctx: _said(ctx.message),
-    "preChat": lambda ctx: _said(ctx.request.message),
+    "onChatStart": lambda ctx: _user_text(ctx.message),
+    "preChat": lambda ctx: _user_text(ctx.request.message),
+    "preSteer": lambda ctx: words(ctx.when, show(ctx.message.text)),
     "preRequest": lambda ctx: str(ctx.iteration),
     "aroundRequest": lambda ctx: str(ctx.iteration),
     "onDelta": lambda ctx: f"{ctx.iteration} {_delta(ctx.delta)}",
@@ -206,7 +208,7 @@ def event_line(event: ChatEvent) -> str:
     return words(type(event).__name__, _event(event))
 
 
-def _brought(event: SourceAdded | FileAdded) -> str:
+def _attachment_line(event: SourceAdded | FileAdded) -> str:
     line = source_line(event.source) if isinstance(event, SourceAdded) else file_line(event.file)
     return f"{event.iteration} {line}"
 
@@ -214,7 +216,7 @@ def _brought(event: SourceAdded | FileAdded) -> str:
 def _event(event: ChatEvent) -> str | None:
     match event:
         case ChatStarted():
-            return _said(event.message)
+            return _user_text(event.message)
         case StepStarted() | StepFinished() | ResponseReset():
             return str(event.iteration)
         case TextDelta() | ReasoningDelta():
@@ -229,10 +231,10 @@ def _event(event: ChatEvent) -> str | None:
             return f"{event.name} {event.outcome} {result_line(event.result)}"
         case Status():
             return f"{event.type} {show(event.data)}"
-        case MessageAdded():
+        case MessageAdded() | MessageQueued():
             return message_line(event.message)
         case SourceAdded() | FileAdded():
-            return _brought(event)
+            return _attachment_line(event)
         case ChatDone():
             return words(show(event.response.text), event.response.stop_reason)
         case ChatAborted():

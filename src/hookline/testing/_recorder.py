@@ -19,7 +19,7 @@ Recordable: TypeAlias = Agent[Any] | HookBus[Any]
 LAST: Final = -1_000_000
 NOISY: Final = frozenset({"onDelta", "onHook"})
 NAME: Final = "recorder"
-HELD: Final = 1_000_000  # events between two hooks
+MAX_EVENTS: Final = 1_000_000  # events between two hooks
 _EVENTS: Final = get_args(ChatEvent)
 
 
@@ -59,7 +59,7 @@ class Recorder:
             self._stack = stack.pop_all()
         types = as_tuple("events", events)
         if types:
-            self._subscription = agent.subscribe(*types, _Mark, size=HELD)
+            self._subscription = agent.subscribe(*types, _Mark, size=MAX_EVENTS)
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
@@ -200,6 +200,6 @@ def record(
     if isinstance(events, type):
         name = events.__name__
         raise UsageError(f"events={name} must be a list or a bool; write events=[{name}]")
-    chosen = [name for name in TABLE if name not in NOISY] if points is None else points
+    names = [name for name in TABLE if name not in NOISY] if points is None else points
     published = () if events is False else _EVENTS if events is True else events
-    return Recorder(agent, chosen, published, echo=echo, priority=priority, inherit=inherit)
+    return Recorder(agent, names, published, echo=echo, priority=priority, inherit=inherit)

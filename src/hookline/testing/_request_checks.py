@@ -13,21 +13,21 @@ def validate_request(request: ModelRequest) -> None:
     No assistant message is empty. No call contains the raw text of invalid arguments. The offered
     tools have different names.
     """
-    found: list[str] = []
+    problems: list[str] = []
     try:
         check_history(request.messages)
     except HistoryError as exc:
-        found += exc.problems
+        problems += exc.problems
     for index, message in enumerate(request.messages):
         if isinstance(message, AssistantMessage):
             if not message.parts:
-                found.append(f"message {index}: this assistant message has no content")
+                problems.append(f"message {index}: this assistant message has no content")
             for call in message.tool_calls:
                 if call.raw is not None:
-                    found.append(f"message {index}: call {call.id!r} contains its raw arguments")
+                    problems.append(f"message {index}: call {call.id!r} contains its raw arguments")
     names = [tool.name for tool in request.tools]
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
-            found.append(f"tool {name!r} is offered twice")
-    if found:
-        raise HistoryError(found)
+            problems.append(f"tool {name!r} is offered twice")
+    if problems:
+        raise HistoryError(problems)

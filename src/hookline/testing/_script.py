@@ -91,12 +91,12 @@ class ScriptedModel:
         """
         if self._misfit is not None:
             raise self._misfit
-        left = self._turns[self.calls :]
-        if left:
+        rest = self._turns[self.calls :]
+        if rest:
             raise ScriptError(
-                f"{len(left)} of {_turns(len(self._turns))} were not used; remove them, or "
+                f"{len(rest)} of {_turns(len(self._turns))} were not used; remove them, or "
                 "make more model calls: "
-                f"{', '.join(map(repr, left))}; {self._asked()}"
+                f"{', '.join(map(repr, rest))}; {self._last_request_text()}"
             )
 
     def __enter__(self) -> Self:
@@ -152,7 +152,7 @@ class ScriptedModel:
         if index >= len(self._turns):
             raise self._misfits(
                 f"call {index + 1} of a script with {_turns(len(self._turns))}; add a turn, or "
-                f"find out why the model was called again: {self._asked()}"
+                f"find out why the model was called again: {self._last_request_text()}"
             )
         turn: Any = self._turns[index]
         where = f"turn {index + 1}"
@@ -185,10 +185,10 @@ class ScriptedModel:
         self._misfit = self._misfit or error
         return error
 
-    def _asked(self) -> str:
+    def _last_request_text(self) -> str:
         if not self.requests:
             return "the model was never called"
-        lines = "".join(f"\n  {message_line(each)}" for each in self.requests[-1].messages)
+        lines = "".join(f"\n  {message_line(message)}" for message in self.requests[-1].messages)
         return f"the last request was:{lines or ' (no messages)'}"
 
     def __repr__(self) -> str:

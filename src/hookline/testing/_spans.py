@@ -49,10 +49,10 @@ class Spans:
     @property
     def all(self) -> list[TracedSpan]:
         """The spans, in the order in which they began."""
-        found = [_read(span) for span in self._exporter.get_finished_spans()]
-        return sorted(found, key=lambda span: span.start)
+        spans = [_read(span) for span in self._exporter.get_finished_spans()]
+        return sorted(spans, key=lambda span: span.start)
 
-    def named(self, name: str) -> list[TracedSpan]:
+    def by_name(self, name: str) -> list[TracedSpan]:
         """The spans with this name."""
         return [span for span in self.all if span.name == name]
 
@@ -86,10 +86,9 @@ def spans(**options: Any) -> Generator[Spans, None, None]:
             'spans() needs OpenTelemetry\'s SDK: pip install "hookline[otel]"'
         ) from exc
     if "tracer_provider" in options:
-        given = options["tracer_provider"]
         raise UsageError(
-            f"spans(tracer_provider={given!r}) would collect nothing, because spans() has a "
-            "provider of its own; leave tracer_provider= out"
+            f"spans(tracer_provider={options['tracer_provider']!r}) would collect nothing, because "
+            "spans() has a provider of its own; leave tracer_provider= out"
         )
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider(shutdown_on_exit=False)
@@ -102,12 +101,12 @@ def spans(**options: Any) -> Generator[Spans, None, None]:
 
 
 def _read(span: Any) -> TracedSpan:
-    found = dict(span.attributes or {})
+    attributes = dict(span.attributes or {})
     return TracedSpan(
         name=span.name,
-        attributes=found,
+        attributes=attributes,
         events=tuple(TracedEvent(e.name, dict(e.attributes or {})) for e in span.events),
-        error=found.get("error.type"),
+        error=attributes.get("error.type"),
         id=span.context.span_id,
         parent=None if span.parent is None else span.parent.span_id,
         start=span.start_time,
@@ -115,21 +114,21 @@ def _read(span: Any) -> TracedSpan:
 
 
 def _lines(
-    found: list[TracedSpan],
+    spans: list[TracedSpan],
     parent: int | None,
     depth: int,
     attributes: Collection[str],
     events: bool,
 ) -> Iterator[str]:
-    ids = {span.id for span in found}
-    for span in found:
+    ids = {span.id for span in spans}
+    for span in spans:
         if (span.parent if span.parent in ids else None) != parent:
             continue
-        told = [
+        values = [
             f"{name}={span.attributes[name]!r}" for name in attributes if name in span.attributes
         ]
         failed = [] if span.error is None else [f"!{span.error}"]
-        yield "  " * depth + " ".join([span.name, *failed, *told])
+        yield "  " * depth + " ".join([span.name, *failed, *values])
         for event in span.events if events else ():
             yield "  " * (depth + 1) + f"· {event.name}"
-        yield from _lines(found, span.id, depth + 1, attributes, events)
+        yield from _lines(spans, span.id, depth + 1, attributes, events)

@@ -22,19 +22,19 @@ class Sequencer:
     """
 
     def __init__(self) -> None:
-        self._taken: set[int] = set()
+        self._used_positions: set[int] = set()
         self._turns: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._broken = False
 
     @asynccontextmanager
     async def __call__(self, position: int) -> AsyncGenerator[None, None]:
         """Wait for this position's turn; the next position follows when the block ends."""
-        if position in self._taken:
+        if position in self._used_positions:
             raise UsageError(
                 f"position {position} of the sequence was already used; use each position once"
             )
         self._check()
-        self._taken.add(position)
+        self._used_positions.add(position)
         if position > 0:
             try:
                 await self._turns[position].wait()

@@ -41,7 +41,7 @@ Delay: TypeAlias = float | Callable[[], Awaitable[object]]
 Numbers: TypeAlias = Callable[[], str]
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
 
-COUNTED: Final = Usage()  # the default of `usage=`, compared by identity: count the tokens
+ESTIMATE: Final = Usage()  # the default of `usage=`, compared by identity: count the tokens
 INPUT_TOKENS: Final = 10
 CHARS_PER_TOKEN: Final = 4
 
@@ -106,7 +106,7 @@ class Turn:
         reasoning: str = "",
         tool_calls: Sequence[ToolCall] = (),
         finish_reason: FinishReason | None = None,
-        usage: Usage | None = COUNTED,
+        usage: Usage | None = ESTIMATE,
         chunk: int | None = None,
         delay: Delay | None = None,
         fail: BaseException | None = None,
@@ -127,8 +127,8 @@ class Turn:
             raise ValueError(f"fail_after={fail_after!r} needs fail= and must be at least 0")
         if chunk is not None and chunk < 0:
             raise ValueError(f"chunk={chunk!r} must be at least 0")
-        given: list[object] = list(whole)
-        for part in given:
+        objects: list[object] = list(whole)
+        for part in objects:
             if not isinstance(part, _PARTS):
                 raise ValueError(f"{part!r} is not part of a turn; use one of: {_PART_NAMES}")
         self.parts: tuple[Part, ...] = tuple(whole)
@@ -152,9 +152,9 @@ class Turn:
         pieces = _pieces(self.parts, size if self.chunk is None else self.chunk, numbers)
         if self.no_finish:
             return pieces
-        called = any(isinstance(piece, ToolCallChunk) for piece in pieces)
-        reason = self.finish_reason or ("tool_calls" if called else "stop")
-        usage = _counted(pieces) if self.usage is COUNTED else self.usage
+        has_calls = any(isinstance(piece, ToolCallChunk) for piece in pieces)
+        reason = self.finish_reason or ("tool_calls" if has_calls else "stop")
+        usage = _estimate(pieces) if self.usage is ESTIMATE else self.usage
         return [*pieces, Finish(finish_reason=reason, usage=usage, model=model)]
 
     def __repr__(self) -> str:
@@ -221,7 +221,7 @@ def _cut(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def _counted(pieces: Iterable[object]) -> Usage:
+def _estimate(pieces: Iterable[object]) -> Usage:
     """Count one token per four characters, rounded up."""
     chars = 0
     for piece in pieces:

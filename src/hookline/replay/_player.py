@@ -1,0 +1,211 @@
+"""Plays one recorded chat again: the model writes what it wrote, and tools return what they did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import msgspec
+
+from hookline import (
+    Agent,
+    ApprovalRequest,
+    Approve,
+    Conversation,
+    Deny,
+    File,
+    Image,
+    LocalRuntime,
+    ModelRequest,
+    Reasoning,
+    Response,
+    Source,
+    Text,
+    Tool,
+    ToolCall,
+    ToolFailure,
+    ToolMessage,
+)
+from hookline.models import (
+    Chunk,
+    FileChunk,
+    Finish,
+    ModelResponse,
+    ReasoningChunk,
+    SourceChunk,
+    TextChunk,
+    ToolCallChunk,
+)
+from hookline.replay._outside import closed
+from hookline.replay._records import CallRecord, Record
+
+NOT_RECORDED: Final = ToolFailure(
+    "the record has no result of this call, because it did not run", type="NotRecorded"
+)
+
+
+class RecordedModel:
+    """A model that writes the answers of a record."""
+
+    name = "recorded"
+    provider = "replay"
+    takes_schema = True
+
+    def __init__(self, answers: tuple[ModelResponse, ...] = ()) -> None:
+        self._answers = iter(answers)
+
+    async def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
+        """Write the next answer; an empty one after the last."""
+        answer = next(self._answers, ModelResponse())
+        for index, part in enumerate(answer.parts):
+            chunk = _chunk(index, part)
+            if chunk is not None:
+                yield chunk
+        yield Finish(
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            model=answer.model,
+            meta=answer.meta,
+        )
+
+
+def _chunk(index: int, part: object) -> Chunk | None:
+    match part:
+        case Text(text=text):
+            return TextChunk(text)
+        case Reasoning(text=text):
+            return ReasoningChunk(text)
+        case ToolCall():
+            text = part.raw if part.raw is not None else json.dumps(dict(part.arguments))
+            return ToolCallChunk(index=index, id=part.id, name=part.name, arguments=text)
+        case Source():
+            return SourceChunk(part)
+        case Image() | File():
+            return FileChunk(part)
+        case _:
+            return None
+
+
+class RecordedClock(LocalRuntime):
+    """The time of the record."""
+
+    at: float | None = None
+    """The time that is shown; None for the system's."""
+
+    def now(self) -> float:
+        """Return the time of the record."""
+        return super().now() if self.at is None else self.at
+
+
+class CallOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a call in a replay, and who decided."""
+
+    step: int
+    tool: str
+    arguments: dict[str, Any]
+    outcome: str
+    ran: dict[str, Any] | None
+    text: str
+    hooks: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+
+
+class Played(msgspec.Struct, kw_only=True):
+    """What became of a chat in a replay."""
+
+    calls: dict[str, CallOutcome] = {}
+    texts: tuple[str, ...] = ()
+    stop: str | None = None
+    error: str | None = None
+
+
+class Player:
+    """Plays records with a copy of an agent."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        *,
+        hooks: Any = (),
+        without: Any = (),
+        deps: Callable[[Record], Any] | None = None,
+    ) -> None:
+        self._clock = RecordedClock()
+        self._deps = deps
+        self._calls: dict[str, CallRecord] = {}
+        self._prompts: dict[str, tuple[str, ...]] = {}
+        self._twin = agent.twin(
+            model=RecordedModel(),
+            tools=self._stand_in,
+            hooks=hooks,
+            without=without,
+            runtime=self._clock,
+        )
+
+    def _stand_in(self, tool: Tool[..., Any]) -> Tool[..., Any]:
+        if tool.leads == "handoff":
+            return tool
+
+        async def handler(arguments: dict[str, Any], run: Any) -> Any:
+            call = self._calls.get(run.call_id)
+            return NOT_RECORDED if call is None else call.result
+
+        return tool.with_handler(handler)
+
+    def _approve(self, request: ApprovalRequest, run: Any) -> Approve | Deny:
+        self._prompts[request.call.id] = request.prompts
+        call = self._calls.get(request.call.id)
+        return Approve() if call is None or call.decision is None else call.decision
+
+    async def play(self, record: Record) -> Played:
+        """Play a record. A chat that fails is a result, too."""
+        self._clock.at = record.at
+        self._calls, self._prompts = record.calls, {}
+        conversation = Conversation(record.before)
+        deps = None if self._deps is None else self._deps(record)
+        try:
+            with closed():
+                response = await self._twin.chat(
+                    record.message,
+                    conversation=conversation,
+                    model=RecordedModel(record.answers),
+                    approver=self._approve,
+                    deps=deps,
+                )
+        except Exception as exc:
+            messages = conversation.messages[len(record.before) :]
+            return self._outcome(messages, error=f"{type(exc).__name__}: {exc}")
+        return self._outcome(response.messages, response)
+
+    def _outcome(
+        self, messages: Any, response: Response[Any] | None = None, error: str | None = None
+    ) -> Played:
+        results = {m.call_id: m for m in messages if isinstance(m, ToolMessage)}
+        answers = [message for message in messages if message.role == "assistant"]
+        calls = {
+            call.id: self._call(step, call, results[call.id])
+            for step, message in enumerate(answers)
+            for call in message.tool_calls
+            if call.id in results
+        }
+        return Played(
+            calls=calls,
+            texts=tuple(message.text for message in messages if message.role != "tool"),
+            stop=None if response is None else response.stop_reason,
+            error=error,
+        )
+
+    def _call(self, step: int, call: ToolCall, message: ToolMessage) -> CallOutcome:
+        ran = message.ran
+        edited = None if ran is None or ran.arguments is None else dict(ran.arguments)
+        return CallOutcome(
+            step=step,
+            tool=call.name,
+            arguments=dict(call.arguments),
+            outcome=message.outcome,
+            ran=edited,
+            text=message.text,
+            hooks=() if ran is None else ran.hooks,
+            prompts=self._prompts.get(call.id, ()),
+        )

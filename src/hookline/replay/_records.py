@@ -1,0 +1,253 @@
+"""Records of past chats, read from a stored conversation or from the log of a durable chat.
+
+A log has everything that ran. A stored conversation has the messages: the model's answers after
+redaction, the text of each result, and for calls that somebody decided about also what ran and who
+decided (`ToolMessage.ran`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from hookline import (
+    Approve,
+    AssistantMessage,
+    Deny,
+    Message,
+    ModelResponse,
+    ToolFailure,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    read_message,
+)
+from hookline.runtimes import Line, read_log
+from hookline.storage import Store
+
+Source: TypeAlias = Literal["conversation", "log"]
+"""Where a record is from."""
+PAGE: Final = 100
+FAILED: Final = frozenset({"error", "denied", "stopped", "aborted"})
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one call."""
+
+    outcome: str
+    """How the call ended, as in `ToolMessage.outcome`."""
+    result: ToolResult | ToolFailure
+    """What the tool returned, or why it did not."""
+    arguments: dict[str, Any] | None = None
+    """The effective arguments; None if they are those that the model wrote."""
+    decision: Approve | Deny | None = None
+    """The decision of a person, if somebody was asked."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One chat as it was."""
+
+    id: str
+    """The chat's id; in a conversation, `conversation/chat`."""
+    source: Source
+    """What the record was read from."""
+    before: tuple[Message, ...] = ()
+    """The messages of the conversation before the chat."""
+    message: UserMessage
+    """The message that began the chat."""
+    messages: tuple[Message, ...] = ()
+    """All messages of the chat, in order, beginning with `message`."""
+    answers: tuple[ModelResponse, ...] = ()
+    """The model's answers, in order."""
+    calls: dict[str, CallRecord] = {}
+    """What became of each call, by its id."""
+    at: float | None = None
+    """When the chat began or its conversation was last written, in seconds since the epoch."""
+
+
+# ── stored conversations ────────────────────────────────────────────────────────────────────
+
+
+def records_of(
+    messages: Sequence[Message], *, id: str = "", at: float | None = None
+) -> list[Record]:
+    """Return the chats of a conversation, from its messages.
+
+    A chat begins at a user message with the id of another chat. A message that brought its own id
+    belongs to the chat of the message that follows.
+    """
+    starts = [0] if messages else []
+    for place in range(1, len(messages)):
+        new_chat = _chat_at(messages, place) != _chat_at(messages, place - 1)
+        if messages[place].role == "user" and new_chat:
+            starts.append(place)
+    ends = [*starts[1:], len(messages)][: len(starts)]
+    return [
+        _record(messages[:start], messages[start:end], id, at)
+        for start, end in zip(starts, ends, strict=True)
+        if isinstance(messages[start], UserMessage)
+    ]
+
+
+def _chat_at(messages: Sequence[Message], place: int) -> str:
+    """The chat of a message; ids are `chat.number`, except those that a client has chosen."""
+    for message in messages[place:]:
+        chat, _, number = message.id.rpartition(".")
+        if chat and number.isdecimal():
+            return chat
+        if message is not messages[place] and message.role == "user":
+            break
+    return messages[place].id
+
+
+def _record(before: Sequence[Message], own: Sequence[Message], id: str, at: float | None) -> Record:
+    first, chat = own[0], _chat_at(own, 0)
+    assert isinstance(first, UserMessage)
+    return Record(
+        id=f"{id}/{chat}" if id else chat,
+        source="conversation",
+        before=tuple(before),
+        message=first,
+        messages=tuple(own),
+        answers=tuple(_answer(m) for m in own if isinstance(m, AssistantMessage)),
+        calls={m.call_id: _call(m) for m in own if isinstance(m, ToolMessage)},
+        at=at,
+    )
+
+
+def _answer(message: AssistantMessage) -> ModelResponse:
+    return ModelResponse(
+        parts=message.parts,
+        finish_reason=message.finish_reason or "stop",
+        usage=message.usage,
+        model=message.model,
+        meta=message.meta,
+    )
+
+
+def _call(message: ToolMessage) -> CallRecord:
+    ran = message.ran
+    decision: Approve | Deny | None = None
+    if ran is not None and ran.approved is not None:
+        edited = ran.arguments if ran.approved else None
+        decision = Approve(arguments=edited, by=ran.by) if ran.approved else Deny(by=ran.by or None)
+        if isinstance(decision, Deny):
+            decision = decision.replace(reason=_failure_text(message.text))
+    return CallRecord(
+        outcome=message.outcome,
+        result=_result(message),
+        arguments=None if ran is None or ran.arguments is None else dict(ran.arguments),
+        decision=decision,
+    )
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _error(text: str) -> dict[str, Any]:
+    data: Any = _data(text)
+    error: Any = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
+    return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+
+
+def _failure_text(text: str) -> str:
+    return str(_error(text).get("message", text))
+
+
+def _result(message: ToolMessage) -> ToolResult | ToolFailure:
+    error = _error(message.text) if message.outcome in FAILED else {}
+    if error:
+        return ToolFailure(str(error.get("message", "")), type=str(error.get("type", "Error")))
+    return ToolResult(_data(message.text), media=message.media)
+
+
+# ── logs of durable chats ───────────────────────────────────────────────────────────────────
+
+
+def record_of_log(chat_id: str, batches: Iterable[bytes]) -> Record | None:
+    """Return the chat that the log of a durable chat records; None if it has no message yet.
+
+    Raises JournalError if the log cannot be read.
+    """
+    lines = read_log(chat_id, list(batches))
+    messages: list[Message] = []
+    answers: list[ModelResponse] = []
+    calls: dict[str, CallRecord] = {}
+    for line in lines:
+        if line.kind != "end":
+            continue
+        key = line.key.split("/")
+        if "message" in key[:2]:
+            message = _message(line)
+            messages += [message] if message is not None else []
+        elif key[2:] == ["model"]:
+            answers.append(msgspec.json.decode(line.value, type=ModelResponse))
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            calls[message.call_id] = _call(message)
+    _take_from_steps(lines, calls)
+    first = next((message for message in messages if isinstance(message, UserMessage)), None)
+    if first is None:
+        return None
+    at = next((line.at for line in lines if line.kind == "now"), None)
+    return Record(
+        id=chat_id,
+        source="log",
+        message=first,
+        messages=tuple(messages),
+        answers=tuple(answers),
+        calls=calls,
+        at=at,
+    )
+
+
+def _message(line: Line) -> Message | None:
+    return None if bytes(line.value) == b"null" else read_message(bytes(line.value))
+
+
+def _take_from_steps(lines: Sequence[Line], calls: dict[str, CallRecord]) -> None:
+    """Put the results and decisions into the calls as they were, and not as messages show them."""
+    for line in lines:
+        key = line.key.split("/")
+        if line.kind != "end" or len(key) != 5 or key[2] != "call" or key[3] not in calls:
+            continue
+        value, call = msgspec.json.decode(line.value), calls[key[3]]
+        if key[4] == "run":
+            result = msgspec.convert(value["result"], ToolResult | ToolFailure)
+            calls[key[3]] = msgspec.structs.replace(call, result=result)
+        elif key[4] == "answer":
+            decision = msgspec.convert(value, Approve | Deny)
+            calls[key[3]] = msgspec.structs.replace(call, decision=decision)
+
+
+# ── a whole store ───────────────────────────────────────────────────────────────────────────
+
+
+async def records_in(
+    store: Store, *, prefix: str = "", since: float | None = None
+) -> AsyncIterator[Record]:
+    """Yield the chats of a store's conversations, the conversations that changed last first.
+
+    `since` is a time in seconds since the epoch: older conversations are left out.
+    """
+    offset = 0
+    while True:
+        page = await store.list(limit=PAGE, offset=offset, prefix=prefix)
+        for info in page:
+            if since is not None and info.updated < since:
+                return
+            stored = await store.load(info.id)
+            for record in (
+                [] if stored is None else records_of(stored.messages, id=info.id, at=info.updated)
+            ):
+                yield record
+        if len(page) < PAGE:
+            return
+        offset += PAGE

@@ -1,0 +1,75 @@
+"""`replay`: each record is played with the agent as it is, and with the change of its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from typing import Any, TypeAlias
+
+from hookline import Agent
+from hookline.errors import UsageError
+from hookline.points import as_tuple
+from hookline.replay._player import Player
+from hookline.replay._records import Record, records_in
+from hookline.replay._report import Report, inexact_reasons, verdicts_of
+from hookline.storage import Store
+
+Records: TypeAlias = Store | Iterable[Record] | AsyncIterable[Record]
+"""A store, or records that were read from somewhere else."""
+
+
+async def replay(
+    records: Records,
+    agent: Agent[Any],
+    *,
+    hooks: Any = (),
+    without: Iterable[str] = (),
+    deps: Callable[[Record], Any] | None = None,
+    since: float | None = None,
+) -> Report:
+    """Return what this change of the agent's hooks would have done to recorded chats.
+
+    `hooks` are added to the agent's hooks; hooks whose id or name is in `without` are left out.
+    `deps` makes the deps of a chat from its record. `since` is a time in seconds since the epoch:
+    conversations of the store that did not change after it are left out.
+
+    A call that asks for an approval gets the decision of the record, and is approved if there is
+    none. After the first difference of a chat, the model might have written something else; these
+    verdicts have `after=True`. Hooks see the time of the record. Observers do not run. A hook that
+    opens a connection or starts a program raises an error. Raises UsageError if there are no
+    records, or if `hooks` and `without` change nothing.
+    """
+    added = as_tuple("hooks", hooks)
+    removed = as_tuple("without", without)
+    if not added and not removed:
+        raise UsageError(
+            f"hooks={hooks!r} and without={without!r} change nothing; pass the hooks to try out, "
+            "or the names of hooks to leave out"
+        )
+    known = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
+    for name in removed:
+        if name not in known:
+            names = ", ".join(sorted(repr(name) for name in known if name)) or "none"
+            raise UsageError(f"without={name!r} is not a hook of the agent; name one of: {names}")
+    base = Player(agent, deps=deps)
+    changed = Player(agent, hooks=added, without=removed, deps=deps)
+    report = Report()
+    async for record in _each_record(records, since):
+        report.chats += 1
+        before, after = await base.play(record), await changed.play(record)
+        report.verdicts += verdicts_of(record, before, after)
+        report.inexact.update(inexact_reasons(record, before))
+    if not report.chats:
+        raise UsageError(f"records={records!r} has no chats; check the store's URL and since=")
+    return report
+
+
+async def _each_record(records: Records, since: float | None) -> AsyncIterator[Record]:
+    if isinstance(records, Store):
+        async for record in records_in(records, since=since):
+            yield record
+    elif isinstance(records, AsyncIterable):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record

@@ -1,0 +1,269 @@
+"""`expect(response)`: assertions about the calls of a chat. A failure prints all its calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias, cast
+
+from hookline import AssistantMessage, Message, Response, ToolCall, ToolMessage
+from hookline.errors import UsageError
+from hookline.events import ApprovalRequested, ChatDone, ChatEvent, MessageAdded
+from hookline.models import Prices, price_function
+from hookline.points import check_number
+from hookline.testing._descriptions import show
+
+Check: TypeAlias = Callable[[Any], object]
+"""A predicate; the value is right if it returns something true."""
+Values: TypeAlias = Mapping[str, object]
+WAITING: Final = "waiting"  # the outcome of a call without a result
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of the chat, with the arguments that counted."""
+
+    name: str
+    arguments: dict[str, Any]
+    outcome: str
+    text: str
+    asked: bool
+
+    @property
+    def line(self) -> str:
+        values = ", ".join(f"{name}={show(value)}" for name, value in self.arguments.items())
+        result = f": {show(self.text)}" if self.text else ""
+        return f"{self.name}({values}) -> {self.outcome}{result}"
+
+    def has(self, arguments: Values) -> bool:
+        return all(
+            name in self.arguments and _is_right(expected, self.arguments[name])
+            for name, expected in arguments.items()
+        )
+
+
+def _is_right(expected: object, value: object) -> bool:
+    """Whether the value equals the expected one, or passes the predicate."""
+    if callable(expected) and not isinstance(expected, type):
+        return bool(cast("Check", expected)(value))
+    return expected == value
+
+
+class Expectation:
+    """Assertions about one chat, made by `expect`. Each returns the object, so that they chain.
+
+    Each raises AssertionError with a list of all calls. `before` and `after` concern the call that
+    the last `called`, `denied` or `asked` has found.
+    """
+
+    def __init__(self, response: Response[Any] | None, calls: list[_Call]) -> None:
+        self._response = response
+        self._calls = calls
+        self._last: int | None = None
+
+    # ── calls ───────────────────────────────────────────────────────────────────────────────
+
+    def called(
+        self,
+        tool: str,
+        arguments: Values | None = None,
+        /,
+        *,
+        outcome: str = "ok",
+        times: int | None = None,
+        **more: object,
+    ) -> Self:
+        """Check that the tool was called with these arguments, and ended with this outcome.
+
+        The arguments are those that the tool got: after the changes of hooks and of an approver.
+        Arguments that are not named may have any value. A function in place of a value is called
+        with the value, and must return something true. For an argument that is named `outcome` or
+        `times`, use a dict: `called("ring", {"times": 3})`. `times=` is the exact number of such
+        calls.
+        """
+        arguments = {**(arguments or {}), **more}
+        wanted = f"{_call_text(tool, arguments)} -> {outcome}"
+        places = [
+            place
+            for place, call in enumerate(self._calls)
+            if call.name == tool and call.outcome == outcome and call.has(arguments)
+        ]
+        if times is not None and len(places) != times:
+            raise self._error(f"{wanted}, {times} times; it was called {len(places)} times")
+        return self if times == 0 else self._at(places, wanted)
+
+    def not_called(self, tool: str, arguments: Values | None = None, /, **more: object) -> Self:
+        """Check that no call of this tool, with these arguments, ran or waits."""
+        arguments = {**(arguments or {}), **more}
+        ran = ("ok", "error", "aborted", WAITING)
+        if any(c.name == tool and c.outcome in ran and c.has(arguments) for c in self._calls):
+            raise self._error(f"no {_call_text(tool, arguments)}")
+        return self
+
+    def denied(
+        self,
+        tool: str,
+        arguments: Values | None = None,
+        /,
+        *,
+        reason: str | None = None,
+        **more: object,
+    ) -> Self:
+        """Check that a call was denied; `reason` must be a part of what the model read."""
+        arguments = {**(arguments or {}), **more}
+        because = "" if reason is None else f" because {reason!r}"
+        return self._at(
+            [
+                place
+                for place, call in enumerate(self._calls)
+                if call.name == tool and call.outcome == "denied" and call.has(arguments)
+                if reason is None or reason in call.text
+            ],
+            f"{_call_text(tool, arguments)} -> denied{because}",
+        )
+
+    def asked(self, tool: str, arguments: Values | None = None, /, **more: object) -> Self:
+        """Check that an approval was requested for a call, whatever the answer was."""
+        arguments = {**(arguments or {}), **more}
+        return self._at(
+            [
+                place
+                for place, call in enumerate(self._calls)
+                if call.name == tool and call.asked and call.has(arguments)
+            ],
+            f"an approval to be requested for {_call_text(tool, arguments)}",
+        )
+
+    def before(self, tool: str, /) -> Self:
+        """Check that the call stands before each call of this tool, and that there is one."""
+        if self._place > self._others(tool)[0]:
+            raise self._error(f"{self._calls[self._place].name} before {tool}")
+        return self
+
+    def after(self, tool: str, /) -> Self:
+        """Check that the call stands after a call of this tool."""
+        if self._place < self._others(tool)[0]:
+            raise self._error(f"{self._calls[self._place].name} after {tool}")
+        return self
+
+    # ── the answer ──────────────────────────────────────────────────────────────────────────
+
+    def text(self, *, contains: str | None = None, matches: str | None = None) -> Self:
+        """Check the last answer's text; `matches` is a regular expression to search for."""
+        text = self._done.text
+        if contains is not None and contains not in text:
+            raise self._error(f"a text with {contains!r}, but the answer is {show(text)}")
+        if matches is not None and re.search(matches, text) is None:
+            raise self._error(f"a text that matches {matches!r}, but the answer is {show(text)}")
+        return self
+
+    def cost_below(self, limit: float, prices: Prices) -> Self:
+        """Check what the answers cost; raises UsageError for a model without a price."""
+        check_number("limit", limit)
+        price = price_function(prices)
+        total = 0.0
+        for message in self._done.messages:
+            if isinstance(message, AssistantMessage) and message.usage is not None:
+                cost = price(message.model or "", message.usage)
+                if cost is None:
+                    raise UsageError(
+                        f"prices= has no price of the model {message.model!r}; add its Rates"
+                    )
+                total += cost
+        if total >= limit:
+            raise self._error(f"a cost below {limit:g}, but the answers cost {total:g}")
+        return self
+
+    def steps_below(self, limit: int) -> Self:
+        """Check that the chat had fewer model calls than this."""
+        check_number("limit", limit, whole=True)
+        if self._done.steps >= limit:
+            raise self._error(f"fewer than {limit} steps, but the chat had {self._done.steps}")
+        return self
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _done(self) -> Response[Any]:
+        if self._response is None:
+            raise self._error("a chat with a response, but it ended without one")
+        return self._response
+
+    @property
+    def _place(self) -> int:
+        if self._last is None:
+            raise UsageError(
+                f"there is no call whose place could be compared; name one of "
+                f"{[call.name for call in self._calls]} first: called(…).before(…)"
+            )
+        return self._last
+
+    def _others(self, tool: str) -> list[int]:
+        others = [place for place, call in enumerate(self._calls) if call.name == tool]
+        if not others:
+            raise self._error(f"a call of {tool}")
+        return others
+
+    def _at(self, places: Sequence[int], wanted: str) -> Self:
+        if not places:
+            raise self._error(wanted)
+        self._last = places[0]
+        return self
+
+    def _error(self, wanted: str) -> AssertionError:
+        lines = "".join(f"\n  {call.line}" for call in self._calls) or " none"
+        return AssertionError(f"expected {wanted}\nthe calls of the chat:{lines}")
+
+
+def _call_text(tool: str, arguments: Values) -> str:
+    values = ", ".join(f"{name}={_name_of(value)}" for name, value in arguments.items())
+    return f"{tool}({values})"
+
+
+def _name_of(value: object) -> str:
+    if callable(value) and not isinstance(value, type):
+        return f"<{getattr(value, '__name__', 'a function')}>"
+    return show(value)
+
+
+def expect(chat: Response[Any] | Iterable[ChatEvent]) -> Expectation:
+    """Check the calls and the answer of a chat: `expect(response).called("refund", amount=9)`.
+
+    `chat` is a response, or the events of a stream. The calls of sub-agents are not among them.
+    """
+    if isinstance(chat, Response):
+        response = chat
+        return Expectation(response, _calls(response.messages, _pending(response)))
+    events = [event for event in chat if not event.path]
+    done = next((event.response for event in events if isinstance(event, ChatDone)), None)
+    messages = [event.message for event in events if isinstance(event, MessageAdded)]
+    requests = [event.request.call.id for event in events if isinstance(event, ApprovalRequested)]
+    return Expectation(done, _calls(messages, requests))
+
+
+def _pending(response: Response[Any]) -> list[str]:
+    return [request.call.id for request in response.pending]
+
+
+def _calls(messages: Sequence[Message], asked: Iterable[str]) -> list[_Call]:
+    """The calls in the order in which the model wrote them, each with its result."""
+    results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
+    waiting = set(asked)
+    return [
+        _with_result(call, results.get(call.id), call.id in waiting)
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls
+    ]
+
+
+def _with_result(call: ToolCall, message: ToolMessage | None, asked: bool) -> _Call:
+    arguments = dict(call.arguments)
+    if message is None:
+        return _Call(call.name, arguments, WAITING, "", asked)
+    ran = message.ran
+    if ran is not None:
+        arguments = arguments if ran.arguments is None else dict(ran.arguments)
+        asked = asked or ran.approved is not None
+    return _Call(call.name, arguments, message.outcome, message.text, asked)

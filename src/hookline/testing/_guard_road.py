@@ -1,0 +1,253 @@
+"""One road of a probe: copies of the agent, whose tools only note the call, and what became of it.
+
+The copy has the hooks of the agent on a bus of its own, so that nothing of the agent is changed.
+`Gate` makes the guards of the copy let everything pass at first, as if access was withdrawn later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Final, Literal, TypeAlias
+
+from hookline import Agent, Approve, Ask, Deny, HookBus, HookDef, Scope, Tool, ToolCall, define_hook
+from hookline.errors import HooklineError
+from hookline.models import ProviderTool
+from hookline.points import OnHook, PreToolCall
+from hookline.testing._script import ScriptedModel
+from hookline.testing._turn import call as call_of
+
+Passage: TypeAlias = Literal["denied", "asked", "ran", "not run"]
+"""The end of a road: the call was refused, asked about, run, or not run for another reason."""
+OURS: Final = "hookline probe"  # the name of the hooks on the roads
+SUB_AGENT: Final = "hookline_probe_sub_agent"
+NEXT: Final = "hookline_probe_next"  # the agent after a handoff
+OUR_TOOLS: Final = (SUB_AGENT, f"transfer_to_{NEXT}")
+LAST: Final = -1_000_000_000
+REFUSALS: Final = ("blocked", "stopped", "asked", "raised")
+
+
+class LeftOutError(Exception):
+    """Raised by a road that does not exist for this agent; its text is the reason."""
+
+
+class Road:
+    """One run of copies of the agent with a call that must not run."""
+
+    def __init__(self, agent: Agent[Any], call: ToolCall, deps: Any) -> None:
+        self.agent = agent
+        self.call = call
+        self.deps = deps
+        self.guards: set[str] = set()
+        """The names of the hooks that were asked about a call."""
+        self.refusers: set[str] = set()
+        """The names of the hooks that refused it, or asked."""
+        self.has_asked = False
+        self.has_refused = False
+        self.ran = False
+        """Whether the call ran, or got as far as only a call that may run does."""
+        self.runs = 0
+        """How often the call ran."""
+        self.on_run: Callable[[], Awaitable[None]] | None = None
+        """Called when the call runs."""
+        self.direct: frozenset[str] = frozenset()
+        """The names of the hooks that refused the call in a plain chat."""
+        self.withdrawn = True
+        """False: the guards let every call pass, as if access was withdrawn later."""
+
+    # ── copies ──────────────────────────────────────────────────────────────────────────────
+
+    def guarded(self, *turns: Any, later: bool = False, **options: Any) -> Agent[Any]:
+        """A copy of the agent with its hooks; `later`: its guards obey `withdrawn`."""
+        bus = self.agent.bus.sibling()
+        for hook in self.agent.bus.all_hooks():
+            mine = copy(hook)
+            if hook.spec.name == "preToolCall" or (later and hook.spec.name == "preRequest"):
+                mine.fn = self._gated(hook, later=later)
+            bus.enter(mine)
+        return self._copy(bus, turns, options)
+
+    def bare(self, *turns: Any, **options: Any) -> Agent[Any]:
+        """A copy of the agent without its hooks; global hooks stay."""
+        return self._copy(HookBus(), turns, options)
+
+    def _gated(self, hook: Any, *, later: bool) -> Any:
+        """The hook's function; it is not called for a tool of a road, which it does not know."""
+
+        def is_open(ctx: Any) -> bool:
+            ours = isinstance(ctx, PreToolCall) and ctx.call.name in OUR_TOOLS
+            return ours or (later and not self.withdrawn)
+
+        async def decide_later(ctx: Any) -> Any:
+            return None if is_open(ctx) else await hook.fn(ctx)
+
+        def decide(ctx: Any) -> Any:
+            return None if is_open(ctx) else hook.fn(ctx)
+
+        return decide_later if hook.is_async else decide
+
+    def _copy(
+        self, bus: HookBus[Any], turns: tuple[Any, ...], options: dict[str, Any]
+    ) -> Agent[Any]:
+        bus.add_hook("onHook", self._watch, inherit=True, name=OURS)
+        opted_out = any(hook.off == "global_hooks=False" for hook in self.agent.hooks())
+        if "tools" not in options:
+            options.setdefault("scopes", self.scopes())
+        model = options.pop("model", None)
+        return Agent(
+            model or ScriptedModel(*(turns or (self.turn(),)), "done", repeat=True),
+            name=options.pop("name", self.agent.name),
+            bus=bus,
+            global_hooks=not opted_out,
+            telemetry=None,
+            **options,
+        )
+
+    def scopes(self, **changes: Any) -> list[Scope]:
+        """The scopes of the agent with tools that only note the call."""
+        scopes: dict[int, Scope] = {}
+        tools: dict[int, list[Any]] = {}
+        for tool, scope in self.agent.scopes.tools.values():
+            scopes[id(scope)] = scope
+            tools.setdefault(id(scope), []).append(self.tool(tool, **changes))
+        return [Scope(scopes[key].label, tools=tools[key]) for key in scopes]
+
+    def tool(self, tool: Any, **changes: Any) -> Any:
+        """A tool with the same name, description and parameters that notes the call."""
+        if isinstance(tool, ProviderTool):
+            return tool
+
+        async def note(arguments: dict[str, Any]) -> str:
+            if self.is_meant(tool.name, arguments):
+                self.ran = True
+                self.runs += 1
+                if self.on_run is not None:
+                    await self.on_run()
+            return "noted"
+
+        options: dict[str, Any] = {"validate": False, "idempotent": True, **changes}
+        fn = None if options.get("client") else note
+        if fn is None:
+            del options["idempotent"]
+        return Tool.from_schema(tool.name, tool.description, tool.parameters, fn, **options)
+
+    # ── what becomes of the call ────────────────────────────────────────────────────────────
+
+    def is_meant(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether this is the call that must not run."""
+        return name == self.call.name and arguments == self.call.arguments
+
+    def _watch(self, ctx: OnHook[Any]) -> None:
+        if ctx.point == "preToolCall" and ctx.hook != OURS:
+            self.guards.add(ctx.hook)
+            if ctx.outcome in REFUSALS:
+                self.has_refused = True
+                self.refusers.add(ctx.hook)
+
+    @contextmanager
+    def refusing(self, *errors: type[HooklineError]) -> Generator[None]:
+        """Take these errors as a refusal."""
+        try:
+            yield
+        except errors:
+            self.has_refused = True
+
+    @property
+    def passage(self) -> Passage:
+        """The end of the road."""
+        if self.ran:
+            return "ran"
+        if self.has_asked:
+            return "asked"
+        return "denied" if self.has_refused else "not run"
+
+    # ── the parts of a road ─────────────────────────────────────────────────────────────────
+
+    def turn(self, call: ToolCall | None = None) -> Any:
+        """The answer of a model that makes this call; by default the call that must not run."""
+        call = self.call if call is None else call
+        return call_of(call.name, dict(call.arguments))
+
+    @property
+    def harmless(self) -> ToolCall:
+        """A call of the same tool with empty arguments, which is changed on the way."""
+        empty = {name: _empty(value) for name, value in self.call.arguments.items()}
+        return self.call.replace(arguments=empty)
+
+    @property
+    def edited(self) -> Approve:
+        """An approval that changes the harmless call."""
+        return Approve(arguments=dict(self.call.arguments))
+
+    async def deny(self, request: Any, run: Any) -> Deny:
+        """The approver of a road: nobody approves the call."""
+        self.has_asked = self.has_asked or self.is_meant(request.call.name, request.call.arguments)
+        return Deny("only a probe")
+
+    async def approve(self, request: Any, run: Any) -> Approve:
+        """An approver that approves the call as it stands."""
+        return Approve()
+
+    async def edit(self, request: Any, run: Any) -> Approve:
+        """An approver that changes the harmless call."""
+        return self.edited
+
+    async def chat(self, agent: Agent[Any], *hooks: Any, **options: Any) -> Any:
+        """A chat of this agent."""
+        options = {"approver": self.deny, "deps": self.deps, **options}
+        if hooks:
+            options["hooks"] = [*hooks]
+        return await agent.chat("probe", **options)
+
+    async def resume(
+        self, agent: Agent[Any], talk: Any, answers: dict[str, Any], **options: Any
+    ) -> None:
+        """Resume a chat of this agent, unless the call was refused and no question waits."""
+        if answers:
+            await agent.resume(talk, answers, deps=self.deps, **options)
+
+
+Walk: TypeAlias = Callable[[Road], Awaitable[Any]]
+
+
+def asking(*, expires: float | None = None, required: bool = False) -> HookDef:
+    """A hook that asks about every call, as the last one."""
+
+    def ask(ctx: PreToolCall[Any]) -> Ask:
+        return Ask("only a probe", expires=expires)
+
+    return define_hook("preToolCall", ask, name=OURS, priority=LAST, required=required)
+
+
+def changing(arguments: Mapping[str, Any]) -> HookDef:
+    """A wrapper that changes the arguments of every call."""
+
+    async def change(ctx: Any, proceed: Any) -> Any:
+        return await proceed(ctx.call.replace(arguments=arguments))
+
+    return define_hook("aroundToolCall", change, name=OURS, priority=LAST)
+
+
+def _empty(value: object) -> Any:
+    if isinstance(value, (list, dict)):
+        return [] if isinstance(value, list) else {}
+    return None if value is None else type(value)()
+
+
+def count(road: Road) -> None:
+    """Note that the call ran more often than a person allowed: once, if a guard asked."""
+    road.ran = road.runs > (1 if road.refusers else 0)
+
+
+def must_differ(road: Road) -> None:
+    if road.harmless.arguments == road.call.arguments:
+        raise LeftOutError("the call has no arguments that could be changed")
+
+
+def must_inherit(road: Road) -> None:
+    """Leave the road out if all hooks that refuse the call have `inherit=False`."""
+    hooks = road.agent.bus.standing("preToolCall")
+    options = [hook.options.inherit for hook in hooks if hook.name in road.direct]
+    if options and all(inherit is False for inherit in options):
+        raise LeftOutError("the guards have inherit=False")

@@ -1,0 +1,75 @@
+"""`cassette`: a block whose chats are recorded in a file, or replayed from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast, get_args
+
+from hookline.errors import UsageError
+from hookline.points import as_tuple
+from hookline.testing.cassette._cassette import VARIABLE, Action, Cassette, Mode
+from hookline.testing.cassette._difference import CassetteError
+from hookline.testing.cassette._scrub import Scrub, scrubber
+from hookline.testing.cassette._shape import FIELDS
+
+
+@contextmanager
+def cassette(
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode = "all",
+    action: Action = "auto",
+    scrub: Scrub | None = None,
+    ignore: Iterable[str] = (),
+) -> Generator[Cassette]:
+    """Record the chats of a block in a file, or replay them from it.
+
+    Pass the cassette to each chat: `hooks=[tape]`. With mode="model", tools run for real. `scrub`
+    is called with each text, after the usual secrets were removed. `ignore` names fields of the
+    request that are not compared: "system", "tools", "settings", "output", "model", "messages".
+
+    The environment variable HOOKLINE_CASSETTE replaces action="auto". "patch" replays up to the
+    first difference of a chat, and goes on with the model from there. The file is written at the
+    end of the block, if the block has not raised. If CI is set, nothing is recorded. Raises
+    CassetteError if a chat differs, if something recorded did not happen, or if there is no file
+    in CI. Raises UsageError for an unknown mode, action or field.
+    """
+    fields = as_tuple("ignore", ignore)
+    unknown = [field for field in fields if field not in FIELDS]
+    if unknown:
+        raise UsageError(f"ignore={unknown[0]!r} is not a field of a request; use one of {FIELDS}")
+    if mode not in get_args(Mode):
+        raise UsageError(f"mode={mode!r} must be one of {get_args(Mode)}")
+    file = Path(path)
+    tape = Cassette(file, mode, _action(file, action), scrubber(scrub), fields)
+    try:
+        yield tape
+    except CassetteError:
+        raise
+    except BaseException as exc:
+        if isinstance(exc, Exception) and tape.differences and tape.action == "replay":
+            raise tape.error() from exc
+        raise
+    tape.finish()
+
+
+def _action(path: Path, action: Action) -> Action:
+    """What to do with this file, in this environment."""
+    source, named = f"action={action!r}", os.environ.get(VARIABLE)
+    if action == "auto" and named:
+        action, source = cast("Action", named), f"{VARIABLE}={named!r}"
+    if action not in get_args(Action):
+        raise UsageError(f"{source} must be one of {get_args(Action)}")
+    if action == "auto":
+        action = "replay" if path.exists() else "record"
+    if action in ("replay", "patch") and not path.exists():
+        raise CassetteError(f"{source}: there is no cassette {str(path)!r}; record it first")
+    if action != "replay" and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        raise CassetteError(
+            f"the cassette {str(path)!r} would be recorded, but CI is set, where nothing is "
+            "recorded; run the test on your machine, and commit the file"
+        )
+    return action

@@ -1,0 +1,326 @@
+"""`cassette`: the hooks that record a chat, or replay it, innermost of all hooks.
+
+The hooks of the agent run as always, around these. So a change of a hook shows as a changed request
+or a changed call. An answer is replayed as a stream, with its chunks and its error, and each retry
+has an answer of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import suppress
+from contextvars import ContextVar
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from hookline import (
+    HookDef,
+    ModelRequest,
+    ModelResponse,
+    Proceed,
+    Run,
+    ToolCall,
+    ToolFailure,
+    ToolResult,
+    define_hook,
+)
+from hookline.errors import StopChat, ToolDenied
+from hookline.points import (
+    AroundRequest,
+    AroundToolCall,
+    OnApproval,
+    OnChatAbort,
+    OnChatDone,
+    OnStatus,
+)
+from hookline.testing.cassette._calls import (
+    call_difference,
+    changes,
+    is_same,
+    place_of,
+    values_of,
+)
+from hookline.testing.cassette._difference import (
+    CassetteError,
+    Difference,
+    difference_of_requests,
+)
+from hookline.testing.cassette._model import RecordedModel, RecordingModel
+from hookline.testing.cassette._scrub import Scrub, scrub_data
+from hookline.testing.cassette._shape import FIELDS, data_of, shape_of
+from hookline.testing.cassette._tape import (
+    Abort,
+    CallEntry,
+    Lane,
+    Request,
+    Track,
+    numbered,
+    read_tape,
+    write_tape,
+)
+
+Mode: TypeAlias = Literal["all", "model"]
+"""What is on the cassette: the answers of models and the results of tools, or only the answers."""
+Action: TypeAlias = Literal["auto", "record", "replay", "patch"]
+"""What the cassette does; "auto" replays a file that exists, and records one that does not."""
+VARIABLE: Final = "HOOKLINE_CASSETTE"
+NAME_LENGTH: Final = 60
+INNERMOST: Final[Any] = {"name": "cassette", "priority": -1_000_000_000, "inherit": True}
+# Set while a tool runs whose result is recorded: the chats that it begins are part of the result.
+_IN_TOOL: Final[ContextVar[bool]] = ContextVar("hookline_cassette_in_tool", default=False)
+Result: TypeAlias = ToolResult | ToolFailure
+
+
+class Cassette:
+    """A recording that is made or replayed. Pass it to chats: `hooks=[tape]`."""
+
+    def __init__(
+        self, path: Path, mode: Mode, action: Action, scrub: Scrub, ignore: tuple[str, ...]
+    ) -> None:
+        self.path = path
+        """The file."""
+        self.action = action
+        """What the cassette does."""
+        self.live_calls = 0
+        """The number of model calls that reached the model."""
+        self.differences: tuple[Difference, ...] = ()
+        """The first difference of each chat."""
+        self._mode = mode
+        self._scrub = scrub
+        self._fields = [field for field in FIELDS if field not in ignore]
+        self._tracks = {} if action == "record" else read_tape(path, mode)
+        self._lanes: dict[str, Lane] = {}  # by chat id
+        self._counts: defaultdict[str, int] = defaultdict(int)
+
+    @property
+    def hooks(self) -> list[HookDef]:
+        """The hooks that record and replay."""
+        return [
+            define_hook("aroundRequest", self._request, **INNERMOST),
+            define_hook("aroundToolCall", self._call, **INNERMOST),
+            define_hook("onStatus", self._status, **INNERMOST),
+            define_hook("onApproval", self._question, **INNERMOST),
+            define_hook("onChatAbort", self._abort, **INNERMOST),
+            define_hook("onChatDone", self._stop, **INNERMOST),
+        ]
+
+    # ── lanes ───────────────────────────────────────────────────────────────────────────────
+
+    def _lane(self, run: Run[Any]) -> Lane:
+        lane = self._lanes.get(run.chat_id)
+        if lane is not None:
+            return lane
+        parent = self._lanes.get(run.parent_chat_id or "")
+        place = ""
+        if parent is None:
+            name = self._name_of(run)
+        else:
+            place = parent.places.get(run.path[-1], run.path[-1])
+            name = f"{parent.name} / call {place}"
+        name = numbered(name, self._counts)
+        recorded = self._tracks.get(name) or self._nearest(name)
+        lane = self._lanes[run.chat_id] = Lane(name, recorded, parent=parent, call=place, run=run)
+        return lane
+
+    def _name_of(self, run: Run[Any]) -> str:
+        texts = [message.text for message in run.history if message.role == "user"]
+        text = self._scrub(texts[-1]) if texts else ""
+        if len(text) > NAME_LENGTH:
+            digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+            text = f"{text[:NAME_LENGTH]}… {digest}"
+        return json.dumps(text, ensure_ascii=False)
+
+    def _nearest(self, name: str) -> Track:
+        """The recorded chat that this one was probably, to say what differs."""
+        used = {lane.name for lane in self._lanes.values()}
+        left = [other for other in self._tracks if other not in used and "/" not in other]
+        near = get_close_matches(name, left, n=1, cutoff=0) if "/" not in name else []
+        return self._tracks[near[0]] if near else Track()
+
+    def _is_live(self, lane: Lane) -> bool:
+        return self.action == "record" or any(other.is_live for other in lane.above)
+
+    def _differ(self, lane: Lane, place: str, text: str) -> None:
+        """Note the first difference of a chat; raise it, or go on live from here."""
+        lane.is_live = True
+        self.differences += (Difference(chat=lane.name, place=place, text=text),)
+        if self.action == "replay":
+            raise self.error()
+
+    def error(self) -> CassetteError:
+        """The error that names the first difference."""
+        first, more = self.differences[0], len(self.differences) - 1
+        text = f"{first}\n" + (f"… and {more} more chats differ\n" if more else "")
+        text += f"If this is intended, record again with {VARIABLE}=patch"
+        return CassetteError(text, self.differences)
+
+    def _raise_again(self, lane: Lane) -> None:
+        """After a difference, nothing of the chat is compared, and nothing of it runs."""
+        roots = {other.above[-1] for other in self._lanes.values() if other.is_live}
+        if self.action == "replay" and lane.above[-1] in roots:
+            raise self.error()
+
+    # ── requests ────────────────────────────────────────────────────────────────────────────
+
+    async def _request(
+        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
+    ) -> ModelResponse:
+        if _IN_TOOL.get():
+            return await proceed()
+        lane = self._lane(ctx.run)
+        self._raise_again(lane)
+        shape = scrub_data(shape_of(ctx.request), self._scrub)
+        if not self._is_live(lane):
+            request = lane.take_request(shape, self._fields)
+            if request is not None:
+                lane.now.requests.append(request)
+                recorded = RecordedModel(ctx.request.model, request.answer, lane.wait_for_abort)
+                return await proceed(ctx.request.replace(model=recorded))
+            if lane.was_cut and lane.next_request() is None:
+                await lane.wait_for_abort()
+            place = f"request {len(lane.now.requests)} (step {ctx.iteration})"
+            self._differ(lane, place, self._request_difference(lane, shape))
+        request = Request(step=ctx.iteration, body=shape)
+        lane.now.requests.append(request)
+        self.live_calls += 1
+        model = RecordingModel(ctx.request.model, request.answer, self._scrub)
+        return await proceed(ctx.request.replace(model=model))
+
+    def _request_difference(self, lane: Lane, shape: dict[str, Any]) -> str:
+        other = lane.next_request()
+        if other is not None:
+            return difference_of_requests(other.body, shape, self._fields)
+        count = len(lane.recorded.requests)
+        last = json.dumps(shape["messages"][-1:], ensure_ascii=False)
+        return f"it was not recorded; the cassette has {count} requests of the chat\n  {last[:200]}"
+
+    # ── calls ───────────────────────────────────────────────────────────────────────────────
+
+    async def _call(self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, Result]) -> Result:
+        if _IN_TOOL.get():
+            return await proceed()
+        lane = self._lane(ctx.run)
+        place = lane.places[ctx.call.id] = place_of(ctx)
+        if self._mode == "model":
+            return await proceed()
+        self._raise_again(lane)
+        call = CallEntry(
+            tool=ctx.call.name,
+            arguments=scrub_data(data_of(ctx.call.arguments), self._scrub),
+            leads=ctx.tool.leads is not None,
+        )
+        if not self._is_live(lane):
+            recorded = lane.next_call(place)
+            if recorded is not None and is_same(recorded, call):
+                lane.now.calls.setdefault(place, []).append(recorded)
+                return await self._replay(lane, place, recorded, ctx, proceed)
+            if recorded is None and lane.was_cut:
+                await lane.wait_for_abort(place)
+            self._differ(lane, f"call {place}", call_difference(recorded, call))
+        lane.now.calls.setdefault(place, []).append(call)
+        return await self._record(lane, call, ctx, proceed)
+
+    async def _record(
+        self, lane: Lane, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
+    ) -> Result:
+        before, token = values_of(ctx.run), _IN_TOOL.set(not call.leads)
+        call.ended, lane.running[ctx.call.id] = False, call
+        try:
+            result: Result = await proceed()
+        finally:
+            _IN_TOOL.reset(token)
+            del lane.running[ctx.call.id]
+        call.ended = True
+        if not call.leads:
+            call.result = scrub_data(data_of(result), self._scrub)
+            call.changes = scrub_data(changes(before, values_of(ctx.run)), self._scrub)
+        return result
+
+    async def _replay(
+        self, lane: Lane, place: str, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
+    ) -> Result:
+        if call.leads:
+            try:
+                result: Result = await proceed()
+                return result
+            finally:
+                lane.settle(place)
+        for effect in call.effects:
+            if "status" in effect:
+                await ctx.run.status(effect["status"], effect.get("data"))
+            else:
+                with suppress(ToolDenied):  # the recorded result has the refusal
+                    await ctx.run.ask(effect["ask"], effect.get("schema"))
+        if not call.ended:
+            await lane.wait_for_abort(place)
+        for name, values in call.changes.items():
+            getattr(ctx.run, name).update(values)
+        lane.settle(place)
+        if call.stops and call.result is not None:
+            raise StopChat(call.result["value"])
+        recorded: Result = msgspec.convert(call.result, Result)
+        return recorded
+
+    # ── what happens meanwhile ──────────────────────────────────────────────────────────────
+
+    def _running(self, run: Run[Any], call_id: str) -> CallEntry | None:
+        lane = self._lanes.get(run.chat_id)
+        return None if lane is None else lane.running.get(call_id)
+
+    def _status(self, ctx: OnStatus[Any]) -> None:
+        call = None if ctx.call is None else self._running(ctx.run, ctx.call.id)
+        if call is not None:
+            effect = {"status": ctx.type, "data": scrub_data(data_of(ctx.data), self._scrub)}
+            call.effects = [*call.effects, effect]
+
+    def _question(self, ctx: OnApproval[Any]) -> None:
+        call = self._running(ctx.run, ctx.request.call.id)
+        if call is not None and ctx.decision is None:
+            prompt = self._scrub(ctx.request.prompts[0])
+            effect = {"ask": prompt, "schema": data_of(ctx.request.schema)}
+            call.effects = [*call.effects, effect]
+
+    def _abort(self, ctx: OnChatAbort[Any]) -> None:
+        lane = self._lanes.get(ctx.run.chat_id)
+        if lane is not None:
+            lane.now.abort = Abort(reason=ctx.reason, by_reader=ctx.by_reader)
+
+    def _stop(self, ctx: OnChatDone[Any]) -> None:
+        """Mark the calls of the last step whose tools ended the chat."""
+        lane = self._lanes.get(ctx.run.chat_id)
+        if lane is None or ctx.response.stop_reason is None or not self._is_live(lane):
+            return
+        for place, runs in lane.now.calls.items():
+            result = runs[-1].result
+            if place.startswith(f"{ctx.run.iteration}.") and result is not None:
+                runs[-1].stops = result.get("value") == self._scrub(ctx.response.stop_reason)
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────
+
+    def finish(self) -> None:
+        """Write the file, or raise CassetteError for a difference or for what was not used."""
+        lanes = {lane.name: lane for lane in self._lanes.values()}
+        if self.action != "replay":
+            write_tape(self.path, self._mode, {name: lane.now for name, lane in lanes.items()})
+            return
+        if not self.differences:
+            self.differences = tuple(self._leftovers(lanes))
+        if self.differences:  # which the test may have caught
+            raise self.error()
+
+    def _leftovers(self, lanes: dict[str, Lane]) -> Generator[Difference]:
+        for name in self._tracks:
+            if name not in lanes:
+                text = "the chat was recorded, but did not come to its first request"
+                yield Difference(chat=name, place="request 0", text=text)
+            elif unused := lanes[name].unused():
+                first, more = unused[0], len(unused) - 1
+                text = "it was recorded, but did not happen"
+                text += f", nor did {', '.join(unused[1:])}" if more else ""
+                yield Difference(chat=name, place=first, text=text)

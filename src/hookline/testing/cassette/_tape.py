@@ -1,0 +1,221 @@
+"""The file of a cassette, and its lanes: one for each chat, also of sub-agents.
+
+A lane is named by the chat's message, or for a sub-agent by the call that leads to it. So it does
+not matter in which order chats run at the same time. Chats with equal messages are numbered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from hookline import Run
+from hookline.testing.cassette._difference import CassetteError, pretty
+from hookline.testing.cassette._shape import fold, unfold
+
+FORMAT: Final = 1
+AGAIN: Final = "delete the file and run the test to record it again"
+
+
+class Request(msgspec.Struct):
+    """A request and its answer."""
+
+    step: int
+    body: dict[str, Any]
+    answer: dict[str, Any] = {}
+
+
+class CallEntry(msgspec.Struct, omit_defaults=True):
+    """One run of a call."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    effects: list[dict[str, Any]] = []
+    """The progress that the tool reported and the questions that it asked, in order."""
+    changes: dict[str, dict[str, Any]] = {}
+    """The values that the tool has put into `run.state` and `run.meta`."""
+    leads: bool = False
+    """Whether the tool leads to another agent, which is replayed in its own lane."""
+    stops: bool = False
+    """Whether the tool ended the chat with StopChat."""
+    ended: bool = True
+    """False if the chat was aborted while the tool ran."""
+    result: dict[str, Any] | None = None
+
+
+class Abort(msgspec.Struct, omit_defaults=True):
+    """How a chat was aborted."""
+
+    reason: str | None = None
+    by_reader: bool = False
+
+
+class Track(msgspec.Struct, omit_defaults=True):
+    """What a cassette has of one chat."""
+
+    requests: list[Request] = []
+    calls: dict[str, list[CallEntry]] = {}
+    abort: Abort | None = None
+
+
+class Lane:
+    """One chat: what was recorded, and what has happened in this run."""
+
+    def __init__(
+        self, name: str, recorded: Track, *, parent: Lane | None, call: str, run: Run[Any]
+    ) -> None:
+        self.name = name
+        self.recorded = recorded
+        self.parent = parent
+        self.call = call  # of the parent's, that leads here
+        self.run = run
+        self.is_live = False  # a difference was found, and the rest is recorded
+        self.now = Track()
+        self.places: dict[str, str] = {}  # of calls, by id
+        self.running: dict[str, CallEntry] = {}  # by call id
+        self._settled: set[str] = set()  # the places of calls
+        self._used: set[int] = set()
+        self._moved = asyncio.Event()
+
+    @property
+    def above(self) -> list[Lane]:
+        """This lane and those of the agents that lead here."""
+        return [self] if self.parent is None else [self, *self.parent.above]
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the chat was aborted when it was recorded, by itself or from above."""
+        aborted = self.recorded.abort is not None
+        return aborted or (self.parent is not None and not self.parent.ended(self.call))
+
+    def take_request(self, shape: dict[str, Any], fields: list[str]) -> Request | None:
+        """The first equal request that was not used."""
+        for place, request in enumerate(self.recorded.requests):
+            if place not in self._used and all(request.body[f] == shape[f] for f in fields):
+                self._used.add(place)
+                return request
+        return None
+
+    def next_request(self) -> Request | None:
+        """The first request that was not used."""
+        left = [r for i, r in enumerate(self.recorded.requests) if i not in self._used]
+        return left[0] if left else None
+
+    def next_call(self, place: str) -> CallEntry | None:
+        """The next run of the call at this place."""
+        runs, begun = self.recorded.calls.get(place, []), self.now.calls.get(place, [])
+        return runs[len(begun)] if len(begun) < len(runs) else None
+
+    def unused(self) -> list[str]:
+        """What was recorded and did not happen."""
+        texts = [
+            f"request {place}"
+            for place in range(len(self.recorded.requests))
+            if place not in self._used
+        ]
+        for place, runs in self.recorded.calls.items():
+            if len(self.now.calls.get(place, [])) < len(runs):
+                texts.append(f"call {place} of {runs[-1].tool}")
+        return texts
+
+    def settle(self, place: str) -> None:
+        """Note that a call has ended, or has come to where it did not go on."""
+        self._settled.add(place)
+        self._moved.set()
+
+    async def _others_settle(self, place: str) -> None:
+        """Wait for the recorded calls of the same step."""
+        step = place.partition(".")[0] + "."
+        needed = {other for other in self.recorded.calls if other.startswith(step)}
+        while not needed <= self._settled:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def wait_for_abort(self, place: str = "") -> None:
+        """Wait in an answer, or in the call at this place, for the abort that ended the chat.
+
+        A chat that aborted itself is aborted once all its calls have come to where they were.
+        """
+        top: Lane = self
+        levels: list[tuple[Lane, str]] = [(self, place)] if place else []
+        while top.parent is not None and not top.parent.ended(top.call):
+            levels.append((top.parent, top.call))
+            top = top.parent
+        for lane, call in levels:
+            lane.settle(call)
+        for lane, call in levels:
+            await lane._others_settle(call)
+        abort = top.recorded.abort
+        if abort is not None and not abort.by_reader:
+            top.run.abort(abort.reason)
+        await asyncio.Event().wait()
+
+    def ended(self, place: str) -> bool:
+        """Whether the call ended when it was recorded."""
+        runs = self.recorded.calls.get(place, [])
+        return not runs or runs[-1].ended
+
+
+# ── the file ────────────────────────────────────────────────────────────────────────────────
+
+
+def read_tape(path: Path, mode: str) -> dict[str, Track]:
+    """Read the chats of a file; raises CassetteError if it is not a cassette of this mode."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        loaded = json.loads(text)
+    except ValueError as exc:
+        raise CassetteError(f"cassette {str(path)!r} is not JSON ({exc}); {AGAIN}") from None
+    data = cast("dict[str, Any]", loaded if isinstance(loaded, dict) else {})
+    version = data.get("hookline_cassette")
+    if version != FORMAT:
+        raise CassetteError(
+            f"cassette {str(path)!r} has format {version!r}, and this version reads {FORMAT}; "
+            f"{AGAIN}"
+        )
+    if data.get("mode") != mode:
+        raise CassetteError(
+            f"cassette {str(path)!r} was recorded with mode={data.get('mode')!r}, not {mode!r}; "
+            "use the recorded mode, or record it again"
+        )
+    try:
+        return {name: _read_track(track) for name, track in data["chats"].items()}
+    except (msgspec.ValidationError, KeyError, TypeError, AttributeError) as exc:
+        raise CassetteError(f"cassette {str(path)!r} is damaged ({exc!r}); {AGAIN}") from None
+
+
+def _read_track(data: dict[str, Any]) -> Track:
+    track = msgspec.convert(data, Track)
+    before: dict[str, Any] | None = None
+    for request in track.requests:
+        before = request.body = unfold(before, request.body)
+    return track
+
+
+def write_tape(path: Path, mode: str, tracks: dict[str, Track]) -> None:
+    """Write the file in one move, so that no reader sees a half of it."""
+    chats: dict[str, Any] = {}
+    for name, track in sorted(tracks.items()):
+        data = msgspec.to_builtins(track)
+        before: dict[str, Any] | None = None
+        for request, written in zip(track.requests, data.get("requests", ()), strict=True):
+            written["body"] = fold(before, request.body)
+            before = request.body
+        chats[name] = data
+    lines = pretty({"hookline_cassette": FORMAT, "mode": mode, "chats": chats})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def numbered(name: str, counts: defaultdict[str, int]) -> str:
+    """The name, with a number from the second use on."""
+    counts[name] += 1
+    return name if counts[name] == 1 else f"{name} #{counts[name]}"

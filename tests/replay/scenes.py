@@ -1,0 +1,194 @@
+"""Generated chats in a store and in logs: a model that calls tools, hooks, a person."""
+
+import random
+
+from hookline import Agent, Approve, Ask, Conversation, Deny, MemoryStore, define_hook, tool
+from hookline.runtimes import Durable, Journal
+from hookline.testing import ScriptedModel, call, raw_call
+
+RUNS = []
+
+
+@tool
+def pay(amount: int, to: str = "ann") -> dict:
+    """Pay somebody."""
+    RUNS.append(("pay", amount, to))
+    return {"paid": amount, "to": to}
+
+
+@tool
+def look(name: str) -> str:
+    """Look somebody up."""
+    RUNS.append(("look", name))
+    if name == "nobody":
+        raise ValueError("nobody has that name")
+    return f"{name} is known"
+
+
+def own_policy(ctx):
+    """The agent's own hook: it denies, asks and edits."""
+    amount = ctx.call.arguments.get("amount", 0)
+    if ctx.call.name != "pay" or not isinstance(amount, int):
+        return None
+    if amount == 13:
+        return Deny("unlucky")
+    if amount > 100:
+        return Ask("so much?")
+    if amount < 0:
+        return ctx.call.replace(arguments={**ctx.call.arguments, "amount": -amount})
+    return None
+
+
+def make_agent(turns, **options):
+    agent = Agent(ScriptedModel(*turns), tools=[pay, look], **options)
+    agent.add_hook("preToolCall", own_policy)
+    return agent
+
+
+def make_turns(source):
+    """The answers of a model in one chat, and what a person decides."""
+    turns = []
+    for _ in range(source.randrange(0, 4)):
+        turns.append([_call(source) for _ in range(source.randrange(1, 4))])
+    turns.append(source.choice(["done", "That is all.", "secret 4711"]))
+    return turns, source.choice(["approve", "deny", "edit"])
+
+
+def _call(source):
+    kind = source.randrange(10)
+    if kind < 6:
+        amount = source.choice([1, 13, 49, 50, 51, 99, 120, 500, -7])
+        more = {"to": source.choice(["bob", "eve"])} if source.random() < 0.5 else {}
+        return call("pay", amount=amount, **more)
+    if kind < 8:
+        return call("look", name=source.choice(["ann", "nobody"]))
+    if kind == 8:
+        return call("missing", x=1)
+    return source.choice([raw_call("pay", '{"amount": '), call("pay", amount="much")])
+
+
+def decide(way):
+    def person(request, run):
+        if way == "deny":
+            return Deny("too much", by="ann")
+        if way == "edit":
+            return Approve(arguments={"amount": 40}, by="ann")
+        return Approve(by="ann")
+
+    return person
+
+
+class Log:
+    """The log of a durable chat, in memory."""
+
+    def __init__(self, person):
+        self.batches = []
+        self.person = person
+
+    async def read(self):
+        return list(self.batches)
+
+    async def append(self, data):
+        self.batches.append(data)
+
+    async def answer(self, request):
+        return self.person(request, None)
+
+    def poke(self):
+        pass
+
+
+async def stored_scenes(number, seed=1):
+    """Conversations of one to three chats in a store, each as (turns, way) for each chat."""
+    source, store, scenes = random.Random(seed), MemoryStore(), []
+    for place in range(number):
+        conversation = Conversation.at(store, f"talk{place}")
+        for part in range(source.randrange(1, 3)):
+            turns, way = make_turns(source)
+            waits = source.random() < 0.3
+            agent = make_agent(turns)
+            response = await agent.chat(
+                f"question {part}",
+                conversation=conversation,
+                approver=None if waits else decide(way),
+            )
+            while response.pending:  # answered later, by another chat
+                answers = {request.id: decide(way)(request, None) for request in response.pending}
+                response = await agent.resume(conversation, answers)
+            scenes.append((turns, way))
+    return store, scenes
+
+
+async def logged_scenes(number, seed=1):
+    """Logs of durable chats, by chat, and the scenes."""
+    source, logs, scenes = random.Random(seed), {}, []
+    for place in range(number):
+        turns, way = make_turns(source)
+        log = Log(decide(way))
+        journal = await Journal.open(f"c{place}", log)
+        agent = make_agent(turns, runtime=Durable())
+        await journal.carry(lambda agent=agent, place=place: agent.chat("go", chat_id=f"c{place}"))
+        logs[f"c{place}"] = log.batches
+        scenes.append((turns, way))
+    return logs, scenes
+
+
+# ── policies ────────────────────────────────────────────────────────────────────────────────
+
+
+def _amount(ctx):
+    amount = ctx.call.arguments.get("amount", 0)
+    return amount if ctx.call.name == "pay" and isinstance(amount, int) else 0
+
+
+def _doubled(ctx):
+    if not _amount(ctx):
+        return None
+    return ctx.call.replace(arguments={**ctx.call.arguments, "amount": 2 * _amount(ctx)})
+
+
+async def _closed(ctx, proceed):
+    if ctx.call.arguments.get("name") == "ann":
+        return Deny("closed")
+    return await proceed()
+
+
+POLICIES = {
+    "limit": ("preToolCall", lambda ctx: Deny("limit") if _amount(ctx) > 50 else None),
+    "ask": ("preToolCall", lambda ctx: Ask("sure?") if _amount(ctx) > 45 else None),
+    "double": ("preToolCall", _doubled),
+    "not bob": (
+        "preToolCall",
+        lambda ctx: Deny("no bob") if ctx.call.arguments.get("to") == "bob" else None,
+    ),
+    "no lookups": ("preToolCall", lambda ctx: Deny("no") if ctx.call.name == "look" else None),
+    "first step only": (
+        "preToolCall",
+        lambda ctx: Deny("later") if ctx.run.iteration > 0 else None,
+    ),
+    "twice at most": ("preToolCall", lambda ctx: _counted(ctx)),
+    "edit and ask": (
+        "preToolCall",
+        lambda ctx: (
+            (ctx.call.replace(arguments={**ctx.call.arguments, "to": "zoe"}), Ask("to zoe?"))
+            if _amount(ctx) == 49
+            else None
+        ),
+    ),
+    "guard": (
+        "preToolCall",
+        lambda ctx: Deny("guarded") if _amount(ctx) >= 99 else None,
+        {"required": True},
+    ),
+    "nothing": ("preToolCall", lambda ctx: None),
+}
+
+
+def _counted(ctx):
+    count = ctx.run.state["count"] = ctx.run.state.get("count", 0) + 1
+    return Deny("enough") if count > 2 else None
+
+
+def policy(name):
+    point, hook, *options = POLICIES[name]
+    return define_hook(point, hook, name=name, **(options[0] if options else {}))

@@ -1,0 +1,243 @@
+"""A replay says what a change of hooks would have done, and nothing else happens."""
+
+import json
+import logging
+
+import pytest
+from tests.replay import scenes
+from tests.replay.scenes import (
+    POLICIES,
+    RUNS,
+    decide,
+    logged_scenes,
+    look,
+    make_agent,
+    pay,
+    policy,
+    stored_scenes,
+)
+
+from hookline import Agent, Conversation, Deny, MemoryStore, ToolMessage, define_hook
+from hookline.errors import UsageError
+from hookline.hooks import audit
+from hookline.replay import Record, record_of_log, records_in, records_of, replay
+from hookline.testing import ScriptedModel, call, spans
+
+NUMBER = 120
+
+
+async def all_records(kind, number=NUMBER):
+    if kind == "conversation":
+        store, made = await stored_scenes(number)
+        records = {record.id: record async for record in records_in(store)}
+        ordered = []
+        for place in range(number):
+            stored = await store.load(f"talk{place}")
+            ordered += records_of(stored.messages, id=f"talk{place}")
+        assert {record.id for record in ordered} == set(records)
+        return ordered, made
+    logs, made = await logged_scenes(number)
+    return [record_of_log(id, batches) for id, batches in logs.items()], made
+
+
+@pytest.mark.parametrize("kind", ["conversation", "log"])
+async def test_a_policy_that_does_nothing_changes_nothing_and_every_chat_is_exact(kind):
+    records, made = await all_records(kind)
+    assert len(records) == len(made)
+    RUNS.clear()
+    report = await replay(records, make_agent([]), hooks=[policy("nothing")])
+    assert report.chats == len(records)
+    assert report.verdicts == []
+    assert report.inexact == {}
+    assert RUNS == []
+
+
+async def live(turns, way, *hooks):
+    """The calls of a live chat: outcome, arguments that ran, and whether a person was asked."""
+    conversation = Conversation()
+    asked = set()
+
+    def person(request, run):
+        asked.add(request.call.id)
+        return decide(way)(request, run)
+
+    response = await make_agent(turns).chat(
+        "go", approver=person, hooks=list(hooks), conversation=conversation
+    )
+    calls = {}
+    for message in response.messages:
+        if isinstance(message, ToolMessage):
+            ran = message.ran.arguments if message.ran is not None else None
+            calls[message.call_id] = (message.outcome, ran, message.call_id in asked)
+    return calls
+
+
+def kinds(before, after):
+    """What became of each call that differs, in the words of a verdict."""
+    changed = {}
+    for id, (outcome, ran, asked) in before.items():
+        other_outcome, other_ran, other_asked = after[id]
+        if other_asked and not asked:
+            changed[id] = "asks"
+        elif other_outcome != outcome:
+            changed[id] = "denied" if other_outcome == "denied" else "allowed"
+        elif other_ran != ran:
+            changed[id] = "changed"
+    return changed
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("kind", ["conversation", "log"])
+async def test_the_verdicts_are_those_of_a_live_run(kind, name):
+    records, made = await all_records(kind, 60)
+    report = await replay(records, make_agent([]), hooks=[policy(name)])
+    for record, (turns, way) in zip(records, made, strict=True):
+        expected = kinds(await live(turns, way), await live(turns, way, policy(name)))
+        verdicts = [verdict.now for verdict in report if verdict.chat == record.id]
+        assert verdicts == list(expected.values()), record
+
+
+async def test_a_store_is_read_with_its_hooks_and_times():
+    store, made = await stored_scenes(20)
+    report = await replay(store, make_agent([]), hooks=[policy("limit")])
+    assert report.chats == len(made)
+    denied = [verdict for verdict in report if verdict.now == "denied"]
+    assert denied
+    assert all(v.hook == "limit" and v.reason == "limit" and v.tool == "pay" for v in denied)
+    (info, *_) = await store.list()
+    assert all(verdict.at is not None for verdict in denied)
+    later = await replay(store, make_agent([]), hooks=[policy("limit")], since=info.updated)
+    assert later.chats < report.chats
+
+
+async def test_leaving_a_hook_out_shows_what_it_had_done():
+    store, _ = await stored_scenes(40)
+    report = await replay(store, make_agent([]), without=["own_policy"])
+    counts = report.counts
+    assert counts["allowed"]
+    assert counts["changed"]
+    refused = [verdict for verdict in report if verdict.now == "allowed"]
+    assert {verdict.was for verdict in refused} == {"denied", "asked, ok", "asked, denied"}
+    assert "own_policy" not in {verdict.hook for verdict in report}
+
+
+async def test_nothing_outside_notices_a_replay(tmp_path):
+    store, _ = await stored_scenes(10)
+    version = (await store.list())[0].updated
+    written = tmp_path / "audit.jsonl"
+    fired = []
+    with spans() as recorded:
+        agent = make_agent([], store=store)
+        await agent.use(audit(written))
+        agent.add_hook("onMessage", lambda ctx: fired.append("observer"))
+        RUNS.clear()
+        await replay(store, agent, hooks=[policy("limit")])
+    assert (RUNS, fired, recorded.all) == ([], [], [])
+    assert not written.exists()
+    assert (await store.list())[0].updated == version
+
+
+async def test_a_hook_that_reaches_out_is_told_so():
+    import socket
+
+    def connects(ctx):
+        socket.create_connection(("127.0.0.1", 9))
+
+    store, _ = await stored_scenes(10)
+    report = await replay(store, make_agent([]), hooks=[define_hook("preRequest", connects)])
+    assert {verdict.now for verdict in report} == {"raised"}
+    assert "a hook reaches out of a replay (socket." in report.verdicts[0].reason
+    with pytest.raises(OSError):  # noqa: PT011 - outside of a replay, it may connect
+        socket.create_connection(("127.0.0.1", 9))
+
+
+async def test_hooks_on_answers_and_results_have_verdicts_too():
+    def hide(ctx):
+        return ctx.response.replace(text=ctx.response.text.replace("4711", "****"))
+
+    def shorten(ctx):
+        return ctx.result.replace(value="short")
+
+    store, _ = await stored_scenes(30)
+    report = await replay(
+        store,
+        make_agent([]),
+        hooks=[define_hook("onResponse", hide), define_hook("onToolCallResult", shorten)],
+    )
+    texts = [verdict for verdict in report if verdict.now == "text"]
+    assert {(v.was, v.reason) for v in texts} == {("secret 4711", "secret ****")}
+    assert {v.tool for v in report if v.now == "result"} == {"pay", "look"}
+
+
+async def test_what_the_record_cannot_tell_is_counted_and_named():
+    store, _ = await stored_scenes(30)
+    smaller = Agent(ScriptedModel(), tools=[look])
+    report = await replay(store, smaller, hooks=[policy("limit")])
+    assert report.inexact["the agent has no tool 'pay' any more"] > 5
+    assert "inexact in " in report.table()
+
+
+async def test_deps_come_from_the_record():
+    def only_ann(ctx):
+        return None if ctx.run.deps == "ann" else Deny("not you")
+
+    store, _ = await stored_scenes(20)
+    options = {"hooks": [define_hook("preToolCall", only_ann)]}
+    allowed = await replay(store, make_agent([]), deps=lambda record: "ann", **options)
+    refused = await replay(store, make_agent([]), deps=lambda record: record.id, **options)
+    assert (len(allowed), bool(len(refused))) == (0, True)
+
+
+async def test_the_report_is_a_table_json_and_html():
+    store = MemoryStore()
+    agent = Agent(ScriptedModel(call("pay", amount=80), "done"), tools=[pay], store=store)
+    await agent.chat("<b>go</b>", conversation="talk", chat_id="c1")
+    report = await replay(
+        store,
+        agent,
+        hooks=[define_hook("preToolCall", lambda ctx: Deny("<i>\x1b[1mno"), name="limit")],
+    )
+    assert report.table() == (
+        "chat     step  call            was  now     by     why\n"
+        "talk/c1  0     pay(amount=80)  ok   denied  limit  <i> [1mno\n"
+        "1 chats, 1 differ: denied 1"
+    )
+    assert json.loads(report.json())["verdicts"][0]["now"] == "denied"
+    assert "&lt;i&gt;" in report.html()
+    assert "<i>" not in report.html()
+
+
+async def test_wrong_use_is_an_error_that_says_what_to_do():
+    store, _ = await stored_scenes(1)
+    agent = make_agent([])
+    with pytest.raises(UsageError, match="change nothing; pass the hooks to try out"):
+        await replay(store, agent)
+    with pytest.raises(UsageError, match="without='other' is not a hook of the agent; name one of"):
+        await replay(store, agent, without=["other"])
+    with pytest.raises(UsageError, match="has no chats; check the store's URL"):
+        await replay(MemoryStore(), agent, hooks=[policy("limit")])
+
+
+def test_chats_are_found_by_the_ids_of_their_messages():
+    from hookline import AssistantMessage, Text, UserMessage
+
+    def user(id):
+        return UserMessage(id=id, parts=(Text("hi"),))
+
+    def answer(id):
+        return AssistantMessage(id=id, parts=(Text("yes"),))
+
+    messages = [user("a.0"), answer("a.1"), user("mine"), answer("b.1"), user("b.2"), answer("b.3")]
+    first, second = records_of(messages, id="talk")
+    assert (first.id, second.id) == ("talk/a", "talk/b")
+    assert (len(second.before), second.message.id, len(second.answers)) == (2, "mine", 2)
+    assert isinstance(first, Record)
+    assert records_of([]) == []
+
+
+async def test_a_replay_logs_no_warnings_of_its_own(caplog):
+    store, _ = await stored_scenes(20)
+    with caplog.at_level(logging.WARNING):
+        await replay(store, make_agent([]), hooks=[policy("nothing")])
+    assert scenes.RUNS is RUNS
+    assert [record.message for record in caplog.records] == []
