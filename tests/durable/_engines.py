@@ -21,6 +21,9 @@ from tests._postgres import database_of_our_own
 
 from hookline import Agent
 from hookline.durable._client import Client
+from hookline.durable._polled.jobs import Jobs
+from hookline.durable.postgres._connection import Connections
+from hookline.durable.sqlite._file import File
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ROOT / "tests/durable/js/node_modules/@restatedev"
@@ -190,6 +193,12 @@ class Engine:
             if at_rest:
                 return
             await asyncio.sleep(0.01)
+
+    def jobs(self, poll: float = 0.01, lease: float = 1.0) -> Jobs:
+        """The chats of SQLite or PostgreSQL, as a worker has them."""
+        if self.name == "sqlite":
+            return Jobs(File(self.address), "hookline", poll, lease)
+        return Jobs(Connections(self.address), self.options()["queue"], poll, lease)
 
     def arguments(self) -> list[str]:
         """Of tests.durable._worker."""

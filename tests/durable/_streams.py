@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.events import ResponseReset, TextDelta
-from hookline.web.relay._codec import END, KNOWN, LINES, LOST, items_of
+from hookline.web.relay._codec import END, LINES, LOSS, NAMES, items_of
 from hookline.web.relay._durable.earlier_lives import OVER, name_of
 
 
@@ -15,10 +15,10 @@ async def runs_of(client: Any, prefix: str, key: str) -> list[list[Any]]:
     async for name in client.scan_iter(f"{prefix}log:{key}:*"):
         run: list[Any] = []
         for id, fields in await client.xrange(name):
-            if KNOWN in fields:
+            if NAMES in fields:
                 continue
             assert int(id.partition(b"-")[2]) - 1 == len(run), "a gap"
-            assert fields.get(END) != LOST, "given up"
+            assert fields.get(END) != LOSS, "given up"
             if LINES in fields:
                 run += [item for _, item in items_of(fields[LINES])]
         found.append(run)

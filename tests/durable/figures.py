@@ -8,21 +8,26 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 import resource
 import sys
 import time
 from typing import Any
 
 import msgspec
-from tests.durable._engines import Engine, Missing, places
+from tests.durable._engines import ROOT, Engine, Missing, places
 
 from hookline import Agent, Approve, Ask
 from hookline.durable._client import Client
+from hookline.durable._polled.claims import Selection
 from hookline.runtimes import Durable, Journal
 from hookline.testing import ScriptedModel, call
 
 COUNT = 100
 WRITTEN: list[int] = []
+_WORK = (
+    "import asyncio, sys; from tests.durable.figures import work; asyncio.run(work(*sys.argv[1:]))"
+)
 
 
 class Weighed:
@@ -93,7 +98,9 @@ async def waits(engine: Engine) -> dict[str, float]:
         for id in ids:
             await until_asked(client, id)
         await engine.at_rest(worker)
-        gc.collect()
+        for _ in range(2):  # the first collection runs finalizers, the second one frees
+            gc.collect()
+            await asyncio.sleep(0.05)
         held = sum(isinstance(each, Journal) for each in gc.get_objects())
         for id in ids:
             waiting = await client.pending(id)
@@ -110,9 +117,136 @@ async def until_asked(client: Client, id: str) -> None:
         await asyncio.sleep(0.05)
 
 
+async def work(name: str, where: str, own: str) -> None:
+    """Work in a process of its own until it is killed."""
+    engine = Engine(name, where)
+    engine.own = own
+    await engine.worker(agent(asks=False)).run()
+
+
+async def flow_of(engine: Engine, where: str, workers: int, chats: int) -> float:
+    """Chats a second of several workers in processes of their own."""
+    program = [sys.executable, "-P", "-c", _WORK, engine.name, where, engine.own]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    processes = [
+        await asyncio.create_subprocess_exec(*program, cwd=ROOT, env=environment)
+        for _ in range(workers)
+    ]
+    try:
+        async with engine.client() as client:
+            await asyncio.gather(
+                *[  # all of them are up
+                    client.result(await client.start("Go.")) for _ in range(20 * workers)
+                ]
+            )
+            ids = [f"chat-{n}" for n in range(chats)]
+            begin = time.perf_counter()
+            await asyncio.gather(*[client.start("Go.", chat_id=id) for id in ids])
+            await asyncio.gather(*[client.result(id) for id in ids])
+            return chats / (time.perf_counter() - begin)
+    finally:
+        for process in processes:
+            process.kill()
+            await process.wait()
+
+
+async def least(engine: Engine, loops: int = 300) -> float:
+    """Loops a second that do nothing but 12 inserts, one after the other, 100 at once."""
+    database = engine.jobs().database
+    await database.prepare()
+    await database.fetch("CREATE TABLE IF NOT EXISTS least (id TEXT, n INTEGER, data TEXT)")
+
+    async def one(id: int) -> None:
+        async with limit:
+            for n in range(12):
+                sql = "INSERT INTO least (id, n, data) VALUES ($1, $2, $3)"
+                await database.fetch(sql, str(id), n, "x" * 400)
+
+    limit = asyncio.Semaphore(100)
+    begin = time.perf_counter()
+    await asyncio.gather(*map(one, range(loops)))
+    seconds = time.perf_counter() - begin
+    await database.fetch("DROP TABLE least")
+    await database.aclose()
+    return loops / seconds
+
+
+async def idle(engine: Engine, parked: int, seconds: float = 5.0) -> float:
+    """The share of a core that an idle worker takes beside parked chats."""
+    jobs = engine.jobs()
+    await jobs.add("up", "{}")
+    await jobs.abort("up", "null")
+    sql = (
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < $2) "
+        "INSERT INTO hookline_job (queue, id, input, priority, resting, created) "
+        "SELECT $1, 'parked-' || CAST(n AS text), '{}', 0, TRUE, TIME() FROM n"
+    )
+    await jobs.database.fetch(sql, jobs.queue, parked)
+    await jobs.aclose()
+    async with engine.worker(agent(asks=False), poll=0.1):
+        await asyncio.sleep(2.0)
+        cpu = time.process_time()
+        await asyncio.sleep(seconds)
+        return 100 * (time.process_time() - cpu) / seconds
+
+
+async def turns(engine: Engine, foreign: int, count: int = 100) -> tuple[float, float]:
+    """The statements and the milliseconds of CPU of a turn beside chats of other agents.
+
+    Half of the chats are for any agent, but were refused by this worker's code.
+    """
+    jobs = engine.jobs()
+    ids = [f"f{n}" for n in range(foreign)]
+    await jobs.add("up", '{"agent":"theirs"}')
+    for n, id in enumerate(ids):
+        await jobs.add(id, '{"agent":"theirs"}' if n % 2 else "{}")
+    statements = 0
+    fetch, run = jobs.database.fetch, jobs.database.run
+
+    async def fetched(*values: Any, **options: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        return await fetch(*values, **options)
+
+    async def ran(work: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        return await run(work)
+
+    jobs.database.fetch, jobs.database.run = fetched, ran  # type: ignore[method-assign]
+    cpu = time.process_time()
+    for _ in range(count):
+        assert not await jobs.take("me", 100, ids[::2], Selection(agent="mine"))
+    figures = statements / count, 1000 * (time.process_time() - cpu) / count
+    await jobs.aclose()
+    return figures
+
+
+async def many(name: str, where: Any, options: argparse.Namespace) -> None:
+    """Print the figures of several workers, and of parked chats."""
+    if name == "restate":
+        return
+    place = getattr(where, "url", where)
+    for workers in (1, 2, 4):
+        rate = await flow_of(Engine(name, where), place, workers, options.chats)
+        print(f"{name}: {rate:.4g} chats a second with {workers} workers")
+    print(f"{name}: {await least(Engine(name, where)):.4g} loops of 12 inserts a second")
+    for foreign in (0, 1000):
+        statements, ms = await turns(Engine(name, where), foreign)
+        print(
+            f"{name}: {statements:g} statements and {ms:.3g} ms a turn beside {foreign} foreign "
+            f"or refused chats: {ms:.3g} % of a core, with a turn every 100 ms"
+        )
+    share = await idle(Engine(name, where), options.parked)
+    print(f"{name}: {share:.3g} % of a core, idle with {options.parked} parked chats")
+
+
 def main() -> int:
     about = "Measures what one worker and one engine of durable chats hold, on each engine."
-    argparse.ArgumentParser("durable-figures", description=about).parse_args()
+    parser = argparse.ArgumentParser("durable-figures", description=about)
+    parser.add_argument("--chats", type=int, default=400, help="for several workers")
+    parser.add_argument("--parked", type=int, default=100_000, help="beside an idle worker")
+    options = parser.parse_args()
     weigh()
     with places() as found:
         for name, where in found.items():
@@ -124,6 +258,7 @@ def main() -> int:
                 **asyncio.run(waits(Engine(name, where))),
             }
             print(f"{name}: " + ", ".join(f"{value:.4g} {what}" for what, value in told.items()))
+            asyncio.run(many(name, where, options))
             if name == "sqlite":
                 rate = asyncio.run(flow(Engine(name, where), synchronous="NORMAL"))
                 print(f"sqlite, synchronous=NORMAL: {rate['chats a second']:.4g} chats a second")

@@ -2,7 +2,7 @@
 
 `scripts/durable-kills restate --chats 60` runs two workers and shoots one of them every second or
 two until all chats have ended. Beside them, a chat that kills its workers must be quarantined,
-chats that are aborted before they start must not run, and `absurdctl cleanup` runs all the time;
+chats that are aborted before they start must not run, and a clean-up runs all the time;
 none of this may cost another chat anything (not on Restate, which has its own rules). `--stop 6`
 stops one past its lease instead and lets it go on; `--restart` kills the server of Restate or
 PostgreSQL, too, and starts it again. `--deploy` changes the code with each kill: hooks come and go.
@@ -23,7 +23,6 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +178,6 @@ class Faults:
             await self._client.abort(id, "too early")
             self._aborted.append(id)
             await self._client.cleanup(older_than=3600.0)
-            if self._engine.name == "postgres":
-                await clean_events(self._engine)
 
     async def judge(self) -> Counter[str]:
         """What is wrong with these chats, counted."""
@@ -203,18 +200,6 @@ class Faults:
         states = Counter(chat.state for chat in await self._client.list(limit=10_000))
         wrong["good chats quarantined"] = states["quarantined"] - 1
         return wrong
-
-
-async def clean_events(engine: Engine) -> None:
-    """What `absurdctl cleanup` does to messages, with no time to live."""
-    asyncpg: Any = import_module("asyncpg")
-    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        connection = await asyncpg.connect(engine.address)
-        try:
-            queue = engine.options()["queue"]
-            await connection.execute("SELECT absurd.cleanup_events($1, 0)", queue)
-        finally:
-            await connection.close()
 
 
 async def survive(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.durable.test_postgres import Server
 from hookline import Agent, Approve
 from hookline.durable import chats, client
 from hookline.durable._client import Client
+from hookline.durable._polled.database import Statement, Work
 from hookline.durable.postgres import Chats as PostgresChats
 from hookline.durable.sqlite import Chats as SQLiteChats
 from hookline.errors import StoreError, UsageError
@@ -49,12 +51,11 @@ async def test_a_url_of_a_store_is_the_url_of_durable_chats_too(postgres: Engine
         assert await jobs.start("Hi.", chat_id="one") == "one"
 
 
-@pytest.mark.parametrize("missing", ["asyncpg", "absurdctl"])
 def test_a_missing_package_is_named_before_the_first_chat(
-    missing: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UsageError, match=rf"needs {missing}.*hookline\[absurd\]"):
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(UsageError, match=r"needs asyncpg.*hookline\[postgres\]"):
         PostgresChats("postgresql://postgres@127.0.0.1/postgres")
 
 
@@ -64,24 +65,20 @@ def test_a_missing_package_is_named_before_the_first_chat(
 async def test_a_queue_is_chosen_with_any_engine_whose_place_several_agents_share(
     engine: Engine,
 ) -> None:
-    if engine.name == "sqlite":
-        url = f"sqlite:///{engine.address}"
-        with pytest.raises(UsageError, match="a file of its own"):
-            client(url, queue="other")
-        with pytest.raises(UsageError, match="a file of its own"):
-            chats(agent_of("Hello."), url, queue="other")
-        return
     options = engine.options()
-    queue = options.pop("queue" if engine.name == "postgres" else "name")
+    queue = options.pop("name" if engine.name == "restate" else "queue", "other")
     if engine.name == "restate":
         async with engine.worker(agent_of("Hello.")), client(engine.address, queue=queue) as jobs:
             assert (await jobs.result(await jobs.start("Hi."))).text == "Hello."
         return
+    url = f"sqlite:///{engine.address}" if engine.name == "sqlite" else engine.address
     async with (
-        chats(agent_of("Hello."), engine.address, queue=queue),
-        client(engine.address, queue=queue) as jobs,
+        chats(agent_of("Hello."), url, queue=queue),
+        client(url, queue=queue) as jobs,
+        client(url, queue="empty") as others,
     ):
         assert (await jobs.result(await jobs.start("Hi."))).text == "Hello."
+        assert await others.list() == ()
 
 
 # ── chats that there are not ────────────────────────────────────────────────────────────────
@@ -105,21 +102,45 @@ async def test_a_chat_that_was_never_started_is_an_error_of_each_method(
         assert await client.abort("known") is False
 
 
-async def test_reading_creates_no_queue(postgres: Engine) -> None:
+async def test_reading_creates_no_table(postgres: Engine) -> None:
     asyncpg: Any = import_module("asyncpg")
-    queue = f"typo_{postgres.own}"
-    async with PostgresChats(postgres.address, queue=queue) as jobs:
-        for read in (jobs.pending("x"), jobs.abort("x"), jobs.result("x")):
-            with pytest.raises(UsageError, match=f"there is no durable chat 'x'.*{queue}"):
-                await read
-        connection = await asyncpg.connect(postgres.address)
-        try:
+    schema = f"typo_{postgres.own}"
+    connection = await asyncpg.connect(postgres.address)
+    try:
+        await connection.execute(f"CREATE SCHEMA {schema}")
+        url = f"{postgres.address}?search_path={schema}"
+        async with PostgresChats(url) as jobs:
+            for read in (jobs.pending("x"), jobs.abort("x"), jobs.result("x")):
+                with pytest.raises(UsageError, match="there is no durable chat 'x'"):
+                    await read
+            assert await jobs.list() == ()
             there = "SELECT to_regclass($1) IS NOT NULL"
-            assert not await connection.fetchval(there, f"absurd.t_{queue}")
-        finally:
-            await connection.close()
-        await jobs.start("Hi.", chat_id="x")
-        assert await jobs.pending("x") == ()
+            assert not await connection.fetchval(there, f"{schema}.hookline_job")
+            await jobs.start("Hi.", chat_id="x")
+            assert await jobs.pending("x") == ()
+            assert await connection.fetchval(there, f"{schema}.hookline_job")
+    finally:
+        await connection.execute(f"DROP SCHEMA {schema} CASCADE")
+        await connection.close()
+
+
+async def test_an_engine_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """Not only the chat: somebody who waits at a wrong address must see the address."""
+    file = tmp_path / "jobs.db"
+    async with client(f"sqlite:///{file}") as jobs:
+        with pytest.raises(UsageError, match=rf"the file '{file}' does not exist; check the"):
+            await jobs.result("chat-1")
+    folder = tmp_path / "missing"
+    async with client(f"sqlite:///{folder}/jobs.db") as jobs:
+        with pytest.raises(UsageError, match=rf"the folder '{folder}' does not exist; check the"):
+            await jobs.result("chat-1")
+        with pytest.raises(UsageError, match=rf"the folder '{folder}' does not exist; check the"):
+            await jobs.pending("chat-1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]  # closed below: nobody listens there
+    async with client(f"postgresql://nobody@127.0.0.1:{port}/none") as jobs:
+        with pytest.raises(StoreError, match=str(port)):
+            await jobs.result("chat-1")
 
 
 async def test_reading_creates_no_file(tmp_path: Path) -> None:
@@ -158,11 +179,11 @@ async def test_an_error_of_a_cut_connection_says_that_one_can_try_again(postgres
     async with server.jobs() as jobs:
         await jobs.add("one", "{}")
 
-        async def cut() -> None:
-            async with jobs._transaction() as it:
-                assert server.close_connections() == 1
-                await it.execute("SELECT 1")
+        def cut() -> Work[None]:
+            yield Statement("SELECT 1")
+            assert server.close_connections() == 1
+            yield Statement("SELECT 1")
 
         with pytest.raises(StoreError, match=r"was cut \(.+\); try again"):
-            await cut()
+            await jobs.database.run(cut)
         await jobs.add("two", "{}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import sqlite3
 import time
@@ -365,7 +364,7 @@ async def test_a_worker_that_would_run_no_chat_is_refused(engine: Engine) -> Non
 
 
 async def test_there_is_no_result_of_what_was_not_started(client: Client) -> None:
-    with pytest.raises(UsageError, match="start it first"):
+    with pytest.raises(UsageError, match=r"start it first|start a chat"):
         await client.result("nothing")
 
 
@@ -416,6 +415,69 @@ async def test_code_without_a_hook_goes_on_with_the_chats_of_the_code_that_had_i
     assert f"durable chat {id}: skipped step 'start' of its record" in caplog.text
 
 
+async def test_a_question_says_since_when_it_waits_also_in_the_next_life(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    start = time.time()
+    async with engine.worker(asking(ran, call("delete", path="a"))):
+        id = await client.start("Delete a.")
+        await waits(client, id)
+        [first] = await client.pending(id)
+    end = time.time()
+    async with engine.worker(asking(ran, "Done.")) as worker:
+        await engine.at_rest(worker)
+        [second] = await client.pending(id)
+        await client.answer(id, {second.id: Approve()})
+        await client.result(id)
+    assert second.asked_at == first.asked_at
+    assert first.asked_at is not None
+    assert start <= first.asked_at <= end
+    assert ran == ["a"]
+
+
+@pytest.mark.parametrize("change", ["description", "schema", "code"])
+async def test_an_approval_of_a_tool_that_a_deploy_has_changed_does_not_count_and_is_asked_again(
+    engine: Engine, client: Client, change: str
+) -> None:
+    """The approver has seen the name, the description and the schema of the tool."""
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"))):
+        id = await client.start("Delete a.")
+        first = await waits(client, id)
+
+    @tool(description="Delete a file." if change == "code" else "Delete for good.")
+    async def delete(path: str) -> str:
+        ran.append(f"new {path}")
+        return f"{path} is gone for good"
+
+    @tool(name="delete", description="Delete a file.")
+    async def longer(path: str, *, force: bool = False) -> str:
+        ran.append(f"new {path}")
+        return f"{path} is gone for good"
+
+    again = [] if change == "code" else [call("delete", path="a")]
+    new: Agent[Any] = Agent(
+        ScriptedModel(*again, "Done."),
+        tools=[longer if change == "schema" else delete],
+        runtime=Durable(),
+    )
+    new.add_hook("preToolCall", lambda ctx: Ask("Really?"))
+    async with engine.worker(new), asyncio.timeout(30):
+        await client.answer(id, {first: Approve()})
+        if again:
+            second = await waits(client, id)
+            assert second != first
+            assert ran == []
+            await client.answer(id, {second: Approve()})
+        response = await client.result(id)
+    results = [m.text for m in response.messages if m.role == "tool"]
+    assert ran == ["new a"]
+    assert results[-1] == "a is gone for good"
+    if again:
+        assert "changed after the approval was requested" in results[0]
+
+
 class LastBatch:
     """The last batch of a chat's record, where its engine keeps it."""
 
@@ -444,22 +506,19 @@ class LastBatch:
 
     async def _in_postgres(self, text: str | None) -> str:
         asyncpg: Any = import_module("asyncpg")
-        queue = self._engine.options()["queue"]
         connection = await asyncpg.connect(self._engine.address)
+        where = "WHERE queue = $1 AND id = $2"
+        at = (self._engine.options()["queue"], self._id)
         try:
             row = await connection.fetchrow(
-                f'SELECT c.task_id, checkpoint_name, c.state FROM absurd."c_{queue}" c '
-                f'JOIN absurd."t_{queue}" USING (task_id) WHERE idempotency_key = $1 '
-                "AND starts_with(checkpoint_name, 'log/') ORDER BY checkpoint_name DESC",
-                self._id,
+                f"SELECT n, data FROM hookline_job_log {where} ORDER BY n DESC", *at
             )
-            found: str = json.loads(row["state"])
+            found: str = row["data"].decode()
             await connection.execute(
-                f'UPDATE absurd."c_{queue}" SET state = $3 '
-                "WHERE task_id = $1 AND checkpoint_name = $2",
-                row["task_id"],
-                row["checkpoint_name"],
-                json.dumps(half(found) if text is None else text),
+                f"UPDATE hookline_job_log SET data = $4 {where} AND n = $3",
+                *at,
+                row["n"],
+                (half(found) if text is None else text).encode(),
             )
         finally:
             await connection.close()
@@ -477,7 +536,7 @@ async def test_a_record_whose_last_line_is_cut_in_half_leaves_the_chat_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("hookline.durable._polled.worker._REFUSED", 0.2)
+    monkeypatch.setattr("hookline.durable._polled.life.REFUSAL_DELAY", 0.2)
     ran: list[str] = []
     agent = asking(ran, call("delete", path="a"), "Done.")
     async with engine.worker(agent):
@@ -556,7 +615,7 @@ def cut(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(Journal, "open", cut)
     if engine.name == "restate":
         soon = timedelta(seconds=0.1)
-        monkeypatch.setattr("hookline.durable.restate._services._REFUSED", soon)
+        monkeypatch.setattr("hookline.durable.restate._services._REFUSAL_DELAY", soon)
     return lives
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("absurdctl", "asyncpg", "httpx", "hypercorn", "redis", "restate", "sqlalchemy")
+PACKAGES = ("asyncpg", "httpx", "hypercorn", "redis", "restate", "sqlalchemy")
 WITHOUT = f"""
 import sys
 
@@ -72,7 +72,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize(
     ("url", "extra"),
-    [("postgresql://localhost/chats", "absurd"), ("http://localhost:8080", "restate")],
+    [("postgresql://localhost/chats", "postgres"), ("http://localhost:8080", "restate")],
     ids=["postgres", "restate"],
 )
 @pytest.mark.parametrize("made", ["client(url)", "chats(agent, url)"], ids=["client", "worker"])

@@ -18,8 +18,10 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, Approve, tool
+from hookline.durable._polled.database import Statement, Work
+from hookline.durable._polled.jobs import Jobs, Signs
 from hookline.durable.postgres import chats
-from hookline.durable.postgres._tasks import Jobs
+from hookline.durable.postgres._connection import Connections
 from hookline.errors import StoreError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -54,7 +56,7 @@ class Server:
 
     @asynccontextmanager
     async def jobs(self) -> AsyncIterator[Jobs]:
-        made = Jobs(self.url, self.engine.options()["queue"], 0.01)
+        made = Jobs(Connections(self.url), self.engine.options()["queue"], 0.01)
         try:
             yield made
         finally:
@@ -94,24 +96,25 @@ async def test_an_idle_connection_that_the_server_has_closed_costs_one_call_at_m
 
 @pytest.mark.parametrize("turns", TURNS)
 async def test_a_connection_that_goes_away_in_a_transaction_is_a_store_error(
-    server: Server, turns: int, monkeypatch: pytest.MonkeyPatch
+    server: Server, turns: int
 ) -> None:
     async with server.jobs() as jobs:
         await jobs.add("one", "{}")
-        [(id, owner, *_)] = await jobs.take("me", 1, set())
-        held = Jobs._held
+        [claim] = await jobs.take("me", 1)
 
-        async def closed(self: Jobs, it: Any, owners: Any) -> Any:
-            assert server.close_connections() == 1
-            await turn(turns)
-            return await held(self, it, owners)
+        def work() -> Work[None]:
+            yield Statement("UPDATE hookline_job SET resting = TRUE WHERE id = 'one'")
+            assert server.close_connections() >= 1
+            yield Statement("SELECT 1")
 
-        monkeypatch.setattr(Jobs, "_held", closed)
         with pytest.raises(StoreError):
-            await jobs.append(id, owner, b"lost")
-        monkeypatch.undo()
-        assert await jobs.append(id, owner, b"kept")
-        assert await jobs.read(id, owner) == [b"kept"]
+            await jobs.database.run(work)
+        await turn(turns)
+        with suppress(StoreError):
+            await jobs.append(claim.id, claim.owner, 0, b"lost")
+        await jobs.append(claim.id, claim.owner, 1, b"kept")
+        assert (await jobs.record("one")).batches[-1][1] == b"kept"
+        assert not (await jobs.database.fetch("SELECT resting FROM hookline_job"))[0][0]
 
 
 async def test_a_statement_whose_connection_goes_away_meanwhile_is_a_store_error(
@@ -121,9 +124,8 @@ async def test_a_statement_whose_connection_goes_away_meanwhile_is_a_store_error
         await jobs.add("one", "{}")
 
         async def slow() -> None:
-            async with jobs._transaction() as it:
-                sleeping.set()
-                await it.execute("SELECT pg_sleep(60)")
+            sleeping.set()
+            await jobs.database.fetch("SELECT pg_sleep(60)")
 
         sleeping = asyncio.Event()
         task = asyncio.create_task(slow())
@@ -135,22 +137,13 @@ async def test_a_statement_whose_connection_goes_away_meanwhile_is_a_store_error
         assert await jobs.questions("one") == []
 
 
-async def test_a_chat_that_ends_while_its_claim_is_renewed_is_no_error(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hear = Jobs._hear
+async def test_a_chat_that_ends_while_its_claim_is_renewed_is_no_error(server: Server) -> None:
     async with server.jobs() as jobs:
         await jobs.add("one", "{}")
         await jobs.add("two", "{}")
-        first, second = await jobs.take("me", 2, set())
-
-        async def ended(self: Jobs, *args: Any) -> None:
-            await hear(self, *args)
-            del jobs._runs[first.owner]
-
-        monkeypatch.setattr(Jobs, "_hear", ended)
-        found = await jobs.beat([first.owner, second.owner])
-        assert found == {first.owner: None, second.owner: None}
+        first, second = await jobs.take("me", 2)
+        await jobs.finish(first.id, first.owner, "{}")
+        assert await jobs.beat([first.owner, second.owner]) == {second.owner: Signs(None, {})}
 
 
 async def test_a_worker_outlives_a_fault_of_its_engine(
@@ -175,49 +168,42 @@ async def test_a_worker_outlives_a_fault_of_its_engine(
     ]
 
 
-class Between:
-    """A connection: before a reader has its answer, something else happens."""
-
-    def __init__(self, it: Any, then: Callable[[], Awaitable[object]]) -> None:
-        self._it = it
-        self._then = then
-
-    async def fetch(self, *args: Any) -> Any:
-        found = await self._it.fetch(*args)
-        await self._then()
-        return found
-
-
-async def test_a_message_that_two_read_at_once_counts_once_and_hides_no_later_one(
-    server: Server,
-) -> None:
-    """A question expires while the worker looks for messages: both read the answer."""
-    async with server.jobs() as jobs:
+async def test_an_answer_that_comes_while_a_chat_is_put_aside_is_heard(server: Server) -> None:
+    """The client has locked the chat when the worker puts it aside."""
+    async with server.jobs() as jobs, server.jobs() as clients:
         await jobs.add("one", "{}")
-        [(id, owner, *_)] = await jobs.take("me", 1, set())
+        [claim] = await jobs.take("me", 1)
         for request in ("q1", "q2"):
-            assert await jobs.ask(id, owner, request, '"body"', None) is None
-        assert await jobs.answer(id, {"q1": '"yes"'}) is None
-        run = jobs._runs[owner]
-        async with jobs._transaction() as it:
-            await jobs._hear([run], Between(it, lambda: jobs.ask(id, owner, "q1", "", '"late"')))
-        assert await jobs.answer(id, {"q2": '"no"'}) is None
-        await jobs.beat([owner])
-        found = [await jobs.ask(id, owner, request, "", None) for request in ("q1", "q2")]
-    assert found == ['"yes"', '"no"']
+            assert await jobs.ask(claim.id, claim.owner, request, '"body"', None) is None
+        resting: asyncio.Task[bool]
+
+        def slow() -> Work[None]:
+            nonlocal resting
+            yield Statement("SELECT id FROM hookline_job WHERE id = 'one' FOR UPDATE")
+            resting = asyncio.ensure_future(jobs.rest(claim.id, claim.owner, None, forgive=False))
+            yield Statement("SELECT pg_sleep(0.2)")
+            yield Statement("UPDATE hookline_job SET answers = answers + 1 WHERE id = 'one'")
+
+        await clients.database.run(slow)
+        assert not await resting
+        assert await clients.answer("one", {"q1": '"yes"'}) is None
+        signs = await jobs.beat([claim.owner])
+        assert signs == {claim.owner: Signs(None, {"q1": '"yes"'})}
+        assert await jobs.rest(claim.id, claim.owner, None, forgive=False)
 
 
 async def test_a_database_that_cannot_be_made_ready_costs_one_connection(server: Server) -> None:
     """A worker tries it again and again."""
-    jobs = Jobs(f"{server.url}&default_transaction_read_only=on", f"r{server.engine.own}", 0.01)
+    connections = Connections(f"{server.url}&default_transaction_read_only=on")
+    jobs = Jobs(connections, f"r{server.engine.own}", 0.01)
     pools: list[Any] = []
-    create = jobs._asyncpg.create_pool
+    create = connections._asyncpg.create_pool
 
     async def noted(*args: Any, **kwargs: Any) -> Any:
         pools.append(await create(*args, **kwargs))
         return pools[-1]
 
-    jobs._asyncpg = Namespace(**{**vars(jobs._asyncpg), "create_pool": noted})
+    connections._asyncpg = Namespace(**{**vars(connections._asyncpg), "create_pool": noted})
     for _ in range(3):
         with pytest.raises(StoreError):
             await jobs.add("one", "{}")
@@ -235,14 +221,14 @@ async def test_a_worker_that_stops_while_the_database_is_away_is_cancelled_and_c
     worker = server.worker(Agent(ScriptedModel("x"), runtime=Durable()))
     jobs = worker._jobs
     await jobs.add("one", "{}")
-    await jobs.take("me", 1, set())
-    monkeypatch.setattr(Jobs, "_held", away)
+    await jobs.take("me", 1)
+    monkeypatch.setattr(Connections, "run", away)
     working = asyncio.create_task(worker.run())
     await asyncio.sleep(0)
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert jobs._pool is None
+    assert jobs.database._pool is None
 
 
 # ── a silent server ─────────────────────────────────────────────────────────────────────────
@@ -298,8 +284,8 @@ class Wire:
 @pytest.fixture
 async def wire(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Wire:
     async with Server(postgres).jobs() as jobs:
-        await jobs._make_ready()  # which takes a while
-    monkeypatch.setattr("hookline.durable.postgres._tasks._SILENCE", 1.0)
+        await jobs.database.prepare()  # which takes a while
+    monkeypatch.setattr("hookline.durable.postgres._connection._SILENCE", 1.0)
     return Wire(postgres)
 
 
@@ -310,7 +296,7 @@ async def test_a_server_that_falls_silent_in_a_chat_is_noticed_and_connected_ane
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its machine is lost: nothing closes the connections of the worker."""
-    monkeypatch.setattr("hookline.durable._polled.worker._AGAIN", 0.05)
+    monkeypatch.setattr("hookline.durable._polled.life.RETRY_DELAY", 0.05)
     ran: list[str] = []
 
     @tool(idempotent=True)
@@ -337,7 +323,7 @@ async def test_a_call_of_a_server_that_falls_silent_is_a_store_error(
     wire: Wire, postgres: Engine, cancelled: bool
 ) -> None:
     async with wire.listening() as url:
-        jobs = Jobs(url, postgres.options()["queue"], 0.01)
+        jobs = Jobs(Connections(url), postgres.options()["queue"], 0.01)
         await jobs.add("one", "{}")
         wire.freeze()
         asking = asyncio.create_task(jobs.questions("one"))
@@ -444,7 +430,7 @@ async def test_a_question_expires_though_the_database_is_away_then(
     assert len(closing.left) < len(TURNS)
 
 
-@pytest.mark.parametrize("name", ["append", "_held", "_hear", "read", "finish"])
+@pytest.mark.parametrize("name", ["append", "beat", "take", "finish"])
 async def test_a_chat_comes_to_its_end_though_its_connections_break(
     server: Server,
     monkeypatch: pytest.MonkeyPatch,
@@ -453,12 +439,12 @@ async def test_a_chat_comes_to_its_end_though_its_connections_break(
 ) -> None:
     """What could not be recorded is the next life's; the worker goes on."""
     caplog.set_level(logging.CRITICAL, "hookline.durable")
-    monkeypatch.setattr("hookline.durable._polled.worker._AGAIN", 0.05)
+    monkeypatch.setattr("hookline.durable._polled.life.RETRY_DELAY", 0.05)
     closing = Closing(server, monkeypatch, name)
 
     async def wait() -> str:
         """Wait until the worker has asked for new messages, which it does by a clock."""
-        await eventually(lambda: name != "_hear" or len(closing.left) < len(TURNS))
+        await eventually(lambda: name != "beat" or len(closing.left) < len(TURNS))
         return ""
 
     script = [[call("wait")], "Hello."]

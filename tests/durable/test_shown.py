@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+import redis as sync_redis
 import redis.asyncio
 from tests.base.test_journal import MemoryLog, World
 from tests.durable._engines import Engine
@@ -23,11 +24,12 @@ from tests.web.test_site import text_of as text_in
 
 from hookline import Agent, Ask, MemoryStore, Text, UserMessage
 from hookline.durable._job import Job, encode_job, run_job
-from hookline.durable.postgres._tasks import Jobs
+from hookline.durable._polled.jobs import Jobs
 from hookline.errors import UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted
 from hookline.hooks import redact
 from hookline.runtimes import Durable, Halted, Journal
+from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 from hookline.web import app
 from hookline.web._runs.header import Header
@@ -115,6 +117,65 @@ async def test_a_browser_reads_at_any_web_worker_what_a_durable_worker_runs(
         assert there == here
         again = await b.post("/ai-sdk", json=request_of("ai-sdk", "hi"))
         assert (again.status_code == 409) == (protocol != "native")
+
+
+def everything_in(prefix: str) -> bytes:
+    """All that Redis gives out of the keys of a relay."""
+    with sync_redis.Redis.from_url(need_redis()) as raw:
+        kinds = {b"hash": raw.hgetall, b"stream": raw.xrange, b"string": raw.get}
+        parts: list[Any] = []
+        for key in raw.scan_iter(f"{prefix}*"):
+            read = kinds.get(raw.type(key))  # type: ignore[arg-type]
+            parts.append((key, None if read is None else read(key)))
+        return repr(parts).encode()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("waits", [False, True], ids=["over", "waits"])
+async def test_nothing_of_a_conversation_that_a_browser_deletes_is_left_in_a_file_or_in_redis(
+    engine: Engine, prefix: str, waits: bool, tmp_path: Path
+) -> None:
+    paid: list[str] = []
+
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        return f"paid {to}"
+
+    def files() -> bytes:
+        stored = [*Path(engine.where).iterdir(), *tmp_path.glob("chats.db*")]
+        return b"".join(path.read_bytes() for path in stored if path.is_file())
+
+    script = "The XYZZY of first.", [call("pay", to="XYZZY")], "Paid XYZZY."
+    store = SQLStore(f"sqlite:///{tmp_path}/chats.db")
+    agent: Agent[Any] = Agent(ScriptedModel(*script), tools=[pay], runtime=Durable(), store=store)
+    if waits:
+        agent.add_hook("preToolCall", lambda ctx: Ask("Pay XYZZY?"))
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)) as worker,
+        browser(engine, agent, prefix) as http,
+    ):
+        for text in ("first XYZZY", "second XYZZY"):
+            async with asyncio.timeout(20):
+                while (
+                    await http.post("/native", json=request_of("native", text))
+                ).status_code == 409:
+                    await engine.at_rest(worker)
+        if waits:
+            await engine.at_rest(worker)
+            assert (await http.delete("/conversations/c1")).status_code == 409
+            assert b"XYZZY" in everything_in(prefix)
+            assert (await http.post("/native/c1/stop")).is_success
+        assert b"XYZZY" in files()
+        assert b"XYZZY" in everything_in(prefix)
+        async with asyncio.timeout(20):
+            while (await http.delete("/conversations/c1")).status_code == 409:
+                await engine.at_rest(worker)
+        assert (await http.get("/conversations")).json()["conversations"] == []
+        assert b"XYZZY" not in everything_in(prefix)
+        assert b"XYZZY" not in files()
+    await store.aclose()
+    assert paid == ([] if waits else ["XYZZY"])
 
 
 @EACH
@@ -281,7 +342,7 @@ async def test_a_redis_that_is_killed_leaves_the_chat_and_its_readers_whole(
         ):
             reading = asyncio.create_task(http.post("/native", json=request_of("native", "hi")))
             await eventually(steps.locked)
-            (shown,) = relay._shown
+            (shown,) = relay._publishers
             server.kill()
             for _ in range(1000):
                 steps.release()
@@ -405,6 +466,7 @@ async def text_stored(world: World) -> str:
     return text_of([each.text for each in found.messages if each.role == "assistant"])
 
 
+@pytest.mark.timeout(240)  # at each cut, the lease of a life that was killed is waited for
 @pytest.mark.parametrize("killed", [False, True], ids=["halted", "killed"])
 async def test_cut_after_each_line_what_was_shown_is_what_is_stored_and_nothing_is_told_twice(
     prefix: str, killed: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.durable._engines import Engine
 from tests.durable.test_engines import asking, waits
 
@@ -68,6 +69,54 @@ async def test_a_worker_that_is_stopped_lets_its_running_calls_end_and_begins_no
         await client.result(late)
     assert results(response) == ["pay: done", "look: done"]
     assert bank.began == ["pay", "look"]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_a_queue_that_is_drained_lets_running_calls_end_and_begins_no_chat_until_it_resumes(
+    engine: Engine, client: Client
+) -> None:
+    bank, patient = Bank(), PATIENT[engine.name]
+    agent = bank.agent([call("pay"), call("look")], "Done.", "Hello.")
+    async with engine.worker(agent, **patient):
+        id = await client.start("Go.")
+        await bank.both.wait()
+        with pytest.raises(TimeoutError):
+            await client.drain(timeout=0.3)
+        assert (await client.counts()).running == 1
+        late = await client.start("Hi.")
+        for event in bank.may_end.values():
+            event.set()
+        async with asyncio.timeout(20):
+            await client.drain()
+        counts = await client.counts()
+        assert (counts.running, counts.queued, counts.drained) == (0, 2, True)
+        assert len(agent.model.requests) == 1  # type: ignore[attr-defined]
+        with pytest.raises(TimeoutError):  # its workers look many times meanwhile
+            await client.result(late, timeout=0.5)
+        await client.resume()
+        async with asyncio.timeout(20):
+            response = await client.result(id)
+            await client.result(late)
+    assert results(response) == ["pay: done", "look: done"]
+    assert bank.began == ["pay", "look"]
+    assert not (await client.counts()).drained
+    assert [status.deaths for status in await client.list()] == [0, 0]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_of_a_queue_that_is_drained_releases_the_suspects_that_wait_for_their_turn(
+    engine: Engine, client: Client
+) -> None:
+    id = await client.start("Hi.")
+    worker = engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable()))
+    [claim] = await worker._jobs.take("mine", 9)
+    worker._suspects.add(claim)
+    with pytest.raises(TimeoutError):
+        await client.drain(timeout=0.3)
+    await worker._look_after()
+    assert (await client.status(id)).state == "queued"
+    await client.resume()
+    await worker._jobs.aclose()
 
 
 async def test_a_chat_that_comes_to_its_end_in_time_is_over(engine: Engine, client: Client) -> None:

@@ -14,12 +14,23 @@ from __future__ import annotations
 from typing import Any
 
 from hookline import Agent
+from hookline.durable._check import Replay, check_chats
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
-from hookline.durable._status import ChatStatus
-from hookline.durable._urls import AnyWorker, engine_of, in_queue
+from hookline.durable._status import ChatStatus, Counts
+from hookline.durable._timeline import Event
+from hookline.durable._urls import AnyWorker, Policy, engine_of, in_queue
 
-__all__ = ["ChatStatus", "Client", "chats", "client"]
+__all__ = [
+    "ChatStatus",
+    "Client",
+    "Counts",
+    "Event",
+    "Replay",
+    "chats",
+    "check_chats",
+    "client",
+]
 
 
 def chats(
@@ -29,26 +40,31 @@ def chats(
     deps: MakeDeps | None = None,
     relay: Relay | None = None,
     queue: str | None = None,
+    version: str | None = None,
+    policy: Policy = "upgrade",
 ) -> AnyWorker:
     """Return a worker for durable chats: `async with chats(…): …`, or `await chats(…).run()`.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `queue` separates the
-    agents that share a database or a Restate server (its module calls it `name`). Raises UsageError
-    if the URL names no known engine, if the engine has no queues, if the agent has no
-    `runtime=Durable()`, or if a package is missing.
+    agents that share a database or a Restate server (its module calls it `name`). `version` names
+    the version of your code, and is recorded for each life of a chat; with the `policy` "pin", a
+    chat that has begun runs only in workers of the same version. Raises UsageError if the URL names
+    no known engine, if the agent has no `runtime=Durable()`, or if a package is missing.
     """
     name, engine = engine_of(url)
-    worker: AnyWorker = engine.chats(agent, url, deps=deps, relay=relay, **in_queue(name, queue))
+    worker: AnyWorker = engine.chats(
+        agent, url, deps=deps, relay=relay, version=version, policy=policy, **in_queue(name, queue)
+    )
     return worker
 
 
 def client(url: str, *, queue: str | None = None) -> Client:
     """Return the client that starts, answers, aborts and awaits chats, from any process.
 
-    `queue` is the queue of the workers. Raises UsageError if the URL names no known engine, if the
-    engine has no queues, or if a package is missing.
+    `queue` is the queue of the workers. Raises UsageError if the URL names no known engine, or if a
+    package is missing.
     """
     name, engine = engine_of(url)
-    made: Client = engine.Chats(url, **in_queue(name, queue))
-    return made
+    jobs: Client = engine.Chats(url, **in_queue(name, queue))
+    return jobs

@@ -6,8 +6,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, Protocol
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -18,13 +18,25 @@ from hookline.durable._job import (
     aborted_outcome,
     encode_decision,
     encode_job,
+    encode_outcome,
     read_decision,
     read_outcome,
 )
-from hookline.durable._status import ChatStatus, Operated, Query, State, check_query
-from hookline.errors import ApprovalError, UsageError
+from hookline.durable._status import (
+    ChatStatus,
+    Counts,
+    Operated,
+    Query,
+    Record,
+    State,
+    check_query,
+)
+from hookline.durable._timeline import Event, timeline
+from hookline.durable._trace import current_trace
+from hookline.errors import ApprovalError, RemoteChatError, UsageError
 from hookline.points import as_tuple
 
+T = TypeVar("T")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 
@@ -44,10 +56,11 @@ class Board(Protocol):
         """Return the questions that wait for an answer; raises UsageError for an unknown job."""
         ...
 
-    async def answer(self, id: str, answers: dict[str, str], /) -> str | None:
+    async def answer(self, id: str, answers: dict[str, str], trace: str | None, /) -> str | None:
         """Answer all questions or none; returns the first id that is not pending.
 
-        Raises UsageError if there is no job with this id.
+        `trace` is the trace context of whoever answers. Raises UsageError if there is no job with
+        this id.
         """
         ...
 
@@ -86,13 +99,17 @@ class Client:
         hooks: Sequence[str] = (),
         release: Literal["live", "response"] = "live",
         agent: str | None = None,
+        key: str | None = None,
+        priority: int = 0,
     ) -> str:
         """Start a chat and return its id. If the `chat_id` already exists, nothing is started.
 
         All arguments must be JSON data. `agent` is the name of the agent whose workers may run the
         chat; without it, any worker may. `model` is a name. `hooks` are ids of hooks that the agent
-        knows. `deps` is converted by the worker's function `deps=`. Raises UsageError for other
-        arguments.
+        knows. `deps` is converted by the worker's function `deps=`. `key` is whose chat it is, such
+        as a tenant: workers with `per_key=` limit the chats of one key. Chats with a higher
+        `priority` begin first. Raises UsageError for other arguments, and QueueFullError if as many
+        chats wait as the client's `max_queued` allows.
         """
         job = Job(
             input=input,
@@ -105,8 +122,11 @@ class Client:
             hooks=as_tuple("hooks", hooks),
             release=release,
             agent=agent,
+            key=key,
+            priority=priority,
+            trace=current_trace(),
         )
-        id = os.urandom(10).hex() if chat_id is None else _checked(chat_id)
+        id = os.urandom(10).hex() if chat_id is None else _check_id(chat_id)
         await self._board.add(id, encode_job(job))
         return id
 
@@ -115,7 +135,7 @@ class Client:
 
         Raises UsageError for an id that no chat can have.
         """
-        questions = await self._board.questions(_checked(chat_id))
+        questions = await self._board.questions(_check_id(chat_id))
         return tuple([_request.decode(text) for text in questions])
 
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
@@ -139,7 +159,7 @@ class Client:
                     f"the answer to {id!r} cannot be stored: {exc}; pass JSON as the arguments of "
                     "Approve, and text as the reason of Deny"
                 ) from exc
-        wrong = await self._board.answer(_checked(chat_id), encoded)
+        wrong = await self._board.answer(_check_id(chat_id), encoded, current_trace())
         if wrong is not None:
             raise ApprovalError(
                 f"chat {chat_id!r} has no pending approval {wrong!r}: the approval was "
@@ -162,24 +182,53 @@ class Client:
             raise UsageError(f"reason={reason!r} of an abort must be text")
         if force:
             outcome = aborted_outcome(chat_id, reason)
-            if await self._operated.discard(_checked(chat_id), outcome):
+            if await self._operated.discard(_check_id(chat_id), outcome, "aborted"):
                 return True
-        return await self._board.abort(_checked(chat_id), text)
+        return await self._board.abort(_check_id(chat_id), text)
 
+    @overload
     async def result(
         self,
         chat_id: str,
         *,
         timeout: float | None = None,  # noqa: ASYNC109
-    ) -> Response:
+        output: None = None,
+    ) -> Response: ...
+    @overload
+    async def result(
+        self,
+        chat_id: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        output: type[T],
+    ) -> Response[T]: ...
+    async def result(
+        self,
+        chat_id: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        output: type[Any] | None = None,
+    ) -> Response[Any]:
         """Wait for the response, at most `timeout` seconds.
 
-        Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed or is
-        quarantined, TimeoutError, UsageError if there is no chat with this id, and StoreError if
-        the engine is not reachable.
+        With `output`, the `output` of the response is converted to this type, which should be the
+        agent's. Raises ChatAbortedError if the chat was aborted, RemoteChatError if it failed or is
+        quarantined, TimeoutError, UsageError if there is no chat with this id or its output does
+        not fit, and StoreError if the engine is not reachable.
         """
         async with asyncio.timeout(timeout):
-            return read_outcome(await self._board.result(_checked(chat_id)))
+            text = await self._board.result(_check_id(chat_id))
+        response = read_outcome(text)
+        if output is None:
+            return response
+        try:
+            value = msgspec.convert(response.output, output)
+        except msgspec.ValidationError as exc:
+            raise UsageError(
+                f"the output of chat {chat_id!r} is not {output!r} ({exc}); pass the output= of "
+                "its agent"
+            ) from exc
+        return response.replace(output=value)
 
     # ── of operators ────────────────────────────────────────────────────────────────────────
 
@@ -197,44 +246,119 @@ class Client:
         *,
         state: State | None = None,
         agent: str | None = None,
+        key: str | None = None,
+        conversation: str | None = None,
         older_than: float | None = None,
         limit: int = 100,
     ) -> tuple[ChatStatus, ...]:
         """Return the chats that match, the oldest first.
 
-        `older_than` is the age of the chats in seconds, counted from their start. Raises UsageError
-        for a wrong state or limit, and on Restate, which has its own program for this.
+        `conversation` is how the id of the conversation begins. `older_than` is the age of the
+        chats in seconds, counted from their start. Raises UsageError for a wrong state or limit.
         """
         before = None if older_than is None else time.time() - older_than
-        query = check_query(Query(state=state, agent=agent, before=before, limit=limit))
-        return tuple(await self._operated.chats(query))
+        query = Query(
+            state=state,
+            agent=agent,
+            key=key,
+            conversation=conversation,
+            before=before,
+            limit=limit,
+        )
+        return tuple(await self._operated.chats(check_query(query)))
 
     async def status(self, chat_id: str) -> ChatStatus:
-        """Return the state of a chat. Raises UsageError for an unknown chat, and on Restate."""
-        for status in await self._operated.chats(Query(id=_checked(chat_id))):
+        """Return the state of a chat. Raises UsageError for an unknown chat."""
+        for status in await self._operated.chats(Query(id=_check_id(chat_id))):
             return status
         raise UsageError(f"there is no durable chat {chat_id!r} here; start it first")
+
+    async def counts(self) -> Counts:
+        """Return the figures of the queue."""
+        return await self._operated.counts()
+
+    async def record(self, chat_id: str) -> Record:
+        """Return all that the engine knows about a chat. Raises UsageError for an unknown chat."""
+        return await self._operated.record(_check_id(chat_id))
+
+    async def timeline(self, chat_id: str) -> tuple[Event, ...]:
+        """Return what has happened to a chat: its lives, steps, questions and answers.
+
+        Raises UsageError for an unknown chat.
+        """
+        return timeline(await self.record(chat_id))
+
+    async def watch(self, chat_id: str, *, poll: float = 0.5) -> AsyncGenerator[Event]:
+        """Yield what has happened to a chat, and what happens, until it is over.
+
+        Looks every `poll` seconds. Raises UsageError for an unknown chat.
+        """
+        events: set[Event] = set()
+        while True:
+            record = await self.record(chat_id)
+            for event in timeline(record):
+                if event not in events:
+                    events.add(event)
+                    yield event
+            if record.outcome is not None:
+                return
+            await asyncio.sleep(poll)
+
+    async def quarantine(self, chat_id: str) -> None:
+        """Put a chat into quarantine: no worker runs it until `retry`.
+
+        Raises UsageError if a worker runs the chat, or if it is over.
+        """
+        words = "an operator put this chat into quarantine"
+        outcome = encode_outcome(chat_id, RemoteChatError(chat_id, "Quarantined", words))
+        if not await self._operated.discard(_check_id(chat_id), outcome, "quarantined"):
+            raise UsageError(f"chat {chat_id!r} runs or is over; abort() it, or wait for its end")
+
+    async def drain(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Let no worker of this queue begin a chat until `resume`; returns once no chat runs.
+
+        The running model calls and tool calls end; their chats wait for `resume`. Chats can still
+        be started, answered and aborted. Raises TimeoutError if calls run for longer than `timeout`
+        seconds; the queue stays drained.
+        """
+        await self._operated.drain()
+        async with asyncio.timeout(timeout):
+            still = 0
+            while still < 2:  # a claim may have begun just before
+                still = 0 if (await self.counts()).running else still + 1
+                await asyncio.sleep(0.1)
+
+    async def resume(self) -> None:
+        """Let the workers of this queue take chats again, after `drain`."""
+        await self._operated.resume()
 
     async def retry(self, chat_id: str) -> None:
         """Queue a quarantined chat again, with no deaths.
 
-        Raises UsageError if the chat is not quarantined, and on Restate.
+        Raises UsageError if the chat is not quarantined.
         """
-        if not await self._operated.retry(_checked(chat_id)):
+        if not await self._operated.retry(_check_id(chat_id)):
             raise UsageError(f"chat {chat_id!r} is not quarantined; look at status({chat_id!r})")
 
     async def delete(self, chat_id: str) -> None:
-        """Delete a chat that is over, with its outcome and its input.
+        """Delete a chat that is over, with its record, its outcome and its input.
 
-        Raises UsageError if the chat is not over, and on Restate.
+        Raises UsageError if the chat is not over.
         """
-        if not await self._operated.delete(_checked(chat_id)):
+        if not await self._operated.delete(_check_id(chat_id)):
             raise UsageError(f"chat {chat_id!r} cannot be deleted before it is over; use abort()")
+
+    async def delete_conversation(self, conversation: str) -> int:
+        """Delete the chats of a conversation that no worker runs; returns their number.
+
+        Chats that wait end without an outcome. Delete the conversation in its store too.
+        """
+        return await self._operated.forget(conversation)
 
     async def cleanup(self, *, older_than: float) -> int:
         """Delete the chats that ended more than `older_than` seconds ago; returns their number.
 
-        Quarantined chats stay. Raises UsageError on Restate, which has `retention=`.
+        Quarantined chats stay. Workers do this by themselves, after their `retention`.
         """
         return await self._operated.cleanup(time.time() - older_than)
 
@@ -243,7 +367,7 @@ class Client:
         await self._board.aclose()
 
 
-def _checked(chat_id: str) -> str:
+def _check_id(chat_id: str) -> str:
     if not isinstance(chat_id, str) or not _ID.fullmatch(chat_id):  # pyright: ignore
         raise UsageError(
             f"chat_id={chat_id!r} must be 1 to 64 characters from A-Z, a-z, 0-9, '_' and '-'"

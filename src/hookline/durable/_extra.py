@@ -11,8 +11,7 @@ _EXTRAS: Final = {
     "restate": "restate",
     "hypercorn": "restate",
     "httpx": "restate",
-    "asyncpg": "absurd",
-    "absurdctl": "absurd",
+    "asyncpg": "postgres",
 }
 
 

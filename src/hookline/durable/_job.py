@@ -13,12 +13,14 @@ import msgspec
 from hookline import (
     Agent,
     Approve,
+    Conversation,
     Deny,
     HookDef,
     Limits,
     Message,
     Response,
     Settings,
+    Store,
     UserMessage,
 )
 from hookline.errors import ChatAbortedError, RemoteChatError, UsageError
@@ -103,24 +105,33 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hooks: tuple[str, ...] = ()
     release: Literal["live", "response"] = "live"
     agent: str | None = None
+    key: str | None = None
+    priority: int = 0
+    trace: str | None = None
+    """The trace context of whoever started the chat."""
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """The part of a job that says whose it is."""
+class Fields(msgspec.Struct, frozen=True):
+    """The part of a job that its engine reads."""
 
     agent: str | None = None
+    conversation: str | None = None
+    key: str | None = None
+    priority: int = 0
+    trace: str | None = None
 
 
 _job: Final = msgspec.json.Decoder(Job)
-_named: Final = msgspec.json.Decoder(_Named)
+_fields: Final = msgspec.json.Decoder(Fields)
+_HIGHEST: Final = 2**31 - 1
 
 
-def agent_of(text: str) -> str | None:
-    """Return the name of the agent that a job is for; None for any agent."""
+def fields_of(text: str) -> Fields:
+    """Return what an engine reads of a job."""
     try:
-        return _named.decode(text).agent
+        return _fields.decode(text)
     except msgspec.DecodeError:  # its chat fails
-        return None
+        return Fields()
 
 
 def encode_job(job: Job) -> str:
@@ -133,14 +144,17 @@ def encode_job(job: Job) -> str:
         "system": (str, "text; set a system function on the agent instead"),
         "model": (str, "the name of a model, such as 'openai:gpt-…'"),
         "agent": (str, "the name of an agent"),
+        "key": (str, "text, such as the name of a tenant"),
     }
-    for name, (kind, wanted) in kinds.items():
+    for name, (kind, description) in kinds.items():
         value = getattr(job, name)
         if value is not None and not isinstance(value, kind):
-            raise UsageError(f"{name}={value!r} of a durable chat must be {wanted}")
+            raise UsageError(f"{name}={value!r} of a durable chat must be {description}")
     if job.release not in ("live", "response"):
         raise UsageError(f"release={job.release!r} of a durable chat must be 'live' or 'response'")
-    if not all(type(each) is str for each in job.hooks):
+    if type(job.priority) is not int or abs(job.priority) > _HIGHEST:
+        raise UsageError(f"priority={job.priority!r} of a durable chat must be a whole number")
+    if not all(type(hook) is str for hook in job.hooks):
         raise UsageError(
             f"hooks={job.hooks!r} of a durable chat must be ids of hooks that its agent knows"
         )
@@ -176,8 +190,8 @@ async def run_job(
         return await agent.chat(job.input, **await _options(job, journal, make_deps))
 
     async def messages() -> Sequence[Message]:
-        stored = None if agent.store is None else await agent.store.load(id)
-        return () if stored is None else stored.messages
+        conversation = None if agent.store is None else await agent.store.load(id)
+        return () if conversation is None else conversation.messages
 
     async with relay.show(journal, id, messages) as screen:
         options = await _options(job, journal, make_deps)
@@ -188,10 +202,19 @@ async def run_job(
         return stream.response
 
 
+async def replay_job(agent: Agent[Any], journal: Journal, text: str, store: Store | None) -> None:
+    """Run the chat of a job with this store, and without making its deps."""
+    job = _job.decode(text)
+    options = await _options(job, journal, None)
+    if job.conversation is not None and store is not None:
+        options["conversation"] = Conversation.at(store, job.conversation)
+    await agent.chat(job.input, **options)
+
+
 async def _options(job: Job, journal: Journal, make_deps: MakeDeps | None) -> dict[str, Any]:
     return {
         "conversation": job.conversation,
-        "deps": job.deps if make_deps is None else await _made(make_deps, job.deps),
+        "deps": job.deps if make_deps is None else await _make(make_deps, job.deps),
         "settings": job.settings,
         "limits": job.limits,
         "system": job.system,
@@ -202,7 +225,7 @@ async def _options(job: Job, journal: Journal, make_deps: MakeDeps | None) -> di
     }
 
 
-async def _made(make_deps: MakeDeps, data: Any) -> Any:
+async def _make(make_deps: MakeDeps, data: Any) -> Any:
     """Make the deps. Raises UsageError if they raise CancelledError, but are not cancelled."""
     try:
         deps = make_deps(data)

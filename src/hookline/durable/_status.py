@@ -1,4 +1,4 @@
-"""The state of a durable chat, as an operator sees it, and what an engine offers an operator."""
+"""What operators see of durable chats, and what an engine offers them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Final, Literal, Protocol, get_args, runtime_checkable
 import msgspec
 
 from hookline.errors import UsageError
+from hookline.points import check_number
 
 State = Literal["queued", "running", "waiting", "done", "aborted", "failed", "quarantined"]
 """A chat waits for a worker, runs, waits for an answer, is over, or waits for an operator."""
 STATES: Final[tuple[State, ...]] = get_args(State)
-HEAD: Final = 40  # characters of an outcome that contain its kind
+_HEAD: Final = 40  # characters of an outcome that contain its kind
 
 
 class ChatStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +24,35 @@ class ChatStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the chat waits, runs or is over."""
     agent: str | None
     """The agent whose workers may run the chat; None: all."""
+    key: str | None = None
+    """The key that the chat was started with, such as a tenant."""
+    conversation: str | None = None
+    """The conversation of the chat."""
+    version: str | None = None
+    """The version of the code that ran the chat last."""
     created: float
     """When the chat was started, in seconds since 1970."""
+    ended: float | None = None
+    """When the chat ended."""
     deaths: int = 0
-    """How many of its lives in a row have died with their worker."""
+    """How many of its lives have died with their worker since one ended well."""
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a queue."""
+
+    queued: int = 0
+    """Chats that wait for a worker."""
+    oldest: float = 0.0
+    """The age of the oldest of these in seconds."""
+    running: int = 0
+    """Chats that a worker runs."""
+    resting: int = 0
+    """Chats that wait for an answer, or for their next attempt."""
+    quarantined: int = 0
+    """Chats that were quarantined."""
+    drained: bool = False
+    """Whether workers take no chats, because of `drain`."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,25 +61,48 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     state: State | None = None
     agent: str | None = None
+    key: str | None = None
+    conversation: str | None = None
+    """How the id of the conversation begins."""
     before: float | None = None
     """Only chats that were started before this time."""
     limit: int = 100
 
 
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an engine knows about a chat."""
+
+    id: str
+    created: float
+    aborted: float | None
+    abort: str | None
+    """The reason of the requested abort, as JSON."""
+    ended: float | None
+    state: State | None
+    """How the chat ended."""
+    outcome: str | None
+    input: str
+    lives: list[tuple[str, str | None, float, float | None, str | None]]
+    """Owner, version, begin, end, and how it ended."""
+    batches: list[tuple[float, bytes]]
+    """The record, each batch with its time."""
+    questions: list[tuple[str, str, float, str | None, float | None]]
+    """Id, body, time, answer, and its time."""
+
+
 def state_of(outcome: str) -> State:
     """Return the state of a chat that is over, from the start of its outcome."""
-    head = outcome[:HEAD]
+    head = outcome[:_HEAD]
     if '"chat_done"' in head:
         return "done"
     return "aborted" if '"chat_aborted"' in head else "failed"
 
 
 def check_query(query: Query) -> Query:
-    """Raise UsageError for a state that no chat has, or a limit below 1."""
+    """Raise UsageError for a state that no chat has, or a wrong limit."""
     if query.state is not None and query.state not in STATES:
         raise UsageError(f"state={query.state!r} must be one of {', '.join(STATES)}")
-    if query.limit < 1:
-        raise UsageError(f"limit={query.limit!r} must be at least 1")
+    check_number("limit", query.limit, whole=True)
     return query
 
 
@@ -65,11 +114,27 @@ class Operated(Protocol):
         """Return the chats that match, the oldest first."""
         ...
 
-    async def discard(self, id: str, outcome: str, /) -> bool:
+    async def record(self, id: str, /) -> Record:
+        """Return all that is known about a job. Raises UsageError for an unknown job."""
+        ...
+
+    async def counts(self) -> Counts:
+        """Return the figures of the queue."""
+        ...
+
+    async def discard(self, id: str, outcome: str, state: State, /) -> bool:
         """Store the outcome of a job that no life holds; False if one does, or if it is over.
 
         Raises UsageError for an unknown job.
         """
+        ...
+
+    async def drain(self) -> None:
+        """Let no worker take a job until `resume`."""
+        ...
+
+    async def resume(self) -> None:
+        """Let workers take jobs again."""
         ...
 
     async def retry(self, id: str, /) -> bool:
@@ -81,6 +146,10 @@ class Operated(Protocol):
 
     async def delete(self, id: str, /) -> bool:
         """Delete a job that is over; False if it is not. Raises UsageError for an unknown job."""
+        ...
+
+    async def forget(self, conversation: str, /) -> int:
+        """Delete the jobs of a conversation that no life holds; returns their number."""
         ...
 
     async def cleanup(self, before: float, /) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 from hookline.errors import UsageError
 from hookline.storage import shown_url
 
+Policy = Literal["upgrade", "pin"]
+"""Whether a chat that has begun continues with newer code, or only with the same version."""
 _ENGINES: Final = {
     "sqlite": "sqlite",
     "postgres": "postgres",
@@ -57,14 +59,8 @@ def engine_of(url: str) -> tuple[str, Any]:
 
 
 def in_queue(engine: str, queue: str | None) -> dict[str, str]:
-    """Return the option of an engine that selects this queue. Raises UsageError for SQLite."""
-    if queue is None:
-        return {}
-    if engine == "sqlite":
-        raise UsageError(
-            f"queue={queue!r} cannot be used with SQLite; give each agent a file of its own"
-        )
-    return {"name" if engine == "restate" else "queue": queue}
+    """Return the option of an engine that selects this queue."""
+    return {} if queue is None else {"name" if engine == "restate" else "queue": queue}
 
 
 def file_of(where: str | os.PathLike[str]) -> str:

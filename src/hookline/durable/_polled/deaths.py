@@ -1,15 +1,20 @@
 """When the death of a worker counts against a chat: the rule of all engines.
 
-A life has died if its claim lapsed, and nobody released it; the death is taken back if the life
-reports later that it has only lost its claim. A chat with deaths is a suspect: it begins alone in
-its worker until it has recorded a model call or tool call, and from the second death on after a
-delay that doubles. `max_deaths` lives in a row that recorded none put it into quarantine.
+A life has died if its claim lapsed, unless it had not begun, or its worker was told to stop. The
+death is taken back if the life reports later that it has only lost its claim. Two counts make the
+strikes against a chat: the lives in a row that died without progress (a recorded call of the model
+or a tool), and a quarter of all that died since a life with progress ended well. So a chat whose
+workers are killed all the time goes on as long as it makes progress, and a chat that makes a little
+progress in each life before it kills its worker is stopped too.
+
+A chat with strikes is a suspect: it begins alone in its worker until it has recorded a call, and
+from the second strike on after a delay that doubles. `max_deaths` strikes put it into quarantine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,24 +22,53 @@ from hookline.durable._job import encode_outcome
 from hookline.errors import RemoteChatError
 from hookline.runtimes import Batch
 
-FIRST_DELAY: Final = 0.5  # seconds before the life after the second death
+FIRST_DELAY: Final = 0.5  # seconds before the life after the second strike
 LONGEST_DELAY: Final = 300.0
-TRIAL: Final = 1.0  # seconds alone after one death, which most likely was not its own
+TRIAL: Final = 1.0  # seconds alone after one strike, which most likely was not its own
 PATIENCE: Final = 30.0  # seconds for which a suspect waits until its worker runs nothing else
 MAX_DEATHS: Final = 5
+_PER_STRIKE: Final = 4  # deaths with progress that are one strike
 
 _batch: Final = msgspec.json.Decoder(Batch)
 
 
-def delay(deaths: int) -> float:
-    """Return the seconds between a death and the next life."""
-    return 0.0 if deaths < 2 else min(FIRST_DELAY * 2.0 ** min(deaths - 2, 20), LONGEST_DELAY)
+class Toll(NamedTuple):
+    """The deaths of a chat's lives since one of them ended well."""
+
+    deaths: int = 0
+    stalls: int = 0
+    """Those in a row, up to the last one, that recorded no call."""
+
+    @property
+    def strikes(self) -> int:
+        """The weight of the deaths."""
+        return max(self.stalls, self.deaths // _PER_STRIKE)
+
+    @property
+    def delay(self) -> float:
+        """The seconds before the next life."""
+        if self.strikes < 2:
+            return 0.0
+        return min(FIRST_DELAY * 2.0 ** min(self.strikes - 2, 20), LONGEST_DELAY)
+
+    def after(self, batches: Iterable[bytes]) -> Toll:
+        """Return the toll after the death of the life that wrote these batches."""
+        progress = Progress()
+        try:
+            has_call = any(progress.look(data) for data in batches)
+        except msgspec.DecodeError:  # of newer code
+            has_call = True
+        return Toll(self.deaths + 1, 1 if has_call else self.stalls + 1)
+
+    def without_one(self) -> Toll:
+        """Return the toll without the last death."""
+        return Toll(max(0, self.deaths - 1), max(0, self.stalls - 1))
 
 
 def outcome_of(id: str, deaths: int) -> str:
     """Return the outcome of a quarantined chat."""
     words = (
-        f"{deaths} workers in a row died while they ran this chat; find out why, then call "
+        f"{deaths} workers died while they ran this chat; find out why, then call "
         f"retry({id!r}) or abort({id!r}, force=True)"
     )
     return encode_outcome(id, RemoteChatError(id, "WorkerDied", words))
@@ -44,29 +78,19 @@ class Progress:
     """Whether a life has recorded a call of the model or a tool that it had begun."""
 
     def __init__(self) -> None:
-        self._begun: set[str] = set()
-        self.made = False
+        self._begins: set[str] = set()
+        self.exists = False
 
     def look(self, data: bytes) -> bool:
         """Look at the next batch of this life; returns whether there was progress so far."""
-        if not self.made:
+        if not self.exists:
             for line in _batch.decode(data).lines:
                 if line.kind == "begin":
-                    self._begun.add(line.key)
-                elif line.kind == "end" and _is_call(line.key) and line.key in self._begun:
-                    self.made = True
-        return self.made
+                    self._begins.add(line.key)
+                elif line.kind == "end" and _is_call(line.key) and line.key in self._begins:
+                    self.exists = True
+        return self.exists
 
 
 def _is_call(key: str) -> bool:
     return key.endswith(("/model", "/run"))
-
-
-def deaths_after(deaths: int, batches: Iterable[bytes]) -> int:
-    """Return the deaths in a row after that of the life that wrote these batches."""
-    progress = Progress()
-    try:
-        made = any(progress.look(data) for data in batches)
-    except msgspec.DecodeError:  # of newer code
-        made = True
-    return 1 if made else deaths + 1

@@ -1,69 +1,120 @@
-"""The lives in a worker of an engine that is polled: the log of one life, and the suspects' turns.
-
-A suspect is a chat whose last life has died. It waits until its worker runs nothing else, but not
-for ever, and nothing else begins before it has recorded a call.
-"""
+"""One life of one chat in a worker of an engine that is polled, and its log."""
 
 from __future__ import annotations
 
 import asyncio
-import math
+import logging
 import time
-from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hookline import ApprovalRequest
-from hookline.durable._job import LATE, Decision, encode_decision, read_decision
-from hookline.durable._polled.deaths import PATIENCE, TRIAL, Progress
-from hookline.durable._polled.queue import Jobs, Taken
-from hookline.errors import StoreError
+from hookline import Agent, ApprovalRequest, Response
+from hookline.durable._job import (
+    LATE,
+    Decision,
+    MakeDeps,
+    Relay,
+    encode_decision,
+    encode_outcome,
+    read_decision,
+    run_job,
+)
+from hookline.durable._polled.claims import Claim
+from hookline.durable._polled.deaths import Progress
+from hookline.durable._polled.jobs import Jobs, Signs
+from hookline.durable._trace import in_trace
+from hookline.errors import JournalError, StoreError
 from hookline.runtimes import Halted, Journal
+
+logger = logging.getLogger("hookline.durable")
+RETRY_DELAY: Final = 1.0  # seconds before a chat that could not be recorded is retried
+REFUSAL_DELAY: Final = 30.0  # seconds before another worker, or newer code, tries a refused chat
+
+
+class _Question(NamedTuple):
+    """A question that waits in this life."""
+
+    expires: float | None
+    answer: asyncio.Future[str]
 
 
 class Log:
     """The log of one chat, as one life sees it."""
 
-    def __init__(self, jobs: Jobs, job: Taken, poll: float) -> None:
+    def __init__(self, jobs: Jobs, claim: Claim, poll: float) -> None:
         self.jobs = jobs
-        self.id = job.id
-        self.owner = job.owner
-        self.poll = poll
-        self.progress = Progress() if job.deaths else None  # as long as it is a suspect
-        self.waiting: dict[str, float | None] = {}  # questions, with their expiry times
+        self.id = claim.id
+        self.owner = claim.owner
+        self._batches = claim.batches
+        self._count = len(claim.batches)
+        self._poll = poll
+        self._progress = Progress() if claim.strikes else None
+        self.waiting: dict[str, _Question] = {}
         self.unstored: set[str] = set()  # those among them that nobody can answer yet
 
+    @property
+    def is_cleared(self) -> bool:
+        """Whether this life is not a suspect, or has recorded a call."""
+        return self._progress is None or self._progress.exists
+
+    @property
+    def forgives(self) -> bool:
+        """Whether the deaths of earlier lives are forgotten if this life ends well."""
+        return self._progress is not None and self._progress.exists
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether there are questions, all of them are stored, and none was answered just now."""
+        has_news = any(question.answer.done() for question in self.waiting.values())
+        return bool(self.waiting) and not self.unstored and not has_news
+
     async def read(self) -> list[bytes]:
-        return await self.jobs.read(self.id, self.owner)
+        return self._batches
 
     async def append(self, data: bytes) -> None:
-        if not await self.jobs.append(self.id, self.owner, data):
+        if not await self.jobs.append(self.id, self.owner, self._count, data):
             raise Halted
-        if self.progress is not None and self.progress.look(data):
-            with suppress(StoreError):  # the next append tries it again
-                await self.jobs.clear(self.id, self.owner)
-                self.progress = None
+        self._count += 1
+        if self._progress is not None:
+            self._progress.look(data)
 
     async def answer(self, request: ApprovalRequest) -> Decision:
         body = msgspec.json.encode(request).decode()
-        self.waiting[request.id] = request.expires
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.waiting[request.id] = _Question(request.expires, answer)
         self.unstored.add(request.id)
         try:
-            while True:
-                late = request.expires is not None and time.time() >= request.expires
-                default = encode_decision(LATE) if late else None
-                try:
-                    found = await self.jobs.ask(self.id, self.owner, request.id, body, default)
-                    self.unstored.discard(request.id)
-                except StoreError:  # the engine is not reachable; a question can wait for it
-                    found = None
-                if found is not None:
-                    return read_decision(found)
-                await asyncio.sleep(self.poll)
+            text = await self._ask(request.id, body, None)
+            self.unstored.discard(request.id)
+            if text is None:
+                limit = None if request.expires is None else request.expires - time.time()
+                await asyncio.wait([answer], timeout=limit)
+                late = encode_decision(LATE)
+                text = answer.result() if answer.done() else await self._ask(request.id, body, late)
+            return read_decision(text or encode_decision(LATE))
         finally:
             del self.waiting[request.id]
             self.unstored.discard(request.id)
+
+    async def _ask(self, id: str, body: str, default: str | None) -> str | None:
+        """Store a question; returns its answer. A question can wait for an unreachable engine."""
+        while True:
+            question = self.waiting[id]
+            late = question.expires is not None and time.time() >= question.expires
+            default = encode_decision(LATE) if late else default
+            try:
+                return await self.jobs.ask(self.id, self.owner, id, body, default)
+            except StoreError:
+                await asyncio.sleep(self._poll)
+
+    def hear(self, answers: dict[str, str]) -> None:
+        """Pass answers to the questions that wait for them."""
+        for id, text in answers.items():
+            question = self.waiting.get(id)
+            if question is not None and not question.answer.done():
+                question.answer.set_result(text)
 
     def poke(self) -> None:
         """Do nothing: the worker looks at each of its turns."""
@@ -72,12 +123,13 @@ class Log:
 class Life:
     """One life of one chat in this worker."""
 
-    def __init__(self, log: Log, journal: Journal) -> None:
+    def __init__(self, claim: Claim, log: Log, journal: Journal) -> None:
+        self.claim = claim
         self.log = log
         self.journal = journal
         self.task: asyncio.Task[None] | None = None
         self.rests_since: float | None = None
-        self.aborting: asyncio.Task[None] | None = None
+        self.aborting: object = claim.abort  # the task that aborts, if there is one
 
     def end(self) -> None:
         """End this life, also while it makes the deps of its chat."""
@@ -85,40 +137,76 @@ class Life:
         if self.task is not None and self.journal.chat is None:
             self.task.cancel()
 
+    async def run(
+        self, agent: Agent[Any], deps: MakeDeps | None, relay: Relay | None
+    ) -> Response[Any] | Exception | None:
+        """Run the chat; returns what it came to, or None if this life ended before.
 
-class Suspects:
-    """The suspects that a worker has claimed; one at a time may begin."""
+        Raises the exception that halted this life.
+        """
+        claim, journal = self.claim, self.journal
 
-    def __init__(self) -> None:
-        self.waiting: dict[str, tuple[Taken, float]] = {}  # by owner, each with its time
-        self._alone: tuple[str, float] | None = None  # the one that runs alone, and until when
+        async def chat() -> Response[Any]:
+            if claim.abort is not None:  # recorded before anything runs
+                await journal.abort(msgspec.json.decode(claim.abort))
+            return await run_job(agent, journal, claim.job, deps, relay)
 
-    def add(self, job: Taken) -> None:
-        """Let a suspect wait for its turn."""
-        self.waiting[job.owner] = job, time.monotonic()
-
-    def is_alone(self, lives: Mapping[str, Life]) -> bool:
-        """Return whether a suspect runs beside which nothing may begin yet."""
-        if self._alone is None:
-            return False
-        owner, until = self._alone
-        life = lives.get(owner)
-        if life is None:
-            self._alone = None
-        elif life.log.progress is None or time.monotonic() >= until:
-            self._alone = None
-            if self.waiting:  # it makes room for them between two steps
-                life.journal.drain()
-        return self._alone is not None
-
-    def next(self, lives: Mapping[str, Life]) -> Taken | None:
-        """Return the suspect whose turn it is: it begins, or has waited for too long."""
-        if not self.waiting or self.is_alone(lives):
+        try:
+            with in_trace(claim.trace):
+                return await journal.carry(chat)
+        except (Halted, asyncio.CancelledError):
+            if not journal.halted:
+                raise
             return None
-        owner, (job, since) = next(iter(self.waiting.items()))
-        now = time.monotonic()
-        if lives and now - since < (TRIAL if job.deaths == 1 else PATIENCE):
-            return None
-        del self.waiting[owner]
-        self._alone = owner, now + TRIAL if job.deaths == 1 else math.inf
-        return job
+        except Exception as exc:
+            if journal.halted:
+                raise
+            return exc
+
+    async def finish(self, result: Response[Any] | Exception | None) -> None:
+        """Store what the chat came to, or release it."""
+        log = self.log
+        if result is None:
+            await log.jobs.leave(log.id, log.owner, forgive=log.forgives)
+            return
+        await log.jobs.finish(log.id, log.owner, encode_outcome(log.id, result))
+        name = "done" if isinstance(result, Response) else type(result).__name__
+        logger.info("durable chat %s ended: %s", log.id, name)
+
+    async def abort(self, reason: str) -> None:
+        """Abort the chat; the next life does it if this one ends meanwhile."""
+        with suppress(Halted):
+            await self.journal.abort(msgspec.json.decode(reason))
+
+    def hear(self, signs: Signs) -> None:
+        """Pass on the answers that came."""
+        self.log.hear(signs.answers)
+
+    async def put_aside(self, idle: float) -> None:
+        """Put aside a chat that has only waited for `idle` seconds: it needs no worker."""
+        log, now = self.log, time.monotonic()
+        if not self.journal.resting or not log.only_waits:
+            self.rests_since = None
+            return
+        if self.rests_since is None:
+            self.rests_since = now
+        if now - self.rests_since < idle:
+            return
+        expiries = [q.expires for q in log.waiting.values() if q.expires is not None]
+        wake = min(expiries, default=None)
+        if await log.jobs.rest(log.id, log.owner, wake, forgive=log.forgives):
+            self.journal.halt()
+            logger.info("durable chat %s waits for an answer", log.id)
+
+
+async def refuse(log: Log, exc: Exception) -> bool:
+    """Leave a chat unchanged, which this life cannot run; returns whether other code must run it.
+
+    Otherwise it is tried again soon.
+    """
+    is_code = isinstance(exc, JournalError)
+    why = exc.why if isinstance(exc, JournalError) else type(exc).__name__
+    logger.error("durable chat %s cannot continue here: %s", log.id, why)
+    logger.debug("durable chat %s", log.id, exc_info=exc)
+    await log.jobs.leave(log.id, log.owner, REFUSAL_DELAY if is_code else RETRY_DELAY)
+    return is_code

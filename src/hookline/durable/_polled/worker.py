@@ -19,31 +19,27 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline import Agent, Response
-from hookline.durable._job import (
-    MakeDeps,
-    Relay,
-    aborted_outcome,
-    check_agent,
-    encode_outcome,
-    run_job,
-)
-from hookline.durable._polled.deaths import MAX_DEATHS, PATIENCE
-from hookline.durable._polled.life import Life, Log, Suspects
-from hookline.durable._polled.queue import Jobs, Taken
+from hookline import Agent
+from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
+from hookline.durable._polled.claims import ANY, Claim, Selection
+from hookline.durable._polled.deaths import PATIENCE
+from hookline.durable._polled.jobs import Jobs
+from hookline.durable._polled.life import Life, Log, refuse
+from hookline.durable._polled.metrics import Metrics
+from hookline.durable._polled.suspects import Suspects
 from hookline.errors import JournalError, StoreError, UsageError
-from hookline.runtimes import Halted, Journal
+from hookline.runtimes import Journal
 
 logger = logging.getLogger("hookline.durable")
-_AGAIN: Final = 1.0  # seconds before a chat that could not be recorded is retried
-_REFUSED: Final = 30.0  # seconds before another worker, or newer code, tries a refused chat
-_OTHERS: Final = 10.0  # seconds between two looks for the chats of other agents
+MONTH: Final = 30 * 86_400.0
+_OTHERS_INTERVAL: Final = 10.0  # seconds between two looks for the chats of other agents
+_CLEANUP_INTERVAL: Final = 60.0  # seconds between two looks for chats to delete
 
 
 class Worker:
     """Runs durable chats: `async with chats(agent, …): …`, or `await worker.run()`.
 
-    Raises UsageError if the agent cannot run durable chats, or if `concurrency` is below 1.
+    Raises UsageError if the agent cannot run durable chats, or if an option is wrong.
     """
 
     def __init__(
@@ -56,15 +52,16 @@ class Worker:
         concurrency: int,
         idle: float,
         poll: float,
-        max_deaths: int = MAX_DEATHS,
+        selection: Selection = ANY,
+        retention: float | None = MONTH,
     ) -> None:
         check_agent(agent, relay)
         if concurrency < 1:
             raise UsageError(
                 f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
             )
-        if max_deaths < 1:
-            raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+        if retention is not None and retention <= 0:
+            raise UsageError(f"retention={retention!r} must be a number of seconds, or None")
         self._agent = agent
         self._jobs = jobs
         self._deps = deps
@@ -72,15 +69,20 @@ class Worker:
         self._concurrency = concurrency
         self._idle = idle
         self._poll = poll
+        self._selection = selection._replace(agent=agent.name)
+        self._retention = retention
         self._name = f"{os.getpid()}-{os.urandom(5).hex()}"
+        self._metrics = Metrics(jobs.queue)
         self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
-        self._refused: set[str] = set()  # chats that this code cannot continue
+        self._refusals: set[str] = set()  # chats that this code cannot continue
         self._others: set[str] = set()  # agents whose chats we have seen
-        self._looked = 0.0  # when we looked for them
-        self._max_deaths = max_deaths
-        self._claimed: dict[str, Taken] = {}  # jobs that are about to begin, by owner
+        self._next_look = 0.0  # when to look for them
+        self._next_cleanup = 0.0
+        self._claims: dict[str, Claim] = {}  # jobs that are about to begin, by owner
         self._suspects = Suspects()
+        self._drained = False  # whether an operator has drained the queue, when we last looked
+        self._excused: set[str] = set()  # owners whose death does not count
         self._unreleased: dict[str, str] = {}  # ids of chats that we could not release, by owner
         self._running: asyncio.Task[None] | None = None
         self._until: float | None = None  # when a worker that was told to stop ends its lives
@@ -139,6 +141,7 @@ class Worker:
             await work()
         except StoreError as exc:
             logger.warning("the jobs cannot be read: %s", type(exc).__name__)
+            logger.debug("the jobs cannot be read", exc_info=exc)
         except Exception as exc:  # of the engine
             name = type(exc).__name__
             logger.error("the worker could not look after its chats: %s", name)
@@ -148,6 +151,8 @@ class Worker:
         if self._relay is not None:
             await self._relay.open()
 
+    # ── lives ───────────────────────────────────────────────────────────────────────────────
+
     async def _look_after(self) -> None:
         """Renew our lives; abort them, put them aside, or end those that others have taken over."""
         for owner, id in list(self._unreleased.items()):
@@ -155,49 +160,102 @@ class Worker:
             await self._lose(id, owner)
             del self._unreleased[owner]
         lives = dict(self._lives)
-        owners = [*lives, *self._claimed, *self._suspects.waiting]
+        owners = [*lives, *self._claims, *self._suspects.waiting]
         if not owners:
             return
-        ours = await self._jobs.beat(owners)
+        if self._until is not None and not self._excused.issuperset(owners):
+            await self._jobs.excuse(owners)
+            self._excused.update(owners)
+        signs = await self._jobs.beat(owners)
         for owner in owners:
-            if owner not in ours:
+            if owner not in signs:
                 self._suspects.waiting.pop(owner, None)
-                self._claimed.pop(owner, None)
+                self._claims.pop(owner, None)
+        if any(sign.drained for sign in signs.values()):
+            await self._hand_over(lives)
         for owner, life in lives.items():
             if self._lives.get(owner) is not life:
                 continue
-            if owner not in ours:
+            if owner not in signs:
                 life.end()
                 await self._lose(life.log.id, owner)
-            elif ours[owner] is not None and life.aborting is None:
-                life.aborting = self._start(self._abort(life, str(ours[owner])))
+                continue
+            life.hear(signs[owner])
+            abort = signs[owner].abort
+            if abort is not None and life.aborting is None:
+                life.aborting = self._start(life.abort(abort))
             else:
-                await self._put_aside(life)
+                await life.put_aside(self._idle)
+
+    async def _hand_over(self, lives: dict[str, Life]) -> None:
+        """Let running calls end, and release all chats: an operator drains the queue."""
+        if not self._excused.issuperset(lives):
+            await self._jobs.excuse([*lives])
+            self._excused.update(lives)
+        for life in lives.values():
+            life.journal.drain()
+        for owner in list(self._suspects.waiting):
+            claim, _ = self._suspects.waiting.pop(owner)
+            await self._jobs.leave(claim.id, owner)
 
     async def _lose(self, id: str, owner: str) -> None:
         """Tell the engine that a life which lost its chat has not died."""
-        with suppress(UsageError):  # the chat was deleted meanwhile
-            await self._jobs.lost(id, owner)
+        self._metrics.lose()
+        await self._jobs.undo_death(id, owner)
 
-    async def _abort(self, life: Life, reason: str) -> None:
+    async def _begin(self, claim: Claim) -> None:
+        log = Log(self._jobs, claim, self._poll)
         try:
-            await life.journal.abort(msgspec.json.decode(reason))
-            await self._jobs.aborted(life.log.id, life.log.owner)
-        except (Halted, StoreError):
-            pass  # the next life requests it again
-
-    async def _put_aside(self, life: Life) -> None:
-        """Put aside a chat that only waits: it needs no worker."""
-        log, now = life.log, time.monotonic()
-        if not life.journal.resting or not log.waiting or log.unstored:
-            life.rests_since = None
+            if claim.abort is not None and not claim.batches:  # it ends without a life
+                reason = msgspec.json.decode(claim.abort)
+                await self._jobs.finish(claim.id, claim.owner, aborted_outcome(claim.id, reason))
+                logger.info("durable chat %s was aborted before it began", claim.id)
+                return
+            journal = await Journal.open(claim.id, log)
+        except JournalError as exc:
+            await self._refuse(log, exc)
             return
-        if life.rests_since is None:
-            life.rests_since = now
-        if now - life.rests_since >= self._idle:
-            wake = min((each for each in log.waiting.values() if each is not None), default=None)
-            if await self._jobs.rest(log.id, log.owner, list(log.waiting), wake):
-                life.journal.halt()
+        except StoreError:
+            self._unreleased[claim.owner] = claim.id
+            raise
+        verb = "began" if journal.number == 1 else "continues"
+        if claim.ending in ("died", "lapsed", "lost"):
+            verb = "was taken over from a worker that gave no sign of life"
+        logger.info("durable chat %s %s: life %d", claim.id, verb, journal.number)
+        self._metrics.begin(claim.ending)
+        life = self._lives[claim.owner] = Life(claim, log, journal)
+        if self._until is not None:
+            journal.drain()
+        life.task = self._start(self._live_on(life))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that is over before the engine is closed."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _live_on(self, life: Life) -> None:
+        try:
+            try:
+                result = await life.run(self._agent, self._deps, self._relay)
+            except Exception as exc:
+                await self._refuse(life.log, exc)
+                return
+            finally:
+                del self._lives[life.log.owner]
+            await life.finish(result)
+        except StoreError as exc:  # the chat continues once it is released, or its lease expires
+            self._unreleased[life.log.owner] = life.log.id
+            name = type(exc).__name__
+            logger.warning("durable chat %s cannot be recorded: %s", life.log.id, name)
+
+    async def _refuse(self, log: Log, exc: Exception) -> None:
+        if await refuse(log, exc):
+            self._refusals.add(log.id)
+            self._metrics.refuse()
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────
 
     async def _take_jobs(self) -> None:
         if self._until is not None:
@@ -207,22 +265,35 @@ class Worker:
             return
         free = self._concurrency - len(self._lives)
         if free > 0:
-            jobs = await self._jobs.take(
-                self._name, free, self._refused, self._agent.name, self._max_deaths
-            )
-            for job in jobs:
-                if job.deaths:
-                    self._suspects.add(job)
+            for claim in await self._jobs.take(self._name, free, self._refusals, self._selection):
+                logger.info("durable chat %s was claimed", claim.id)
+                if claim.strikes:
+                    self._suspects.add(claim)
                 else:
-                    self._claimed[job.owner] = job
-            while self._claimed:
-                owner, job = next(iter(self._claimed.items()))
+                    self._claims[claim.owner] = claim
+            while self._claims:
+                owner, claim = next(iter(self._claims.items()))
                 try:
-                    await self._begin(job)
+                    await self._begin(claim)
                 finally:
-                    self._claimed.pop(owner, None)
-        if time.monotonic() - self._looked >= _OTHERS or not self._looked:
-            self._looked = time.monotonic()
+                    self._claims.pop(owner, None)
+        await self._look_around()
+
+    async def _begin_suspect(self) -> None:
+        claim = self._suspects.next(self._lives)
+        if claim is None:
+            return
+        if self._lives and claim.strikes > 1:  # they take long: another worker may be free
+            await self._jobs.leave(claim.id, claim.owner, PATIENCE)
+            return
+        await self._jobs.begin(claim.id, claim.owner)
+        await self._begin(claim)
+
+    async def _look_around(self) -> None:
+        """Now and then, look for chats of other agents, measure the queue, delete old chats."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _OTHERS_INTERVAL
             for agent in await self._jobs.others(self._agent.name) - self._others:
                 self._others.add(agent)
                 logger.warning(
@@ -230,93 +301,18 @@ class Worker:
                     agent,
                     self._agent.name,
                 )
-
-    async def _begin_suspect(self) -> None:
-        job = self._suspects.next(self._lives)
-        if job is None:
-            return
-        if self._lives and job.deaths > 1:  # they take long: another worker may be free
-            await self._jobs.leave(job.id, job.owner, PATIENCE)
-            return
-        await self._jobs.begin(job.id, job.owner)
-        await self._begin(job)
-
-    async def _begin(self, job: Taken) -> None:
-        log = Log(self._jobs, job, self._poll)
-        try:
-            if job.abort is not None and not await log.read():  # it ends without a life
-                reason = msgspec.json.decode(job.abort)
-                await self._jobs.finish(job.id, job.owner, aborted_outcome(job.id, reason))
-                logger.info("durable chat %s was aborted before it began", job.id)
-                return
-            journal = await Journal.open(job.id, log)
-        except JournalError as exc:
-            await self._refuse(log, exc)
-            return
-        except StoreError:
-            self._unreleased[job.owner] = job.id
-            raise
-        verb = "began" if journal.number == 1 else "continues"
-        logger.info("durable chat %s %s: life %d", job.id, verb, journal.number)
-        life = self._lives[job.owner] = Life(log, journal)
-        if self._until is not None:
-            journal.drain()
-        life.task = self._start(self._live_on(life, job))
-        if job.abort is not None:
-            life.aborting = life.task
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that is over before the engine is closed."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _live_on(self, life: Life, job: Taken) -> None:
-        try:
-            await self._live(life, job)
-        except StoreError as exc:  # the chat continues once it is released, or its lease expires
-            self._unreleased[life.log.owner] = life.log.id
-            name = type(exc).__name__
-            logger.warning("durable chat %s cannot be recorded: %s", life.log.id, name)
-
-    async def _live(self, life: Life, job: Taken) -> None:
-        log, journal = life.log, life.journal
-
-        async def chat() -> Response[Any]:
-            if job.abort is not None:  # recorded before anything runs
-                await journal.abort(msgspec.json.decode(job.abort))
-                await self._jobs.aborted(log.id, log.owner)
-            return await run_job(self._agent, journal, job.job, self._deps, self._relay)
-
-        try:
-            came_to: Response | Exception = await journal.carry(chat)
-        except (Halted, asyncio.CancelledError):
-            if not journal.halted:
-                raise
-            await self._jobs.leave(log.id, log.owner)
-            return
-        except Exception as exc:
-            if journal.halted:
-                await self._refuse(log, exc)
-                return
-            came_to = exc
-        finally:
-            del self._lives[log.owner]
-        await self._jobs.finish(log.id, log.owner, encode_outcome(log.id, came_to))
-        name = "done" if isinstance(came_to, Response) else type(came_to).__name__
-        logger.info("durable chat %s ended: %s", log.id, name)
-
-    async def _refuse(self, log: Log, exc: Exception) -> None:
-        """Leave a chat unchanged, for other code or a later attempt: this life cannot run it."""
-        why = exc.why if isinstance(exc, JournalError) else type(exc).__name__
-        logger.error("durable chat %s cannot continue here: %s", log.id, why)
-        logger.debug("durable chat %s", log.id, exc_info=exc)
-        if isinstance(exc, JournalError):
-            self._refused.add(log.id)
-            await self._jobs.leave(log.id, log.owner, _REFUSED)
-        else:
-            await self._jobs.leave(log.id, log.owner, _AGAIN)
+            counts = await self._jobs.counts()
+            if counts.drained and not self._drained:
+                logger.warning(
+                    "the queue %r is drained: this worker takes no chats before an operator "
+                    "resumes it",
+                    self._jobs.queue,
+                )
+            self._drained = counts.drained
+            self._metrics.show(counts)
+        if now >= self._next_cleanup and self._retention is not None:
+            self._next_cleanup = now + _CLEANUP_INTERVAL
+            await self._jobs.cleanup(time.time() - self._retention)
 
     async def _stop(self) -> None:
         for life in list(self._lives.values()):

@@ -6,10 +6,9 @@
             await client.start("Book it.", conversation="c1", chat_id="7f3")
             response = await client.result("7f3")
 
-The chats are tasks of Absurd, a schema of PostgreSQL functions for queues, claims, checkpoints and
-events. hookline creates this schema if it is missing. The program `absurdctl` lists tasks and
-deletes old tasks. If a worker gives no sign of life for `lease` seconds, other workers take over
-its chats. A chat that waits for an answer is suspended after `idle` seconds.
+hookline creates its tables, whose names begin with `hookline_job`, on first use. If a worker gives
+no sign of life for `lease` seconds, other workers take over its chats. A chat that waits for an
+answer is suspended after `idle` seconds.
 """
 
 from hookline.durable.postgres._engine import Chats, Worker, chats

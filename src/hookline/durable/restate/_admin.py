@@ -61,10 +61,10 @@ def address_for(bind: str, server: str) -> str:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:  # sends nothing
             try:
                 probe.connect((parts.hostname or "127.0.0.1", parts.port or 80))
-                found = probe.getsockname()[0]
+                address = probe.getsockname()[0]
             except OSError:
-                found = socket.gethostname()
-        host = f"[{found}]" if ":" in found else found
+                address = socket.gethostname()
+        host = f"[{address}]" if ":" in address else address
     return f"http://{host}:{port}"
 
 
@@ -84,30 +84,36 @@ class Admin:
 
         Raises UsageError if the address belongs to other services, or Restate cannot reach it.
         """
-        away = False
+        waits = False
         while True:
             try:
                 await self._register()
                 return
             except StoreError as exc:
-                if not away:
+                if not waits:
                     logger.warning("the worker waits for its server: %s", type(exc).__name__)
-                away = True
+                waits = True
                 await asyncio.sleep(_AGAIN)
 
     async def _register(self) -> None:
         answer = await self._ask("GET", f"{self._url}/deployments")
-        known = msgspec.json.decode(answer.content, type=_Deployments).deployments
-        here = [each for each in known if each.uri.rstrip("/") == self._uri]
-        for other in here:
-            foreign = sorted({each.name for each in other.services} - self._names)
+        deployments = msgspec.json.decode(answer.content, type=_Deployments).deployments
+        same_address = [
+            deployment for deployment in deployments if deployment.uri.rstrip("/") == self._uri
+        ]
+        for other in same_address:
+            foreign = sorted({deployment.name for deployment in other.services} - self._names)
             if foreign:
                 raise UsageError(
                     f"advertise={self._uri!r} is registered with Restate for {foreign[0]!r}; use "
                     f"another address, or remove that one: restate deployments remove {other.id}"
                 )
-        beside = [each for each in known if each not in here and self._serves(each)]
-        for other in beside:
+        other_addresses = [
+            deployment
+            for deployment in deployments
+            if deployment not in same_address and self._serves(deployment)
+        ]
+        for other in other_addresses:
             logger.warning(
                 "chats of %r are also registered at %s: chats that began there stay there; give "
                 "all workers one address, advertise=",
@@ -115,7 +121,7 @@ class Admin:
                 other.uri,
             )
         # What is registered here has only our own names, so it may be replaced.
-        body = msgspec.json.encode({"uri": self._uri, "force": bool(here)})
+        body = msgspec.json.encode({"uri": self._uri, "force": bool(same_address)})
         answer = await self._ask("POST", f"{self._url}/deployments", body)
         if not answer.is_success:
             raise UsageError(
@@ -125,7 +131,7 @@ class Admin:
         self._id = msgspec.json.decode(answer.content, type=_Deployment).id
 
     def _serves(self, deployment: _Deployment) -> bool:
-        return any(each.name in self._names for each in deployment.services)
+        return any(service.name in self._names for service in deployment.services)
 
     async def adopt(self) -> None:
         """Move the chats of workers that are gone to this worker, until cancelled."""

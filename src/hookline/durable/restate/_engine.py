@@ -25,6 +25,7 @@ from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
+from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
 from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
@@ -249,6 +250,8 @@ def chats(
     deps: MakeDeps | None = None,
     relay: Relay | None = None,
     name: str = "hookline",
+    version: str | None = None,
+    policy: Policy = "upgrade",
     concurrency: int = 100,
     idle: float = 30.0,
     retention: float = 30 * DAY,
@@ -261,7 +264,8 @@ def chats(
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
-    the worker's services: each agent of a server needs a different name. A chat that only waits is
+    the worker's services: each agent of a server needs a different name. `version` is not recorded
+    by Restate, and its only `policy` is "upgrade". A chat that only waits is
     suspended after `idle` seconds. A worker that hangs counts as dead after twice `idle` seconds.
     For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the Restate server
     signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
@@ -272,6 +276,11 @@ def chats(
     default is port 9070 on the host of the ingress. Raises UsageError if the agent has no
     `runtime=Durable()`, or if `bind` has no port.
     """
+    if policy != "upgrade":
+        raise UsageError(
+            f"policy={policy!r} cannot be used with Restate; give the workers of each version an "
+            "address of their own, advertise="
+        )
     return Worker(
         agent,
         url,

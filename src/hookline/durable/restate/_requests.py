@@ -17,12 +17,12 @@ from hookline.errors import RemoteChatError, StoreError, UsageError
 _NOT_READY: Final = 470  # Restate's own status: the workflow is running
 _AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
 _SILENCE: Final = 30.0  # seconds without an answer before a request is given up, or asked again
-_AWAY: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
+_UNAVAILABLE: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
 _DENIED: Final = (401, 403)  # of a proxy
 _NOT_FOUND: Final = HTTPStatus.NOT_FOUND.value
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _Reply(msgspec.Struct, frozen=True):
     """The fields by which an answer of Restate is recognized."""
 
     event: str = ""  # in an outcome
@@ -31,7 +31,7 @@ class _Told(msgspec.Struct, frozen=True):
     source: str = ""  # of an error: the ingress, or a chat
 
 
-_told: Final = msgspec.json.Decoder(_Told)
+_reply_decoder: Final = msgspec.json.Decoder(_Reply)
 
 
 class Ingress:
@@ -70,7 +70,7 @@ class Ingress:
                 f"Restate at {self._url} is not reachable ({type(exc).__name__}); check that it "
                 "runs, and that its URL is right"
             ) from exc
-        if answer.status_code in _AWAY:
+        if answer.status_code in _UNAVAILABLE:
             raise StoreError(
                 f"Restate at {self._url} cannot answer now: status {answer.status_code}; try again"
             )
@@ -81,14 +81,14 @@ class Ingress:
             )
         return answer
 
-    def _read(self, answer: Any) -> _Told:
+    def _read(self, answer: Any) -> _Reply:
         """Read an answer; raises UsageError if it cannot come from Restate."""
         try:
-            told = _told.decode(answer.content)
+            reply = _reply_decoder.decode(answer.content)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            told = _Told()
-        if told.event or told.invocation or told.message:
-            return told
+            reply = _Reply()
+        if reply.event or reply.invocation or reply.message:
+            return reply
         raise UsageError(
             f"the server at {self._url} is not Restate: it answered with status "
             f"{answer.status_code}; use the address of Restate's ingress"
@@ -146,10 +146,12 @@ class Ingress:
     async def questions(self, id: str) -> list[str]:
         if not await self._runs(id):
             return []
-        found: list[str] = (await self._call(f"/{self._name}/{id}/pending")).json()
-        return found
+        bodies: list[str] = (await self._call(f"/{self._name}/{id}/pending")).json()
+        return bodies
 
-    async def answer(self, id: str, answers: dict[str, str]) -> str | None:
+    async def answer(
+        self, id: str, answers: dict[str, str], trace: str | None = None
+    ) -> str | None:
         if not await self._runs(id):
             return next(iter(answers), None)
         if not answers:

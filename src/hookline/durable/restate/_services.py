@@ -17,7 +17,16 @@ from restate.exceptions import RetryableError
 from restate.serde import BytesSerde
 
 from hookline import Agent, Response
-from hookline.durable._job import LATE, MakeDeps, Relay, encode_decision, encode_outcome, run_job
+from hookline.durable._job import (
+    LATE,
+    MakeDeps,
+    Relay,
+    encode_decision,
+    encode_outcome,
+    fields_of,
+    run_job,
+)
+from hookline.durable._trace import in_trace
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
 from hookline.runtimes import Halted, Journal
@@ -26,7 +35,7 @@ logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
 _BUSY: Final = timedelta(seconds=1)  # before a chat asks for a place again
-_REFUSED: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
+_REFUSAL_DELAY: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
     exponentiation_factor=2.0,
@@ -68,8 +77,9 @@ def services_of(
 
         log = WorkflowLog(context, expire_in, idle / 3)
 
-        def chat(journal: Journal) -> Awaitable[Response]:
-            return run_job(agent, journal, job.decode(), deps, relay)
+        async def chat(journal: Journal) -> Response:
+            with in_trace(fields_of(job.decode()).trace):
+                return await run_job(agent, journal, job.decode(), deps, relay)
 
         try:  # Restate gives up a call that is silent for long
             await asyncio.wait_for(slots.acquire(), idle / 2)
@@ -99,8 +109,8 @@ def services_of(
     @workflow.handler(name="settle", ingress_private=True)
     async def settle(context: restate.WorkflowSharedContext, answers: dict[str, str]) -> str | None:
         for id in answers:
-            known = await context.get(question(id), serde=_bytes)
-            if known is None or await context.promise(answer_to(id), serde=_bytes).peek():
+            body = await context.get(question(id), serde=_bytes)
+            if body is None or await context.promise(answer_to(id), serde=_bytes).peek():
                 return id
         for id, decision in answers.items():
             await context.promise(answer_to(id), serde=_bytes).resolve(decision.encode())
@@ -149,4 +159,4 @@ async def _live(
         raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
     except JournalError as exc:
         logger.error("durable chat %s cannot continue here: %s", id, exc.why)
-        raise RetryableError(f"{type(exc).__name__}: {exc}", retry_after=_REFUSED) from exc
+        raise RetryableError(f"{type(exc).__name__}: {exc}", retry_after=_REFUSAL_DELAY) from exc

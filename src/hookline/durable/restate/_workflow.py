@@ -32,7 +32,7 @@ _batch: Final = msgspec.json.Decoder(Batch)
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 _reason: Final = msgspec.json.Decoder(str | None)
 GRACE: Final = 10.0  # seconds for a finished life to end
-_SETTLED: Final = 0.05  # seconds without activity before a chat counts as waiting
+_SETTLE_TIME: Final = 0.05  # seconds without activity before a chat counts as waiting
 
 
 class _Future(Protocol):
@@ -70,10 +70,10 @@ class WorkflowLog:
         self._sign = sign
         self._aborted: _Future | None = self._promise(ABORT)
         self._answers: dict[str, _Future] = {}
-        self._asked: dict[str, asyncio.Future[Decision]] = {}  # the waiters for each answer
+        self._waiters: dict[str, asyncio.Future[Decision]] = {}  # the waiters for each answer
         self._inside = 0  # calls of `answer` that have not returned
         self._out: tuple[bytes, asyncio.Future[None]] | None = None  # the batch to be written
-        self._sent: asyncio.Future[None] | None = None  # the batch being written
+        self._batch_waiter: asyncio.Future[None] | None = None  # the batch being written
         self._wake: asyncio.Future[None] | None = None
         self._open: Callable[[], bool] = lambda: True  # whether the chat is active
         self._over: Callable[[], bool] = lambda: False
@@ -100,14 +100,14 @@ class WorkflowLog:
 
     async def answer(self, request: ApprovalRequest) -> Decision:
         waiter: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._asked[request.id] = waiter
+        self._waiters[request.id] = waiter
         self._inside += 1
         self.poke()
         try:
             return await waiter
         finally:
             self._inside -= 1
-            self._asked.pop(request.id, None)
+            self._waiters.pop(request.id, None)
 
     def poke(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -138,7 +138,7 @@ class WorkflowLog:
     async def drive(self, journal: Journal, chat: asyncio.Task[Any]) -> None:
         """Serve the journal's requests until the chat or this life has ended."""
         chat.add_done_callback(lambda _: self.poke())
-        self._open = lambda: not (journal.resting and self._inside == len(self._asked) > 0)
+        self._open = lambda: not (journal.resting and self._inside == len(self._waiters) > 0)
         self._over = chat.done
         lane: _Future | None = None
         rests = False  # the chat only waits: no step is open
@@ -149,7 +149,7 @@ class WorkflowLog:
                 either: list[Any] = [] if lane is None else [lane]
                 if self._aborted is not None:
                     either.append(self._aborted)
-                either += [self._answers[id] for id in self._asked]
+                either += [self._answers[id] for id in self._waiters]
                 await restate.wait_completed(*either)
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
@@ -166,30 +166,30 @@ class WorkflowLog:
     async def _next(self) -> bytes:
         """Return the next batch; empty if there is none for a while, or none can come."""
         while self._out is None and not self._over():
-            opened = self._open()
+            was_open = self._open()
             self._wake = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._wake], timeout=self._sign if opened else _SETTLED)
-            if not self._wake.done() and opened == self._open():
+            await asyncio.wait([self._wake], timeout=self._sign if was_open else _SETTLE_TIME)
+            if not self._wake.done() and was_open == self._open():
                 break
         if self._out is None:
             return b""
-        (data, self._sent), self._out = self._out, None
+        (data, self._batch_waiter), self._out = self._out, None
         return data
 
     def _wrote(self, data: bytes) -> None:
         if data:
             self._follow(data)
-        sent, self._sent = self._sent, None
-        if sent is not None and not sent.done():
-            sent.set_result(None)
+        waiter, self._batch_waiter = self._batch_waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def _hand_out(self, journal: Journal) -> bool:
         """Pass new answers to the chat; False if there are none."""
         came = False
-        for id, waiter in list(self._asked.items()):
+        for id, waiter in list(self._waiters.items()):
             if self._answers[id].is_completed():
                 came = True
-                del self._asked[id]
+                del self._waiters[id]
                 decision = read_decision(await self._answers[id])
                 if not waiter.done():
                     waiter.set_result(decision)
@@ -206,15 +206,15 @@ class WorkflowLog:
         if journal.chat is None:  # it makes its deps
             chat.cancel()
         out = None if self._out is None else self._out[1]
-        for waiter in (out, self._sent, *self._asked.values()):
+        for waiter in (out, self._batch_waiter, *self._waiters.values()):
             if waiter is not None and not waiter.done():
                 waiter.set_exception(Halted())
                 waiter.exception()
 
 
-def _future(made: object) -> _Future:
+def _future(value: object) -> _Future:
     """Cast to the full type, which the SDK's annotations do not express."""
-    return cast("_Future", made)
+    return cast("_Future", value)
 
 
 async def _nothing() -> bytes:

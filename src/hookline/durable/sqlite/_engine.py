@@ -19,10 +19,12 @@ from typing import Any, Literal
 from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
+from hookline.durable._polled.claims import selection_of
 from hookline.durable._polled.deaths import MAX_DEATHS
-from hookline.durable._polled.worker import Worker
-from hookline.durable._urls import file_of
-from hookline.durable.sqlite._tables import Jobs
+from hookline.durable._polled.jobs import Jobs
+from hookline.durable._polled.worker import MONTH, Worker
+from hookline.durable._urls import Policy, file_of
+from hookline.durable.sqlite._file import File
 from hookline.errors import UsageError
 
 __all__ = ["Chats", "Worker", "chats"]
@@ -35,10 +37,13 @@ class Chats(Client):
         self,
         file: str | os.PathLike[str],
         *,
+        queue: str = "hookline",
         poll: float = 0.1,
+        max_queued: int | None = None,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> None:
-        super().__init__(Jobs(file_of(file), poll, synchronous=synchronous))
+        database = File(file_of(file), synchronous)
+        super().__init__(Jobs(database, queue, poll, max_queued=max_queued))
 
 
 def chats(
@@ -47,6 +52,11 @@ def chats(
     *,
     deps: MakeDeps | None = None,
     relay: Relay | None = None,
+    queue: str = "hookline",
+    version: str | None = None,
+    policy: Policy = "upgrade",
+    per_key: int | None = None,
+    retention: float | None = MONTH,
     concurrency: int = 100,
     lease: float = 1.0,
     idle: float = 1.0,
@@ -57,24 +67,29 @@ def chats(
     """Return a worker for the durable chats in a file, which is named by its path or URL.
 
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
-    the chats in web applications; pass a RedisRelay that nothing else uses. `concurrency` is the
-    maximum number of chats that run at once. A worker that gives no sign of life for `lease`
-    seconds counts as dead. A chat that only waits is suspended after `idle` seconds. The file is
-    polled every `poll` seconds. `synchronous` is SQLite's setting: with "NORMAL", a power cut may
-    lose the latest records, and their steps run again. A chat whose worker has died `max_deaths`
-    times in a row is quarantined. Raises UsageError if the agent has no `runtime=Durable()`, if
-    `concurrency` is below 1, or if the lease is too short.
+    the chats in web applications; pass a RedisRelay that nothing else uses. `queue` is the queue of
+    the chats. `version` names the version of your code, and is recorded for each life; with the
+    `policy` "pin", a chat that has begun runs only in workers of the same version. At most
+    `per_key` chats with one key run at once, in all workers. Chats that ended more than `retention`
+    seconds ago are deleted. `concurrency` is the maximum number of chats that run at once. A worker
+    that gives no sign of life for `lease` seconds counts as dead. A chat that only waits is
+    suspended after `idle` seconds. The file is polled every `poll` seconds. `synchronous` is
+    SQLite's setting: with "NORMAL", a power cut may lose the latest records, and their steps run
+    again. A chat whose worker has died `max_deaths` times in a row is quarantined. Raises
+    UsageError if the agent has no `runtime=Durable()`, or if an option is wrong.
     """
-    if lease < 3 * poll:
-        raise UsageError(f"lease={lease!r} must be at least three times poll={poll!r}")
-    jobs = Jobs(file_of(file), poll, lease, synchronous)
+    if not 3 * poll <= lease <= 3600:
+        raise UsageError(
+            f"lease={lease!r} must be at least three times poll={poll!r}, and at most 3600"
+        )
     return Worker(
         agent,
-        jobs,
+        Jobs(File(file_of(file), synchronous), queue, poll, lease),
         deps=deps,
         relay=relay,
         concurrency=concurrency,
         idle=idle,
         poll=poll,
-        max_deaths=max_deaths,
+        selection=selection_of(version, policy, per_key, max_deaths),
+        retention=retention,
     )

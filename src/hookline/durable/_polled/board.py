@@ -1,0 +1,395 @@
+"""The operations of clients and operators on the tables: start, answer, abort, list, delete …"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from hookline.durable._job import fields_of
+from hookline.durable._polled.claims import DRAINED, FIRST, READY
+from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
+from hookline.durable._polled.waiting import Waiters
+from hookline.durable._status import ChatStatus, Counts, Query, Record, State
+from hookline.errors import QueueFullError, UsageError
+
+_DELETED: Final = 1000  # chats to delete in one transaction
+_TABLES: Final = ("hookline_job_log", "hookline_job_question", "hookline_job_life", "hookline_job")
+_ADD: Final = Bulk(
+    "INSERT INTO hookline_job "
+    "(queue, id, input, agent, conversation, key, priority, trace, created) "
+    "SELECT i_queue, i_id, i_input, i_agent, i_conversation, i_key, i_priority, i_trace, TIME() "
+    "FROM item WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+    (
+        ("i_queue", "text"),
+        ("i_id", "text"),
+        ("i_input", "text"),
+        ("i_agent", "text"),
+        ("i_conversation", "text"),
+        ("i_key", "text"),
+        ("i_priority", "int"),
+        ("i_trace", "text"),
+    ),
+    (1,),
+)
+_STATE: Final = (
+    "CASE WHEN outcome IS NOT NULL THEN state WHEN owner IS NOT NULL THEN 'running' "
+    "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
+    "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
+)
+_LIST: Final = f"""
+    SELECT id, state, agent, key, conversation, version, created, ended, deaths FROM (
+        SELECT id, {_STATE} AS state, agent, key, conversation, version, created, ended, deaths
+        FROM hookline_job j WHERE queue = $1
+        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($3 AS text) IS NULL OR agent = $3)
+        AND (CAST($4 AS text) IS NULL OR key = $4)
+        AND (CAST($5 AS text) IS NULL OR substr(conversation, 1, length($5)) = $5)
+        AND (CAST($6 AS double precision) IS NULL OR created < $6)
+    ) chat WHERE CAST($7 AS text) IS NULL OR state = $7 ORDER BY created, id LIMIT $8
+"""
+
+
+class _NotPending(Exception):
+    """An approval that cannot be answered: the transaction is undone."""
+
+
+class Board:
+    """The jobs of one queue, as clients see them."""
+
+    def __init__(
+        self, database: Database, queue: str, poll: float, max_queued: int | None = None
+    ) -> None:
+        if not queue.isidentifier():
+            raise UsageError(f"queue={queue!r} must consist of letters, digits and '_'")
+        if max_queued is not None and max_queued < 1:
+            raise UsageError(f"max_queued={max_queued!r} must be at least 1")
+        self.database = database
+        self.queue = queue
+        self._max_queued = max_queued
+        self._waiters = Waiters(self._outcomes, poll)
+
+    def unknown(self, id: str) -> UsageError:
+        """Return the error for an id without a job."""
+        return UsageError(
+            f"there is no durable chat {id!r} in {self.database.place}, queue={self.queue!r}; "
+            "start it first"
+        )
+
+    async def _at(self, id: str, work: Callable[[], Work[Any]]) -> Any:
+        """Run a transaction on a job. Raises UsageError for an unknown job."""
+        if not await self.database.exists():
+            raise UsageError(
+                f"there is no durable chat {id!r}: {self.database.absence}; check the address, or "
+                "start a chat"
+            )
+        return await self.database.run(work)
+
+    def _outcome_of(self, id: str) -> Work[Row]:
+        """Return the outcome and state of a job. Raises UsageError for an unknown job."""
+        sql = "SELECT outcome, state FROM hookline_job WHERE queue = $1 AND id = $2"
+        for row in (yield Statement(sql, (self.queue, id))):
+            return row
+        raise self.unknown(id)
+
+    # ── of clients ──────────────────────────────────────────────────────────────────────────
+
+    async def add(self, id: str, job: str) -> bool:
+        """Add a job; False if a job with this id exists. Raises QueueFullError."""
+        await self.database.prepare()
+        if self._max_queued is not None:
+            await self._check_room(id, self._max_queued)
+        fields = fields_of(job)
+        item = (
+            self.queue,
+            id,
+            job,
+            fields.agent,
+            fields.conversation,
+            fields.key,
+            fields.priority,
+            fields.trace,
+        )
+        return await self.database.apply(_ADD, item)
+
+    async def _check_room(self, id: str, limit: int) -> None:
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM hookline_job WHERE {READY} {FIRST} LIMIT $2) _"
+        [[count]] = await self.database.fetch(sql, self.queue, limit, reads=True)
+        if count >= limit:
+            raise QueueFullError(id, limit)
+
+    async def result(self, id: str) -> str:
+        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
+        if not await self.database.exists():
+            raise UsageError(
+                f"there is no durable chat {id!r}: {self.database.absence}; check the address, or "
+                "start a chat"
+            )
+        outcome = await self._waiters.wait(id)
+        if outcome is None:
+            raise self.unknown(id)
+        return outcome
+
+    async def _outcomes(self, ids: list[str]) -> dict[str, str | None]:
+        """Return the known jobs among these, each with its outcome."""
+        sql = "SELECT id, outcome FROM hookline_job WHERE queue = $1 AND id = ANY($2)"
+        rows = await self.database.fetch(sql, self.queue, ids, reads=True)
+        return {row[0]: row[1] for row in rows}
+
+    async def questions(self, id: str) -> list[str]:
+        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
+
+        def work() -> Generator[Statement, list[Row], list[str]]:
+            [outcome, _] = yield from self._outcome_of(id)
+            if outcome is not None:
+                return []
+            sql = (
+                "SELECT body FROM hookline_job_question WHERE queue = $1 AND id = $2 "
+                "AND answer IS NULL ORDER BY asked, request"
+            )
+            return [row[0] for row in (yield Statement(sql, (self.queue, id)))]
+
+        bodies: list[str] = await self._at(id, work)
+        return bodies
+
+    async def answer(
+        self,
+        id: str,
+        answers: dict[str, str],
+        trace: str | None = None,
+    ) -> str | None:
+        """Answer all questions or none; returns the first id that is not pending.
+
+        Raises UsageError if there is no job with this id.
+        """
+
+        def work() -> Generator[Statement, list[Row], None]:
+            yield from self._outcome_of(id)
+            # The job first: a worker that puts it aside must see that there is an answer.
+            sql = (
+                "UPDATE hookline_job SET answers = answers + 1, resting = FALSE, wake = NULL, "
+                "trace = coalesce($3, trace) WHERE queue = $1 AND id = $2 AND outcome IS NULL "
+                "RETURNING id"
+            )
+            if not (yield Statement(sql, (self.queue, id, trace))):
+                raise _NotPending(next(iter(answers), None))
+            for request, text in answers.items():
+                sql = (
+                    "UPDATE hookline_job_question SET answer = $4, answered = TIME() "
+                    "WHERE queue = $1 AND id = $2 AND request = $3 "
+                    "AND answer IS NULL RETURNING request"
+                )
+                if not (yield Statement(sql, (self.queue, id, request, text))):
+                    raise _NotPending(request)
+
+        try:
+            await self._at(id, work)
+        except _NotPending as exc:
+            request: str | None = exc.args[0]
+            return request
+        return None
+
+    async def abort(self, id: str, reason: str) -> bool:
+        """Request an abort, with the reason as JSON; False if the job is done.
+
+        Raises UsageError if there is no job with this id.
+        """
+
+        def work() -> Generator[Statement, list[Row], bool]:
+            yield from self._outcome_of(id)
+            sql = (
+                "UPDATE hookline_job SET abort = coalesce(abort, $3), "
+                "aborted = coalesce(aborted, TIME()), resting = FALSE, wake = NULL "
+                "WHERE queue = $1 AND id = $2 AND outcome IS NULL RETURNING id"
+            )
+            return bool((yield Statement(sql, (self.queue, id, reason))))
+
+        done: bool = await self._at(id, work)
+        return done
+
+    # ── of operators ────────────────────────────────────────────────────────────────────────
+
+    async def discard(self, id: str, outcome: str, state: State) -> bool:
+        """Store the outcome of a job that no life holds; False if one does, or if it is over."""
+
+        def work() -> Generator[Statement, list[Row], bool]:
+            yield from self._outcome_of(id)
+            sql = (
+                "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = FALSE, wake = NULL, "
+                "outcome = $3, state = $4, ended = TIME() WHERE queue = $1 AND id = $2 "
+                "AND NOT HELD() AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
+            )
+            values = (self.queue, id, outcome, state)
+            return bool((yield Statement(sql, values)))
+
+        done: bool = await self._at(id, work)
+        return done
+
+    async def chats(self, query: Query) -> list[ChatStatus]:
+        """Return the chats that match, the oldest first."""
+        if not await self.database.exists():
+            return []
+        rows = await self.database.fetch(
+            _LIST,
+            self.queue,
+            query.id,
+            query.agent,
+            query.key,
+            query.conversation,
+            query.before,
+            query.state,
+            query.limit,
+            reads=True,
+        )
+        names = ChatStatus.__struct_fields__
+        return [ChatStatus(**dict(zip(names, row, strict=True))) for row in rows]
+
+    async def retry(self, id: str) -> bool:
+        """Queue a quarantined job again; raises UsageError if there is no job with this id."""
+
+        def work() -> Generator[Statement, list[Row], bool]:
+            yield from self._outcome_of(id)
+            sql = (
+                "UPDATE hookline_job SET outcome = NULL, state = NULL, ended = NULL, deaths = 0, "
+                "stalls = 0, resting = FALSE, wake = NULL WHERE queue = $1 AND id = $2 "
+                "AND state = 'quarantined' RETURNING id"
+            )
+            return bool((yield Statement(sql, (self.queue, id))))
+
+        done: bool = await self._at(id, work)
+        return done
+
+    async def delete(self, id: str) -> bool:
+        """Delete a job that is over; raises UsageError if there is no job with this id."""
+
+        def work() -> Generator[Statement, list[Row], bool]:
+            yield from self._outcome_of(id)
+            sql = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2 AND outcome IS NOT NULL"
+            rows = yield Statement(sql, (self.queue, id))
+            yield from self._delete([row[0] for row in rows])
+            return bool(rows)
+
+        done: bool = await self._at(id, work)
+        return done
+
+    def _delete(self, ids: list[str]) -> Work[None]:
+        for table in _TABLES if ids else ():
+            sql = f"DELETE FROM {table} WHERE queue = $1 AND id = ANY($2)"
+            yield Statement(sql, (self.queue, ids))
+
+    async def cleanup(self, before: float) -> int:
+        """Delete all jobs that ended before this time; returns their number."""
+        sql = (
+            "SELECT id FROM hookline_job WHERE queue = $1 AND ended < $2 "
+            "AND state <> 'quarantined' ORDER BY ended LIMIT $3 FOR UPDATE SKIP LOCKED"
+        )
+        return await self._delete_all(Statement(sql, (self.queue, before, _DELETED)))
+
+    async def forget(self, conversation: str) -> int:
+        """Delete the jobs of a conversation that no life holds; returns their number."""
+        sql = (
+            "SELECT id FROM hookline_job WHERE queue = $1 AND conversation = $2 "
+            "AND NOT HELD() LIMIT $3 FOR UPDATE SKIP LOCKED"
+        )
+        total = await self._delete_all(Statement(sql, (self.queue, conversation, _DELETED)))
+        if total:
+            await self.database.erase()
+        return total
+
+    async def _delete_all(self, select: Statement) -> int:
+        """Delete the jobs that a statement selects, in batches."""
+        if not await self.database.exists():
+            return 0
+
+        def work() -> Generator[Statement, list[Row], int]:
+            ids = [row[0] for row in (yield select)]
+            yield from self._delete(ids)
+            return len(ids)
+
+        total = 0
+        while True:
+            count = await self.database.run(work)
+            total += count
+            if count < _DELETED:
+                return total
+            await asyncio.sleep(0.01)  # others have their turn
+
+    async def drain(self) -> None:
+        """Let no worker take a job of this queue until `resume`."""
+        await self.database.prepare()
+        sql = (
+            "INSERT INTO hookline_job_drain (queue, since) VALUES ($1, TIME()) "
+            "ON CONFLICT DO NOTHING"
+        )
+        await self.database.fetch(sql, self.queue)
+
+    async def resume(self) -> None:
+        """Let workers take the jobs of this queue again."""
+        if await self.database.exists():
+            await self.database.fetch("DELETE FROM hookline_job_drain WHERE queue = $1", self.queue)
+
+    async def counts(self) -> Counts:
+        """Return the figures of the queue."""
+        if not await self.database.exists():
+            return Counts()
+        ready = f"SELECT created FROM hookline_job WHERE {READY} {FIRST}"
+        sql = (
+            f"SELECT (SELECT count(*) FROM ({ready}) _), "
+            f"(SELECT TIME() - min(created) FROM ({ready}) _), "
+            "(SELECT count(*) FROM hookline_job WHERE queue = $1 AND owner IS NOT NULL), "
+            "(SELECT count(*) FROM hookline_job WHERE queue = $1 AND resting), "
+            "(SELECT count(*) FROM (SELECT ended FROM hookline_job WHERE queue = $1 "
+            f"AND state = 'quarantined' ORDER BY ended) _), {DRAINED}"
+        )
+        [row] = await self.database.fetch(sql, self.queue, reads=True)
+        return Counts(
+            queued=row[0],
+            oldest=float(row[1] or 0.0),
+            running=row[2],
+            resting=row[3],
+            quarantined=row[4],
+            drained=bool(row[5]),
+        )
+
+    async def record(self, id: str) -> Record:
+        """Return all that is known about a job. Raises UsageError for an unknown job."""
+
+        def work() -> Generator[Statement, list[Row], Record]:
+            [outcome, _] = yield from self._outcome_of(id)
+            at = (self.queue, id)
+            where = "WHERE queue = $1 AND id = $2 ORDER BY"
+            [job] = yield Statement(
+                "SELECT created, aborted, abort, ended, state, input FROM hookline_job "
+                "WHERE queue = $1 AND id = $2",
+                at,
+            )
+            lives = yield Statement(
+                f"SELECT owner, version, began, ended, ending FROM hookline_job_life {where} began",
+                at,
+            )
+            batches = yield Statement(f"SELECT at, data FROM hookline_job_log {where} n", at)
+            questions = yield Statement(
+                "SELECT request, body, asked, answer, answered "
+                f"FROM hookline_job_question {where} asked, request",
+                at,
+            )
+            return Record(
+                id=id,
+                created=job[0],
+                aborted=job[1],
+                abort=job[2],
+                ended=job[3],
+                state=job[4],
+                outcome=outcome,
+                input=job[5],
+                lives=[tuple(row) for row in lives],
+                batches=[(row[0], bytes(row[1])) for row in batches],
+                questions=[tuple(row) for row in questions],
+            )
+
+        record: Record = await self._at(id, work)
+        return record
+
+    async def aclose(self) -> None:
+        """Close the connections; the next call opens them again."""
+        await self._waiters.aclose()
+        await self.database.aclose()

@@ -1,0 +1,53 @@
+"""The suspects that a worker has claimed: chats whose last life has died.
+
+A suspect waits until its worker runs nothing else, but not for ever, and nothing else begins before
+it has recorded a call.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+
+from hookline.durable._polled.claims import Claim
+from hookline.durable._polled.deaths import PATIENCE, TRIAL
+from hookline.durable._polled.life import Life
+
+
+class Suspects:
+    """The suspects of one worker; one at a time may begin."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, tuple[Claim, float]] = {}  # by owner, each with its time
+        self._alone: tuple[str, float] | None = None  # the one that runs alone, and until when
+
+    def add(self, claim: Claim) -> None:
+        """Let a suspect wait for its turn."""
+        self.waiting[claim.owner] = claim, time.monotonic()
+
+    def is_alone(self, lives: Mapping[str, Life]) -> bool:
+        """Return whether a suspect runs beside which nothing may begin yet."""
+        if self._alone is None:
+            return False
+        owner, until = self._alone
+        life = lives.get(owner)
+        if life is None:
+            self._alone = None
+        elif life.log.is_cleared or time.monotonic() >= until:
+            self._alone = None
+            if self.waiting:  # it makes room for them between two steps
+                life.journal.drain()
+        return self._alone is not None
+
+    def next(self, lives: Mapping[str, Life]) -> Claim | None:
+        """Return the suspect whose turn it is: it begins, or has waited for too long."""
+        if not self.waiting or self.is_alone(lives):
+            return None
+        owner, (claim, start) = next(iter(self.waiting.items()))
+        now = time.monotonic()
+        if lives and now - start < (TRIAL if claim.strikes == 1 else PATIENCE):
+            return None
+        del self.waiting[owner]
+        self._alone = owner, now + TRIAL if claim.strikes == 1 else math.inf
+        return claim

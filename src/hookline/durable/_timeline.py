@@ -1,0 +1,118 @@
+"""The timeline of a durable chat: its record, lives, questions and answers, by their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from hookline import ApprovalRequest, Approve
+from hookline.durable._job import read_decision
+from hookline.durable._status import Record
+from hookline.runtimes import Batch, Line
+
+Kind = Literal[
+    "start",
+    "life",
+    "step",
+    "question",
+    "answer",
+    "abort",
+    "release",
+    "wait",
+    "death",
+    "loss",
+    "end",
+]
+_batch: Final = msgspec.json.Decoder(Batch)
+_request: Final = msgspec.json.Decoder(ApprovalRequest)
+_ENDINGS: Final[dict[str, Kind]] = {
+    "died": "death",
+    "lapsed": "loss",
+    "lost": "loss",
+    "released": "release",
+    "waits": "wait",
+}
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that has happened to a durable chat."""
+
+    at: float
+    """When, in seconds since 1970."""
+    kind: Kind
+    """What has happened: the chat was started, a life began, a step ended, …"""
+    name: str = ""
+    """The step, the worker of the life, the id of the question, or how the chat ended."""
+    text: str = ""
+    """More about it, such as the called tool, the version of the code, or who answered."""
+
+
+def timeline(record: Record) -> tuple[Event, ...]:
+    """Return what has happened to a chat."""
+    events = [*_lives(record), *_steps(record), *_questions(record)]
+    events.append(Event(at=record.created, kind="start"))
+    if record.aborted is not None:
+        reason = msgspec.json.decode(record.abort or "null")
+        events.append(Event(at=record.aborted, kind="abort", text=reason or ""))
+    if record.ended is not None:
+        events.append(Event(at=record.ended, kind="end", name=record.state or ""))
+    return tuple(sorted(events, key=lambda event: event.at))  # stable: the order above
+
+
+def _lives(record: Record) -> Iterator[Event]:
+    for owner, version, began, ended, ending in record.lives:
+        worker = owner.rpartition(".")[0].rpartition(".")[0]
+        version = f"version {version}" if version else ""
+        yield Event(at=began, kind="life", name=worker, text=version)
+        if ended is not None and ending in _ENDINGS:
+            yield Event(at=ended, kind=_ENDINGS[ending], name=worker)
+
+
+def _steps(record: Record) -> Iterator[Event]:
+    tools: dict[str, str] = {}  # the names of the called tools, by the ids of the calls
+    for at, data in record.batches:
+        try:
+            lines = _batch.decode(data).lines
+        except msgspec.DecodeError:  # of newer code
+            yield Event(at=at, kind="step", text="cannot be read by this version of hookline")
+            continue
+        for line in lines:
+            if line.kind == "end":
+                yield Event(at=at, kind="step", name=line.key, text=_about(line, tools))
+
+
+def _about(line: Line, tools: dict[str, str]) -> str:
+    """Return what a step was about, without content: the tools that were called."""
+    parts = line.key.split("/")
+    if parts[-1] == "model":
+        calls = list(_calls(msgspec.json.decode(line.value)))
+        tools.update(calls)
+        names = ", ".join(name for _, name in calls)
+        return f"calls {names}" if names else ""
+    return next((tools[part] for part in parts if part in tools), "")
+
+
+def _calls(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the ids and names of the tool calls anywhere in the value of a step."""
+    if isinstance(value, dict):
+        data = cast("dict[str, Any]", value)
+        if isinstance(data.get("name"), str) and "arguments" in data and "id" in data:
+            yield str(data["id"]), data["name"]
+        for item in data.values():
+            yield from _calls(item)
+    elif isinstance(value, list):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _calls(item)
+
+
+def _questions(record: Record) -> Iterator[Event]:
+    for request, body, question_time, answer, answer_time in record.questions:
+        call = _request.decode(body).call
+        yield Event(at=question_time, kind="question", name=request, text=call.name)
+        if answer is not None and answer_time is not None:
+            decision = read_decision(answer)
+            verb = "approved" if isinstance(decision, Approve) else "denied"
+            by = f" by {decision.by}" if decision.by else ""
+            yield Event(at=answer_time, kind="answer", name=request, text=f"{verb}{by}")

@@ -1,0 +1,349 @@
+"""What operators set and see: keys, priorities, bounds, versions, timelines, traces, deploys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from tests.durable._engines import Engine
+from tests.durable.test_engines import asking, waits
+from tests.web._server import eventually
+
+from hookline import Agent, Approve, Ask, tool
+from hookline.durable import check_chats
+from hookline.durable._client import Client
+from hookline.durable._polled.claims import Selection
+from hookline.durable._polled.deaths import Toll
+from hookline.errors import QueueFullError, UsageError
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel, call
+
+POLLED = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+RECORD = (
+    b'{"hookline":1,"lines":[{"kind":"begin","key":"step/0/model"},'
+    b'{"kind":"end","key":"step/0/model"}]}'
+)
+
+
+async def claimed(jobs: Any, limit: int = 9, **options: Any) -> list[str]:
+    return [claim.id for claim in await jobs.take(f"w{id(jobs)}", limit, (), Selection(**options))]
+
+
+# ── the queue ───────────────────────────────────────────────────────────────────────────────
+
+
+@POLLED
+async def test_chats_with_a_higher_priority_begin_first(engine: Engine, client: Client) -> None:
+    for id, priority in (("a", 0), ("b", 5), ("c", -1), ("d", 5)):
+        await client.start("Hi.", chat_id=id, priority=priority)
+    jobs = engine.jobs()
+    assert await claimed(jobs) == ["b", "d", "a", "c"]
+    await jobs.aclose()
+
+
+@POLLED
+async def test_no_more_than_per_key_chats_of_a_key_run_at_once_in_all_workers(
+    engine: Engine, client: Client
+) -> None:
+    for n in range(4):
+        await client.start("Hi.", chat_id=f"a{n}", key="a")
+    await client.start("Hi.", chat_id="b0", key="b")
+    await client.start("Hi.", chat_id="free")
+    one, other = engine.jobs(lease=60), engine.jobs(lease=60)
+    assert await claimed(one, 1, per_key=2) == ["a0"]
+    assert await claimed(other, per_key=2) == ["a1", "b0", "free"]
+    assert await claimed(one, per_key=2) == []
+    await one.aclose()  # releases its chat
+    assert await claimed(other, per_key=2) == ["a0"]
+    assert {chat.id for chat in await client.list(key="a")} == {"a0", "a1", "a2", "a3"}
+    await other.aclose()
+
+
+@POLLED
+async def test_a_queue_that_is_full_refuses_a_chat_by_words(engine: Engine) -> None:
+    jobs = engine.jobs()
+    jobs._max_queued = 2
+    async with Client(jobs) as client:
+        await client.start("Hi.")
+        await client.start("Hi.")
+        with pytest.raises(QueueFullError, match="max_queued=2"):
+            await client.start("Hi.")
+        assert (await client.counts()).queued == 2
+
+
+@POLLED
+async def test_many_clients_that_wait_cost_one_query_together(engine: Engine) -> None:
+    jobs = engine.jobs()
+    queries: list[int] = []
+    fetch = jobs._outcomes
+
+    async def counted(ids: list[str]) -> dict[str, str | None]:
+        queries.append(len(ids))
+        return await fetch(ids)
+
+    jobs._waiters._fetch = counted
+    async with Client(jobs) as client:
+        ids = [await client.start("Hi.", chat_id=f"c{n}") for n in range(20)]
+        waiting = [asyncio.ensure_future(client.result(id)) for id in ids]
+        await eventually(lambda: 20 in queries)
+        for claim in await jobs.take("me", 20):
+            await client.abort(claim.id)
+            await jobs.leave(claim.id, claim.owner)
+        async with engine.worker(Agent(ScriptedModel("Hi."), runtime=Durable())):
+            done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(exc).__name__ for exc in done] == ["ChatAbortedError"] * 20
+
+
+@POLLED
+async def test_the_chats_of_a_conversation_are_deleted_with_all_their_text(
+    engine: Engine, client: Client
+) -> None:
+    await client.start("the secret", chat_id="a", conversation="c1")
+    await client.start("the secret", chat_id="b", conversation="c2")
+    jobs = engine.jobs()
+    [first, *_] = await jobs.take("me", 1)
+    assert await jobs.append(first.id, first.owner, 0, b"the secret")
+    await jobs.ask(first.id, first.owner, "q", '"the secret"', None)
+    assert await client.delete_conversation("c1") == 0  # a worker runs it
+    await jobs.leave(first.id, first.owner)
+    assert await client.delete_conversation("c1") == 1
+    assert [chat.id for chat in await client.list(conversation="c")] == ["b"]
+    for table in ("job", "job_log", "job_question", "job_life"):
+        sql = f"SELECT * FROM hookline_{table} WHERE queue = $1 AND id = 'a'"
+        assert await jobs.database.fetch(sql, jobs.queue, reads=True) == []
+    await jobs.aclose()
+
+
+@POLLED
+async def test_workers_delete_chats_after_their_retention(engine: Engine, client: Client) -> None:
+    id = await client.start("Hi.", agent="renamed")
+    assert await client.abort(id, force=True)
+    agent: Agent[Any] = Agent(ScriptedModel("Hi."), runtime=Durable(), name="mine")
+    async with engine.worker(agent, retention=0.001):
+        while True:
+            if not await client.list():
+                break
+            await asyncio.sleep(0.01)
+    with pytest.raises(UsageError, match="retention=0"):
+        engine.worker(agent, retention=0)
+
+
+# ── deaths ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def strikes_after(jobs: Any) -> int:
+    """The strikes of a chat once the claim of its life has lapsed."""
+    while True:
+        for claim in await jobs.take("heir", 9):
+            return int(claim.strikes)
+        await asyncio.sleep(0.02)
+
+
+@POLLED
+async def test_the_death_of_a_worker_that_was_told_to_stop_does_not_count(
+    engine: Engine, client: Client
+) -> None:
+    """It is killed at the end of its grace."""
+    await client.start("Hi.")
+    jobs = engine.jobs(lease=0.05)
+    [claim] = await jobs.take("stopped", 9)
+    await jobs.excuse([claim.owner])
+    assert await strikes_after(jobs) == 0
+    await jobs.aclose()
+
+
+async def test_a_worker_that_is_told_to_stop_excuses_its_lives(engine: Engine) -> None:
+    if engine.name == "restate":
+        pytest.skip("Restate counts no deaths")
+    began = asyncio.Event()
+
+    async def work() -> str:
+        began.set()
+        await asyncio.sleep(60)
+        return ""
+
+    agent: Agent[Any] = Agent(ScriptedModel(call("work")), tools=[work], runtime=Durable())
+    async with engine.client() as client, engine.worker(agent) as worker:
+        await client.start("Hi.")
+        await began.wait()
+        worker.stop(drain=0.5)
+        jobs = worker._jobs
+        counts = True
+        while counts:
+            sql = "SELECT counts FROM hookline_job_life WHERE queue = $1"
+            [[counts]] = await jobs.database.fetch(sql, jobs.queue, reads=True)
+            await asyncio.sleep(0.01)
+
+
+def test_a_little_progress_before_each_death_does_not_save_a_chat() -> None:
+    toll = Toll()
+    for _ in range(3):
+        toll = toll.after([RECORD])
+    assert toll.strikes == 1
+    for _ in range(17):
+        toll = toll.after([RECORD])
+    assert toll.strikes == 5
+    assert Toll().after([]).after([]).strikes == 2
+
+
+@POLLED
+async def test_a_life_that_ended_well_after_progress_forgives_the_deaths_before(
+    engine: Engine, client: Client
+) -> None:
+    id = await client.start("Hi.")
+    jobs = engine.jobs(lease=0.05)
+    await jobs.take("killed", 9)
+    assert await strikes_after(jobs) == 1
+    [[owner]] = await jobs.database.fetch("SELECT owner FROM hookline_job WHERE id = $1", id)
+    await jobs.leave(id, owner, forgive=False)
+    assert (await client.status(id)).deaths == 1
+    [claim] = await jobs.take("me", 9)
+    await jobs.leave(id, claim.owner, forgive=True)
+    assert (await client.status(id)).deaths == 0
+    await jobs.aclose()
+
+
+# ── versions and deploys ────────────────────────────────────────────────────────────────────
+
+
+@POLLED
+async def test_with_pin_a_chat_that_has_begun_runs_only_in_its_version(
+    engine: Engine, client: Client
+) -> None:
+    await client.start("Hi.", chat_id="begun")
+    jobs = engine.jobs(lease=60)
+    [claim] = await jobs.take("old", 9, (), Selection(version="1", pin=True))
+    await jobs.leave(claim.id, claim.owner)
+    await client.start("Hi.", chat_id="new")
+    assert await claimed(jobs, version="2", pin=True) == ["new"]
+    assert await claimed(jobs, version="2") == ["begun"]
+    assert [chat.version for chat in await client.list()] == ["2", "2"]
+    lives = [event.text for event in await client.timeline("begun") if event.kind == "life"]
+    assert lives == ["version 1", "version 2"]
+    await jobs.aclose()
+    with pytest.raises(UsageError, match="policy='pin' needs version="):
+        engine.worker(Agent(ScriptedModel("x"), runtime=Durable()), policy="pin")
+
+
+@POLLED
+async def test_a_deploy_is_checked_with_the_records_of_open_chats_and_runs_nothing(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")) as worker:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        await engine.at_rest(worker)
+    await client.answer(id, {request: Approve()})
+
+    same = asking(ran, call("delete", path="a"), "Done.")
+    same.add_hook("onResponse", lambda ctx: ran.append("hook"))
+    [replay] = await check_chats(same, client)
+    assert replay.fits
+    jobs = engine.jobs(lease=60)
+    [claim] = await jobs.take("newer", 9)
+    newer = b'{"hookline":99,"lines":[]}'
+    assert await jobs.append(claim.id, claim.owner, len(claim.batches), newer)
+    [replay] = await check_chats(same, client)
+    assert not replay.fits
+    assert "format 99" in replay.why
+    assert ran == []
+    await jobs.aclose()
+
+
+# ── what a chat has gone through ────────────────────────────────────────────────────────────
+
+
+@POLLED
+async def test_a_chat_is_watched_from_its_start_to_its_end(engine: Engine, client: Client) -> None:
+    ran: list[str] = []
+    kinds: list[str] = []
+    texts: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")):
+        id = await client.start("Delete a.")
+        async for event in client.watch(id, poll=0.02):
+            kinds.append(event.kind)
+            texts.append(event.text)
+            if event.kind == "question":
+                await client.answer(id, {event.name: Approve(by="alice")})
+    assert [kinds[0], kinds[-1]] == ["start", "end"]
+    assert "approved by alice" in texts
+    assert "calls delete" in texts
+    assert ran == ["a"]
+
+
+class Receipt(Struct):
+    """What the agent answers with."""
+
+    total: int
+
+
+async def test_a_result_has_the_type_of_the_output(engine: Engine, client: Client) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel('{"total": 7}'), runtime=Durable(), output=Receipt)
+    async with engine.worker(agent):
+        id = await client.start("Sum up.")
+        assert (await client.result(id, output=Receipt)).output == Receipt(7)
+        with pytest.raises(UsageError, match="pass the output= of"):
+            await client.result(id, output=list[int])
+
+
+async def test_each_life_is_in_the_trace_of_whoever_started_the_chat_or_answered_it_last(
+    engine: Engine, client: Client
+) -> None:
+    """On Restate, an answer changes nothing: there, each life is in the trace of the start."""
+    trace = pytest.importorskip("opentelemetry.trace")
+    context = pytest.importorskip("opentelemetry.context")
+    spans: list[tuple[str, int, int]] = []
+
+    def note(what: str) -> None:
+        span = trace.get_current_span().get_span_context()
+        spans.append((what, span.trace_id, span.span_id))
+
+    @contextmanager
+    def request(trace_id: int, span_id: int) -> Iterator[None]:
+        known = trace.SpanContext(trace_id, span_id, False, trace.TraceFlags(1))
+        token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(known)))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    began = asyncio.Event()
+
+    def agent(*turns: Any, stays: bool = False) -> Agent[Any]:
+        @tool(idempotent=True)
+        async def look() -> str:
+            """Look."""
+            note("look")
+            if stays:
+                began.set()
+                await asyncio.Event().wait()
+            return "seen"
+
+        async def pay() -> str:
+            """Pay."""
+            note("pay")
+            return "paid"
+
+        made: Agent[Any] = Agent(ScriptedModel(*turns), tools=[look, pay], runtime=Durable())
+        made.add_hook("preToolCall", lambda ctx: Ask("Pay?") if ctx.call.name == "pay" else None)
+        return made
+
+    async with engine.worker(agent(call("look"), stays=True)):
+        with request(0x1234, 0x56):
+            id = await client.start("Work.")
+        await began.wait()
+    async with engine.worker(agent(call("pay"), "Done.")) as worker:
+        question = await waits(client, id)
+        await engine.at_rest(worker)
+        with request(0x789A, 0xBC):
+            await client.answer(id, {question: Approve()})
+        await client.result(id)
+    last = (0x1234, 0x56) if engine.name == "restate" else (0x789A, 0xBC)
+    assert spans == [("look", 0x1234, 0x56), ("look", 0x1234, 0x56), ("pay", *last)]
+    note("after")
+    assert spans[-1] == ("after", 0, 0)
