@@ -14,7 +14,7 @@ S, M, L = str, dict, list
 EVENTS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
     "RUN_STARTED": ({"threadId": S, "runId": S}, {"protocolVersion": S}),
     "RUN_FINISHED": ({"threadId": S, "runId": S}, {"outcome": M, "usage": L}),
-    "RUN_ERROR": ({"message": S}, {"code": S}),
+    "RUN_ERROR": ({"message": S}, {"code": S, "metadata": M}),
     "STEP_STARTED": ({"stepName": S}, {}),
     "STEP_FINISHED": ({"stepName": S}, {}),
     "TEXT_MESSAGE_START": ({"messageId": S, "role": S}, {}),
@@ -30,7 +30,7 @@ EVENTS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
     "TOOL_CALL_END": ({"toolCallId": S}, {}),
     "TOOL_CALL_RESULT": (
         {"messageId": S, "toolCallId": S, "content": S},
-        {"role": S},
+        {"role": S, "metadata": M},
     ),
     "MESSAGES_SNAPSHOT": ({"messages": L}, {}),
     "STATE_SNAPSHOT": ({"snapshot": M}, {}),

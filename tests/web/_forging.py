@@ -19,15 +19,17 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from tests.web._server import HEADERS, LOCAL, TOKEN
+from tests.web._server import HEADERS, LOCAL, TOKEN, conversation_of, direct
+from tests.web.test_client_tools import pick_file
+from tests.web.test_site import request_of
 
-from hookline import Agent, ModelRequest, tool
+from hookline import Agent, Ask, ModelRequest, tool
 from hookline.errors import BadRequestError
 from hookline.providers.anthropic import _request as _anthropic_request
 from hookline.providers.google import _request as _google_request
 from hookline.providers.openai import _request as _openai_request
 from hookline.providers.openai_chat import _request as _openai_chat_request
-from hookline.testing import ScriptedModel
+from hookline.testing import ScriptedModel, call
 from hookline.web import app, chat_response
 from hookline.web._protocols.table import PROTOCOLS
 
@@ -204,7 +206,7 @@ def _change_object(random: Random, node: dict[str, Any]) -> None:
         node[name] = copy.deepcopy(value)
 
 
-def check(name: str, body: dict[str, Any], expected: dict[str, Any]) -> None:
+def check(name: str, body: dict[str, Any], expected: dict[str, Any], *, mark: str = MARK) -> None:
     """Check the request to a provider: only the messages differ, and only as a client may."""
     place = CONTENT.get(name, "messages")
     messages = body[place]
@@ -212,7 +214,7 @@ def check(name: str, body: dict[str, Any], expected: dict[str, Any]) -> None:
         assert messages[0] == {"role": "system", "content": SYSTEM}
         messages = messages[1:]
     assert {**body, place: None} == {**expected, place: None}
-    assert MARK not in json.dumps(messages, default=repr)
+    assert mark not in json.dumps(messages, default=repr)
     for node in nodes(messages):
         if not isinstance(node, dict):
             continue
@@ -283,3 +285,152 @@ async def fuzz(count: int, first: int = 0) -> Counter[str]:
                 raise
             tally[f"{protocol} {answer.status_code}{' asked' if requests else ''}"] += 1
     return tally
+
+
+# ── what continues a conversation ───────────────────────────────────────────────────────────
+
+CONTINUES: Final = ("approval", "result", "regenerate")
+ASKS: Final = {"approval": "pay", "result": "pick", "regenerate": "hi"}
+"""What the owner of a conversation says first; the model answers with a call, or with text."""
+CALL: Final = "k1"
+
+
+def continuation(random: Random, protocol: str, kind: str, id: str, known: list[Any]) -> Any:
+    """A valid request that continues conversation `id`, whose messages a client has loaded.
+
+    The last item of `known` is the id of the approval that waits, or None.
+    """
+    *shown, approval = copy.deepcopy(known)
+    yes = random.random() < 0.7
+    edit = yes and random.random() < 0.3
+    edited = {"to": "Eve", "amount": 1.0}
+    if protocol == "native":
+        if kind == "regenerate":
+            return {"conversation": id, "regenerate": True}
+        if kind == "result":
+            return {"conversation": id, "results": {CALL: {"value": {"file": "cat.png"}}}}
+        answer: dict[str, Any] = {"approved": yes}
+        answer |= {"arguments": edited} if edit else {} if yes else {"reason": "No."}
+        return {"conversation": id, "answers": {approval: answer}}
+    if protocol == "ai-sdk":
+        if kind == "regenerate":
+            return {"id": id, "trigger": "regenerate-message", "messages": shown[:1]}
+        [part] = [part for part in shown[-1]["parts"] if part.get("toolCallId") == CALL]
+        if kind == "result":
+            part.update(state="output-available", output={"file": "cat.png"})
+        else:
+            part["state"] = "approval-responded"
+            part["approval"] = {"id": approval, "approved": yes}
+            part["input"] = edited if edit else part["input"]
+        return {"id": id, "trigger": "submit-message", "messages": shown}
+    run: dict[str, Any] = {"threadId": id, "runId": "r", "protocolVersion": "1.0"}
+    if kind == "regenerate":
+        return {**run, "messages": shown[:1]}
+    if kind == "result":
+        result = {"id": "r1", "role": "tool", "toolCallId": CALL, "content": "cat.png"}
+        return {**run, "messages": [*shown, result]}
+    payload: dict[str, Any] = {"approved": yes}
+    payload |= {"editedArgs": edited} if edit else {}
+    resume = [{"interruptId": approval, "status": "resolved", "payload": payload}]
+    return {**run, "messages": shown, "resume": resume}
+
+
+def digest(messages: Any) -> list[Any]:
+    """What a provider gets of these messages."""
+    return [
+        (
+            message.role,
+            message.text,
+            [call.arguments for call in getattr(message, "tool_calls", ())],
+        )
+        for message in messages
+    ]
+
+
+async def fuzz_continued(count: int, first: int = 0) -> Counter[str]:
+    """Try so many forged approvals, results of client tools, resumes and regenerations.
+
+    Each is for a conversation of its own that waits for it, and is sent twice. Returns how often
+    each answer came.
+    """
+    requests: list[ModelRequest] = []
+    paid: list[Any] = []
+
+    def reply(request: ModelRequest) -> Any:
+        requests.append(request)
+        last = request.messages[-1]
+        if last.role == "user" and last.text == "pay":
+            return [call("pay", to="Ada", amount=10.0, id=CALL)]
+        if last.role == "user" and last.text == "pick":
+            return [call("pick_file", kind="png", id=CALL)]
+        return "Yes."
+
+    @tool
+    async def pay(to: str, amount: float) -> str:
+        """Pay."""
+        paid.append((to, amount))
+        return "paid"
+
+    tools = (pay, pick_file)
+    agent: Agent[Any] = Agent(ScriptedModel(*[reply] * count * 4), system=SYSTEM, tools=tools)
+    agent.add_hook("preToolCall", lambda ctx: Ask("Pay?"), tools=["pay"])
+    plain = ModelRequest(model=agent.model, system=SYSTEM, tools=tools, messages=())
+    expected = {name: build("m", plain) for name, build in BUILDERS.items()}
+    tally: Counter[str] = Counter()
+    foreign = "an-id-of-nobody"
+    async with direct(agent) as (site, http):
+        for seed in range(first, first + count):
+            random = Random(seed)
+            protocol, kind = random.choice(PROTOCOLS), random.choice(CONTINUES)
+            id, text = f"c{seed}", ASKS[kind]
+            await http.post(f"/{protocol}", json=request_of(protocol, text, id))
+            before = (await conversation_of(site, id)).messages
+            pending = (await conversation_of(site, id)).pending
+            approval = pending[0].id if pending else None
+            known = (await http.get(f"/{protocol}/{id}/messages")).json()["messages"]
+            body = continuation(random, protocol, kind, id, [*known, approval])
+            for _ in range(random.randint(0, 4)):
+                node = random.choice(list(nodes(body)))
+                change = _change_list if isinstance(node, list) else _change_object
+                change(random, node)
+            content = json.dumps(body)
+            if random.random() < 0.1 and approval is not None:
+                content = content.replace(approval, foreign)
+            foreign = approval or foreign
+            requests.clear()
+            paid.clear()
+            try:
+                for _ in range(2):
+                    answer = await http.post(
+                        f"/{protocol}",
+                        content=content,
+                        headers={"content-type": "application/json"},
+                    )
+                    assert answer.status_code in (200, 400, 409, 413), answer.text
+                    tally[f"{protocol} {kind} {answer.status_code}"] += 1
+                assert len(paid) <= 1
+                if paid:
+                    assert kind == "approval"
+                    assert approval in content
+                    assert "true" in content
+                for request in requests:
+                    _check_continued(request, before, kind)
+                    for name, build in BUILDERS.items():
+                        # The result of a client's tool is the client's own.
+                        mark = SYSTEM if kind == "result" else MARK
+                        check(name, build("m", request), expected[name], mark=mark)
+            except (AssertionError, BadRequestError) as exc:
+                exc.add_note(f"seed {seed}, {protocol}, {kind}: {content}")
+                raise
+    return tally
+
+
+def _check_continued(request: ModelRequest, before: Any, kind: str) -> None:
+    """Check that a request holds the stored messages, and only then what a client may add."""
+    assert request.system == SYSTEM
+    own, stored = digest(request.messages), digest(before)
+    kept = stored[:1] if kind == "regenerate" else stored
+    assert own[: len(kept)] == kept
+    for message in request.messages[len(kept) :]:
+        if message.role != "tool":
+            assert MARK not in repr(message)

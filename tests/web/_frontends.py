@@ -1,4 +1,4 @@
-"""The pages of docs/frontends.md: the files as they stand there, built and served by Vite."""
+"""The pages of docs/frontends/, and the configurations of docs/frontends.md, built by Vite."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from typing import Any
 
 from tests.web._clients import JS, need_node
 
-DOCS = (Path(__file__).parents[2] / "docs" / "frontends.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-FILES = {title: text for _, title, text in BLOCK.findall(DOCS)}
+FILES = {title: text for _, title, text in BLOCK.findall((DOCS / "frontends.md").read_text())}
+FILES |= {
+    path.relative_to(DOCS / "frontends").as_posix(): path.read_text()
+    for path in DOCS.glob("frontends/**/*.*")
+}
 INDEX = (
     '<!doctype html><title>Chat</title><link rel="icon" href="data:,"><div id="root"></div>'
     '<script type="module" src="{}"></script>'
@@ -25,29 +29,29 @@ IMPORT = 'import { withTools } from "./tools";\n'
 
 def _sdk(files: dict[str, str]) -> dict[str, dict[str, str]]:
     """The pages of one framework, by the version of the AI SDK."""
-    agent = {"5": "src/agent.ts (ai 5)", "6": "src/agent.ts", "7": "src/agent.ts"}
+    agent = {"5": "agent-5.ts", "6": "agent.ts", "7": "agent.ts"}
     return {version: {**files, "src/agent.ts": agent[version]} for version in agent}
 
 
 # by page: which file of the docs stands where
 PAGES: dict[str, dict[str, str]] = {
-    **{f"react-{v}": f for v, f in _sdk({"src/main.tsx": "src/main.tsx"}).items()},
+    **{f"react-{v}": f for v, f in _sdk({"src/main.tsx": "react/main.tsx"}).items()},
     **{
         f"vue-{v}": f
-        for v, f in _sdk({"src/main.ts": "src/main.ts (Vue)", "src/App.vue": "src/App.vue"}).items()
+        for v, f in _sdk({"src/main.ts": "vue/main.ts", "src/App.vue": "vue/App.vue"}).items()
     },
     **{
         f"svelte-{v}": f
         for v, f in _sdk(
-            {"src/main.ts": "src/main.ts (Svelte)", "src/App.svelte": "src/App.svelte"}
+            {"src/main.ts": "svelte/main.ts", "src/App.svelte": "svelte/App.svelte"}
         ).items()
     },
     **{
-        f"tools-{v}": {"src/tools.ts": "src/tools.ts", **f}
-        for v, f in _sdk({"src/main.tsx": "src/main.tsx"}).items()
+        f"tools-{v}": {"src/tools.ts": "tools.ts", **f}
+        for v, f in _sdk({"src/main.tsx": "react/main.tsx"}).items()
     },
-    "ag-ui": {"src/main.ts": "src/main.ts (AG-UI)"},
-    "fetch": {"src/main.ts": "src/main.ts (fetch)"},
+    "ag-ui": {"src/main.ts": "ag-ui/main.ts"},
+    "fetch": {"src/main.ts": "fetch/main.ts"},
 }
 
 

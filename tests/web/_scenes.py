@@ -140,6 +140,26 @@ async def a_call() -> Played:
     return await play(agent(["I look. ", call("weather", city="Oslo")], "Sunny."))
 
 
+def _family(*turns: Any) -> Agent[Any]:
+    """An agent, and another one below it whose call needs an approval."""
+    below = Agent(ScriptedModel(*turns[1:]), name="below", tools=[weather])
+    below.add_hook("preToolCall", lambda ctx: Ask("Look?"), guard=True)
+    return Agent(ScriptedModel(turns[0]), name="above", tools=[below.as_tool()])
+
+
+@scene
+async def a_question_of_a_sub_agent() -> Played:
+    return await play(_family(call("below", input="go"), call("weather", city="Oslo")))
+
+
+@scene
+async def an_answer_for_a_sub_agent() -> Played:
+    talk = Conversation()
+    asked = _family(call("below", input="go"), call("weather", city="Oslo"))
+    (request,) = (await asked.chat("go", conversation=talk)).pending
+    return await play(_family("Done.", "Sunny."), on=talk, answers={request.id: Approve()})
+
+
 @scene
 async def a_call_without_text() -> Played:
     return await play(agent([call("nothing")], "Done."))

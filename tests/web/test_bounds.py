@@ -36,8 +36,8 @@ def held(site: Site) -> dict[str, int]:
     """What is kept, by key, and that the totals say just that."""
     runs = site.runs
     found = {key: live.log.bytes for key, live in runs._live.items()}
-    assert runs._held_total == sum(found.values())
-    for principal, total in runs._held.items():
+    assert runs._bytes_total == sum(found.values())
+    for principal, total in runs._bytes.items():
         mine = [size for key, size in found.items() if key.startswith(f"{principal}/")]
         assert total == sum(mine)
     return found
@@ -66,7 +66,7 @@ async def test_a_principals_replays_have_a_total_and_the_first_to_end_is_forgott
         assert sorted(held(site)) == ["ada/2", "ada/3", "bob/1"]
         await finished(site, http, "ada", "2")
         assert sorted(held(site)) == ["ada/2", "ada/3", "bob/1"]
-        assert site.runs._held["ada"] <= caps.replay_bytes_per_principal
+        assert site.runs._bytes["ada"] <= caps.replay_bytes_per_principal
 
 
 async def test_all_replays_of_a_process_have_a_total() -> None:
@@ -80,7 +80,7 @@ async def test_all_replays_of_a_process_have_a_total() -> None:
             await finished(site, http, user, "1")
             assert sum(held(site).values()) <= caps.replay_bytes_total
         assert sorted(held(site)) == ["eve/1", "kim/1"]
-        assert sorted(site.runs._held) == ["eve", "kim"]
+        assert sorted(site.runs._bytes) == ["eve", "kim"]
 
 
 async def test_where_all_run_the_largest_loses_its_older_half_and_its_reader_is_told() -> None:
@@ -128,7 +128,7 @@ async def test_what_is_forgotten_is_not_counted_any_more() -> None:
         for id in ("1", "2"):
             await http.post("/native", json=request_of("native", "go", id))
         await eventually(lambda: not site.runs._live)
-        assert (site.runs._held_total, dict(site.runs._held)) == (0, {})
+        assert (site.runs._bytes_total, dict(site.runs._bytes)) == (0, {})
 
 
 async def test_a_replay_counts_the_messages_that_its_client_sent() -> None:
@@ -145,11 +145,11 @@ async def test_a_replay_counts_the_messages_that_its_client_sent() -> None:
             assert answer.status_code == 200
             await eventually(lambda: len(site.runs) == 0)
             live = site.runs._live[f"ada/{id}"]
-            assert 100_000 < live.header.bytes < 101_000
-            assert live.log.bytes > live.header.bytes
+            assert 100_000 < live.header.size < 101_000
+            assert live.log.bytes > live.header.size
         assert sorted(held(site)) == ["ada/2", "ada/3"]
         answer = await http.post("/native", json=request_of("native", "go", "4"))
-        assert sum(held(site).values()) == site.runs._held_total
+        assert sum(held(site).values()) == site.runs._bytes_total
 
 
 # ── approvals that change nothing ───────────────────────────────────────────────────────────

@@ -48,7 +48,10 @@ def stored_text(played: Played) -> str:
     return "".join(m.text for m in added if isinstance(m, AssistantMessage))
 
 
-FRESH = ("an_approved_call", "a_call_denied_by_the_user", "one_of_two_answers")
+FRESH = (
+    *("an_approved_call", "a_call_denied_by_the_user", "one_of_two_answers"),
+    "an_answer_for_a_sub_agent",
+)
 
 
 @pytest.mark.parametrize(("version", "target"), [("ai", 7), ("ai", 6), ("ai6", 6), ("ai5", 5)])
@@ -56,7 +59,7 @@ async def test_the_sdk_reads_every_scene(version: str, target: Any) -> None:
     need_node()
     names = [name for name in SCENES if name not in FRESH]  # those need the message before
     played = [await SCENES[name]() for name in names]
-    streams = [base(ai_sdk_of(each, target=target)) for each in played]
+    streams = [base(ai_sdk_of(each, ai_sdk_version=target)) for each in played]
     for name, each, result in zip(names, played, run("read.mjs", streams, version), strict=True):
         failed = name in ("a_failing_model", "too_many_steps")
         assert bool(result.get("failed")) == failed, (name, result.get("failed"))
@@ -76,7 +79,7 @@ async def test_the_sdk_reads_every_scene(version: str, target: Any) -> None:
 async def test_the_sdk_has_the_sources_and_files(name: str, version: str, target: Any) -> None:
     need_node()
     played = await SCENES[name]()
-    [result] = run("read.mjs", [base(ai_sdk_of(played, target=target))], version)
+    [result] = run("read.mjs", [base(ai_sdk_of(played, ai_sdk_version=target))], version)
     assert "failed" not in result
     kinds = ("source-url", "source-document", "file")
     shown = [part for part in result["message"]["parts"] if part["type"] in kinds]
@@ -106,7 +109,7 @@ async def test_ag_ui_verifies_and_reads_every_scene() -> None:
         added = [e.message for e in played[name].events if isinstance(e, MessageAdded)]
         said = [m for m in added if isinstance(m, AssistantMessage)]
         assert thought == "".join(m.reasoning for m in said), name
-        assert bool(result["pending"]) == (name == "an_approval")
+        assert bool(result["pending"]) == (name in ("an_approval", "a_question_of_a_sub_agent"))
 
 
 async def test_the_sdk_fails_on_broken_streams_that_it_looks_at() -> None:

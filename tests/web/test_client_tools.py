@@ -186,7 +186,7 @@ async def test_a_bad_tool_of_the_front_end_is_refused(bad: dict[str, Any]) -> No
 async def test_the_chat_of_the_sdk_runs_its_tool_and_goes_on(version: str) -> None:
     need_node()
     target: Any = {"ai": 7, "ai6": 6, "ai5": 5}[version]
-    async with site_of(picking(), target=target) as (site, url):
+    async with site_of(picking(), ai_sdk_version=target) as (site, url):
         options = {"tools": {"pick_file": "cat.png"}, "last": "You picked"}
         seen = await ai(url, [{"send": "hi"}], version, **options)
         kept = await conversation_of(site, "c1")
@@ -243,7 +243,7 @@ async def test_a_refusal_is_shown_with_its_reason_live_and_after_a_reload(
         def refuse(ctx: PreToolCall) -> Deny:
             return Deny("not on this machine")
 
-    async with site_of(agent, target=target) as (_, url):
+    async with site_of(agent, ai_sdk_version=target) as (_, url):
         live = await ai(url, [{"send": "hi"}], version)
         again = await ai(url, [{"load": True}], version)
     for seen in (live, again):

@@ -218,7 +218,7 @@ async def test_version_7_shows_an_answer_at_once_and_takes_it_back() -> None:
     def redact(ctx: OnResponse) -> ModelResponse:
         return ctx.response.replace(text="Code: ****.")
 
-    async with site_of(agent, target=7) as (_, url):
+    async with site_of(agent, ai_sdk_version=7) as (_, url):
         seen = await ai(url, [{"send": "hi"}])
     assert text(seen["messages"][1]) == "Code: ****."
     assert seen["lengths"].index(17) < len(seen["lengths"]) - 1 > 4

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import msgspec
 import pytest
 from tests.web._scenes import fails, weather
@@ -17,9 +20,11 @@ from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, User
 from hookline.errors import AuthenticationError, StoreError
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
-from hookline.web._page.markdown import LANGUAGES, MOST, TAGS, blocks
+from hookline.web._page.markdown import LANGUAGES, LINES, MOST, MOST_CODE, TAGS, blocks
 from hookline.web._page.timelines import BYTES
 from hookline.web._site.conversations import conversation_key
+from hookline.web._site.markdown import BYTES as TEXT_BYTES
+from hookline.web._site.markdown import OWN_REQUESTS, REQUESTS, TEXTS
 
 HEADERS = {"content-type": "application/json"}
 
@@ -121,6 +126,65 @@ async def test_without_the_page_none_of_its_routes_is_there() -> None:
         assert answer.status_code == 404
 
 
+async def test_markdown_that_takes_long_keeps_no_thread_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = threading.Event()
+
+    def slow(text: str) -> list[Any]:
+        gate.wait(30)
+        return blocks(text)
+
+    monkeypatch.setattr("hookline.web._site.markdown.blocks", slow)
+    options: dict[str, Any] = {"authorize": lambda http: http.headers.get("x-user"), "page": True}
+    async with direct(Agent(ScriptedModel()), **options) as (site, http):
+
+        def parse(user: str) -> asyncio.Task[httpx.Response]:
+            body = {"texts": ["*x*"]}
+            return asyncio.create_task(
+                http.post("/page/markdown", json=body, headers={"x-user": user})
+            )
+
+        try:
+            waiting = [parse(f"user{n // OWN_REQUESTS}") for n in range(REQUESTS)]
+            await eventually(lambda: len(site._routes.markdown._requests) == REQUESTS)
+            refused = await parse("kim")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 10) == "free"
+        finally:
+            gate.set()
+        for answer in await asyncio.gather(*waiting):
+            assert answer.json()["texts"] == [msgspec.to_builtins(blocks("*x*"))]
+        gate.clear()
+        try:
+            own = [parse("kim") for _ in range(OWN_REQUESTS)]
+            await eventually(
+                lambda: (
+                    [owner for owner, _ in site._routes.markdown._requests].count("kim")
+                    == OWN_REQUESTS
+                )
+            )
+            assert (await parse("kim")).status_code == 503
+        finally:
+            gate.set()
+        assert (await parse("eve")).status_code == 200
+        await asyncio.gather(*own)
+        await site.shutdown()
+
+
+async def test_the_texts_of_a_markdown_request_have_a_bound_together() -> None:
+    async with direct(Agent(ScriptedModel()), page=True) as (site, http):
+        for texts, status in (
+            (["é" * (TEXT_BYTES // 4), "é" * (TEXT_BYTES // 4)], 200),
+            (["é" * (TEXT_BYTES // 4), "é" * (TEXT_BYTES // 4) + "x"], 413),
+            (["x"] * (TEXTS + 1), 400),
+            ("x", 400),
+        ):
+            answer = await http.post("/page/markdown", json={"texts": texts})
+            assert answer.status_code == status
+        await site.shutdown()
+
+
 async def test_the_page_and_its_routes_need_the_token_and_the_right_origin() -> None:
     async with direct(Agent(ScriptedModel("One.")), page=True) as (_, http):
         for path in ("/page/about", "/page/a/timeline"):
@@ -167,7 +231,7 @@ async def test_a_run_with_many_details_takes_no_timeline_away() -> None:
     async with direct(agent, page=Page(details=True)) as (site, http):
         for text in ("a", "b", "c"):
             await said(http, "a", text)
-            await site._desk.timelines.settle()
+            await site._routes.timelines.settle()
         first, second, third = (await http.get("/page/a/timeline")).json()["runs"]
         assert [each["ended"] for each in (first, second, third)] == ["done"] * 3
         assert (await http.get(f"/page/a/steps/{third['run']}/0")).json()["answer"] == "Three."
@@ -186,7 +250,7 @@ async def test_a_sub_agents_steps_are_kept_with_what_they_asked() -> None:
     agent.scopes.register(Scope("below", tools=[middle.as_tool()]))
     async with direct(agent, page=Page(details=True, price=lambda usage: 0.25)) as (site, http):
         await said(http, "a", "What is it like?")
-        await site._desk.timelines.settle()
+        await site._routes.timelines.settle()
         (run,) = (await http.get("/page/a/timeline")).json()["runs"]
         begun = [each for each in run["frames"] if each["event"] == "step_started"]
         depths = [(len(each.get("path", ())), each["iteration"]) for each in begun]
@@ -224,7 +288,7 @@ async def test_an_error_has_one_id_in_the_stream_the_timeline_and_the_log(caplog
         streams = [(await http.post("/native", json={**body, "message": "Two."})).text]
         streams += [(await http.get(f"/{each}/a/stream")).text for each in ("native", "ai-sdk")]
         found = set().union(*map(ids_in, streams)) - tool
-        await site._desk.timelines.settle()
+        await site._routes.timelines.settle()
         kept = (await http.get("/page/a/timeline")).json()["runs"][-1]["text"]
         assert found == ids_in(kept)
         assert len(found) == 1
@@ -272,8 +336,8 @@ async def test_an_error_before_the_first_event_has_one_id_too(
         told = ids_in(answer.text)
         assert len(told) == 1
         assert ids_in(caplog.text) == told
-        await site._desk.timelines.settle()
-        assert (await site._desk.timelines.read(conversation_key("owner", "a"))).runs == []
+        await site._routes.timelines.settle()
+        assert (await site._routes.timelines.read(conversation_key("owner", "a"))).runs == []
 
 
 # ── who reads ───────────────────────────────────────────────────────────────────────────────
@@ -412,6 +476,20 @@ def test_nothing_of_a_code_block_is_lost_in_its_colours() -> None:
     for language in sorted(LANGUAGES):
         (block,) = blocks(f"```{language}\n{code}```")
         assert text_of(block.node) == code, language
+
+
+def test_a_long_code_block_is_made_of_pieces_that_stay_while_it_grows() -> None:
+    lines = "".join(f"x{n} = {n}  # \u2028\n" for n in range(3 * MOST_CODE // 12))
+    pieces: list[Any] = []
+    for end in (len(lines) // 7, len(lines) // 2, len(lines)):
+        code = lines[: lines.rindex("\n", 0, end) + 1]
+        (block,) = blocks(f"```python\n{code}")
+        assert text_of(block.node) == code
+        before, pieces = pieces, list(block.node[2:])
+        assert pieces[: len(before[:-1])] == before[:-1]
+        assert {text_of(piece).count("\n") for piece in pieces[:-1]} == {LINES}
+    assert ["span", {"class": "n"}, "1"] in pieces[0]
+    assert len(pieces[-1]) == 3  # without colours
 
 
 def test_a_formula_stays_as_it_is() -> None:

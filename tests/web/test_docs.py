@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.web import _check_ai_sdk as ai_sdk
 from tests.web._frontends import FILES, PAGES
 from tests.web._server import serve
 from tests.web.test_site import request_of, text_of
+
+from hookline.web import Caps, app
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "web.md").read_text()
@@ -27,6 +30,14 @@ def names_of(words: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "docs"}
     exec(compile(block, "docs/web.md", "exec", dont_inherit=True), names)
     return names
+
+
+def test_the_table_of_arguments_is_that_of_app() -> None:
+    section = PAGE.partition("### Arguments of `app`\n")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| .+ \|$", section, re.MULTILINE)
+    documented = [(name, eval(default, {"Caps": Caps})) for name, default in rows]
+    parameters = list(inspect.signature(app).parameters.values())[1:]
+    assert documented == [(parameter.name, parameter.default) for parameter in parameters]
 
 
 @pytest.mark.parametrize("words", ["api = FastAPI()\n\n\n@api.post", 'Route("/api/chat", chat'])

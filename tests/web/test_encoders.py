@@ -39,15 +39,15 @@ def all_calls(played: Played) -> list[str]:
 
 def ai_sdk_of(played: Played, upto: int | None = None, **options: Any) -> bytes:
     encoder = AiSdkEncoder(
-        known=all_calls(played), message_id="m1" if played.resumed else None, **options
+        earlier_calls=all_calls(played), message_id="m1" if played.resumed else None, **options
     )
     data = b"".join(encoder.encode(event) for event in played.events[:upto])
-    assert upto is not None or encoder.ended
+    assert upto is not None or encoder.complete
     return data + encoder.end()
 
 
 def ag_ui_of(played: Played, upto: int | None = None) -> bytes:
-    encoder = AgUiEncoder(thread_id="t", run_id="r", known=all_calls(played), messages=SENT)
+    encoder = AgUiEncoder(thread_id="t", run_id="r", earlier_calls=all_calls(played), messages=SENT)
     data = b"".join(encoder.encode(event) for event in played.events[:upto])
     return data + encoder.end()
 
@@ -68,7 +68,7 @@ def said_after(played: Played) -> list[AssistantMessage]:
 @pytest.mark.parametrize("target", [6, 7])
 async def test_a_ui_message_stream_is_right(name: str, target: Any) -> None:
     played = await SCENES[name]()
-    ai_sdk.check(ai_sdk_of(played, target=target), target=target, known=open_calls(played))
+    ai_sdk.check(ai_sdk_of(played, ai_sdk_version=target), target=target, known=open_calls(played))
 
 
 @EVERY
@@ -76,7 +76,7 @@ async def test_a_ui_message_stream_is_right(name: str, target: Any) -> None:
 async def test_a_ui_message_stream_shows_the_text_that_is_stored(name: str, target: Any) -> None:
     """With version 6, less the parts that are marked as withdrawn."""
     played = await SCENES[name]()
-    data = ai_sdk_of(played, target=target)
+    data = ai_sdk_of(played, ai_sdk_version=target)
     chunks = ai_sdk.check(data, target=target, known=open_calls(played))
     before = [{"type": "tool-x", "toolCallId": id} for id in all_calls(played)]
     parts = ai_sdk.message_of(chunks, before)
@@ -120,7 +120,7 @@ def kinds(parts: list[dict[str, Any]]) -> list[Any]:
 @pytest.mark.parametrize("target", [6, 7])
 async def test_sources_and_files_are_parts_of_the_message(target: Any) -> None:
     played = await SCENES["sources_and_files"]()
-    chunks = ai_sdk.chunks_of(ai_sdk_of(played, target=target))
+    chunks = ai_sdk.chunks_of(ai_sdk_of(played, ai_sdk_version=target))
     found = [c for c in chunks if c["type"] in ("source-url", "source-document", "file")]
     url, document, file = "source-url", "source-document", "file"
     kinds = [c["type"] for c in found]
@@ -138,7 +138,7 @@ async def test_sources_and_files_are_parts_of_the_message(target: Any) -> None:
 
 @pytest.mark.parametrize("target", [6, 7])
 async def test_a_source_that_was_taken_back_is_not_shown(target: Any) -> None:
-    chunks = ai_sdk.chunks_of(ai_sdk_of(await SCENES["a_retried_source"](), target=target))
+    chunks = ai_sdk.chunks_of(ai_sdk_of(await SCENES["a_retried_source"](), ai_sdk_version=target))
     parts = ai_sdk.message_of(chunks)
     assert [part["url"] for part in parts if part["type"] == "source-url"] == [PAGE.url]
 
@@ -154,7 +154,7 @@ async def test_ag_ui_tells_of_sources_and_files_in_custom_events() -> None:
 
 async def test_a_withdrawn_text_is_taken_off_the_screen_by_version_7_only() -> None:
     played = await SCENES["a_retried_call"]()
-    seven = [c["type"] for c in ai_sdk.chunks_of(ai_sdk_of(played, target=7))]
+    seven = [c["type"] for c in ai_sdk.chunks_of(ai_sdk_of(played, ai_sdk_version=7))]
     assert "reset-step" in seven
     six = [c["type"] for c in ai_sdk.chunks_of(ai_sdk_of(played))]
     assert "reset-step" not in six
@@ -165,7 +165,7 @@ async def test_a_withdrawn_text_is_taken_off_the_screen_by_version_7_only() -> N
 
 async def test_version_5_gets_no_approvals() -> None:
     for name in ("an_approval", "a_call_denied_by_the_user"):
-        data = ai_sdk_of(await SCENES[name](), target=5)
+        data = ai_sdk_of(await SCENES[name](), ai_sdk_version=5)
         assert b"tool-approval-request" not in data
         assert b"tool-output-denied" not in data
 
@@ -248,7 +248,7 @@ async def test_nothing_follows_the_end(name: str) -> None:
     for encoder in (AiSdkEncoder(), AgUiEncoder(thread_id="t", run_id="r"), NativeEncoder()):
         for event in played.events:
             encoder.encode(event)
-        assert encoder.ended
+        assert encoder.complete
         assert encoder.encode(played.events[0]) == b""
         assert encoder.end() == encoder.end(RuntimeError("late")) == b""
 
@@ -264,7 +264,7 @@ async def test_no_text_of_an_exception_goes_out(name: str) -> None:
 
 async def test_a_mapper_says_what_goes_out() -> None:
     played = await SCENES["failing_calls"]()
-    encoder = AiSdkEncoder(errors=lambda error: f"{error.type}!")
+    encoder = AiSdkEncoder(describe_error=lambda error: f"{error.type}!")
     data = b"".join(map(encoder.encode, played.events))
     assert b'"errorText":"RuntimeError!"' in data
     assert b"hunter2" not in data
@@ -313,3 +313,8 @@ async def test_the_user_message_is_a_message_of_the_users() -> None:
         "role": "user",
         "parts": [{"type": "text", "text": "hello"}],
     }
+
+
+def test_a_client_that_lost_the_first_events_is_told_in_a_message_that_has_begun() -> None:
+    chunks = ai_sdk.check(AiSdkEncoder().reload())
+    assert [chunk["type"] for chunk in chunks] == ["start", "data-reload", "error", "finish"]

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from tests._wires import WIRES, wire
-from tests.web._forging import fuzz
+from tests.web._forging import CONTINUES, fuzz, fuzz_continued
 from tests.web._server import HEADERS, LOCAL, conversation_of, direct
 from tests.web.test_client_tools import picking
 from tests.web.test_site import asked, asking, request_of
@@ -34,6 +34,8 @@ from hookline.providers.google import _request as _google_request
 from hookline.providers.openai import _request as _openai_request
 from hookline.testing import ScriptedModel
 from hookline.web import chat_response
+from hookline.web._http.refused import Refused
+from hookline.web._protocols import incoming
 from hookline.web._protocols.table import Protocol
 
 PROTOCOLS: tuple[Protocol, ...] = ("native", "ai-sdk", "ag-ui")
@@ -202,6 +204,14 @@ async def test_nothing_that_is_forged_reaches_a_provider() -> None:
         assert tally[f"{protocol} 400"] > 20
 
 
+async def test_nothing_that_is_forged_reaches_a_provider_when_a_chat_continues() -> None:
+    tally = await fuzz_continued(400)
+    for protocol in PROTOCOLS:
+        for kind in CONTINUES:
+            assert tally[f"{protocol} {kind} 200"] > 0
+            assert tally[f"{protocol} {kind} 400"] + tally[f"{protocol} {kind} 409"] > 5
+
+
 # ── the shape of a body ─────────────────────────────────────────────────────────────────────
 
 
@@ -239,6 +249,22 @@ async def test_a_body_of_very_many_values_is_refused(protocol: str) -> None:
         answer = await http.post(f"/{protocol}", json=body)
         assert answer.status_code == 413
         assert "200000 JSON values" in answer.text
+
+
+@pytest.mark.parametrize("item", ["[],", "{},", "1,", '"",', '{"a":{"b":'])
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(
+    item: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("msgspec.json.decode", None)
+    body = '{"message":[' + item * 200_001 + "1]}"
+    with pytest.raises(Refused, match="200000 JSON values"):
+        incoming.read_object(body.encode())
+
+
+@pytest.mark.parametrize("text", [",[{" * 300_000, '\\",[{' * 300_000, "\\" * 300_000])
+def test_a_long_text_is_one_value(text: str) -> None:
+    body = json.dumps({"message": text, "list": [1] * 190_000}).encode()
+    assert incoming.read_object(body)["message"] == text
 
 
 async def test_an_answer_that_is_there_twice_runs_nothing() -> None:

@@ -248,7 +248,7 @@ async def test_tools_run_in_a_route_too() -> None:
     agent = Agent(ScriptedModel([call("weather", city="Oslo")], "Sunny."), tools=[weather])
 
     async def chat(request: Request) -> Response:
-        return await chat_response(agent, request, target=7)
+        return await chat_response(agent, request, ai_sdk_version=7)
 
     async with local(plain(chat)) as http:
         answer = await http.post("/chat", json=request_of("ai-sdk", "hi"))

@@ -80,15 +80,22 @@ class Front(Page):
 
 @asynccontextmanager
 async def opened(
-    browser: Any, door: Door, name: str, agent: Agent[Any], *, cookie: bool = False
+    browser: Any,
+    door: Door,
+    name: str,
+    agent: Agent[Any],
+    *,
+    cookie: bool = False,
+    **options: Any,
 ) -> AsyncIterator[tuple[Front, Site]]:
     """The page with its agent behind it, for somebody who has signed in."""
     site = app(
         agent,
         authorize=names_of("sessions = {")["who"],
         on_disconnect="detach",
-        target=5 if name.endswith("-5") else 7 if name.endswith("-7") else 6,
+        ai_sdk_version=5 if name.endswith("-5") else 7 if name.endswith("-7") else 6,
         caps=Caps(drain=0.0),
+        **options,
     )
     door.behind = Starlette(routes=[Mount("/agent", site)])
     context = await browser.new_context(viewport={"width": 640, "height": 900})
@@ -169,6 +176,31 @@ async def test_a_conversation(browser: Any, door: Door, name: str) -> None:
         await page.sees("Fine.")
         assert await page.said() == whole
         assert page.page.url == address
+        assert page.problems == []
+
+
+@pytest.mark.parametrize("name", ["react-5", "react-6", "react-7", "vue-7", "svelte-7"])
+async def test_a_page_waits_for_the_decision_of_somebody_else(
+    browser: Any, door: Door, name: str
+) -> None:
+    agent, booked = booking(call("book", train="EN 40295"), "It is booked.")
+    approvers = lambda principal, request: True  # noqa: E731
+    async with opened(browser, door, name, agent, approvers=approvers) as (page, site):
+        await page.write("To Rome.")
+        await page.sees("EN 40295")
+        await page.idle()
+        assert await page.page.get_by_role("button", name="Approve").count() == 0
+        (request,) = await site._config.store.pending()
+        body = {"id": request.id, "approved": True}
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        answer = await page.page.context.request.post(
+            f"{door.pages}/agent/approvals", data=body, headers=headers
+        )
+        assert answer.status == 202
+        await eventually(lambda: booked == ["EN 40295"])
+        if name == "react-5":  # the file for this version does not ask again
+            await page.page.reload()
+        await page.sees("It is booked.")
         assert page.problems == []
 
 

@@ -347,7 +347,7 @@ async def test_an_unknown_conversation_is_an_empty_one_and_reading_makes_none(
 ) -> None:
     async with direct(one(), on_disconnect="detach") as (site, http):
         answer = await http.get(f"/{protocol}/c1/messages")
-        more = {} if protocol == "ai-sdk" else {"pending": [], "clientCalls": []}
+        more = {} if protocol == "ai-sdk" else {"pending": [], "clientCalls": [], "mayAnswer": True}
         assert answer.json() == {"messages": [], "running": False, **more}
         assert (await http.get(f"/{protocol}/c1/stream")).status_code == 204
         assert (await http.post(f"/{protocol}/c1/stop")).json() == {"stopped": False}

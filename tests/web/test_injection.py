@@ -112,15 +112,15 @@ def streams(x: str) -> list[bytes]:
     out: list[bytes] = []
     for each in lasts:
         made = [
-            AiSdkEncoder(message_id=x, errors=lambda error: x),
-            AiSdkEncoder(target=7, errors=lambda error: error.message),
+            AiSdkEncoder(message_id=x, describe_error=lambda error: x),
+            AiSdkEncoder(ai_sdk_version=7, describe_error=lambda error: error.message),
             AgUiEncoder(
                 thread_id=x,
                 run_id=x,
                 messages=[{"id": x, "role": "user", "content": x}],
-                errors=lambda error: x,
+                describe_error=lambda error: x,
             ),
-            NativeEncoder(run="r", errors=lambda error: x),
+            NativeEncoder(run="r", describe_error=lambda error: x),
         ]
         out += [b"".join(encoder.encode(event) for event in each) for encoder in made]
     native = NativeEncoder(run="r")

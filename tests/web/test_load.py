@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tests.web._load import Client, Foreseeable, expected, moments, site_of
-from tests.web._server import eventually, serve
+from tests.web._server import TOKEN, client, conversation_of, eventually, serve
+from tests.web._server import site_of as sited
 
+from hookline import Agent, Limits
+from hookline.testing import ScriptedModel, Turn
+from hookline.web import Caps
 from hookline.web._runs.run import BACKLOG, Live
 
 pytestmark = pytest.mark.timeout(120)
@@ -101,10 +107,10 @@ async def test_slow_readers_do_not_hold_up_the_others(mode: str) -> None:
             assert each.hash.hexdigest() == expected(each.name, 40, padding)
         lives = [site.runs._live[f"owner/{each.name}"] for each in slow]
         if mode == "cancel":  # each of them waits for its reader, and holds a bounded backlog
-            assert all(not live.log.ended for live in lives)
+            assert all(not live.log.complete for live in lives)
             assert max(len(live.log) for live in lives) <= BACKLOG + 1
         else:  # they wait for nobody
-            await eventually(lambda: all(live.log.ended for live in lives), 60)
+            await eventually(lambda: all(live.log.complete for live in lives), 60)
         for each in slow[:2]:  # and who reads on at last has missed nothing
             await each.read()
             assert each.problems == []
@@ -120,6 +126,7 @@ async def test_connections_that_break_at_random_leak_nothing(mode: str) -> None:
     model.go.set()
     site = site_of(model, on_disconnect=mode, caps={"replay_ttl": 0.0})
     gc.collect()
+    others = {id(each) for each in gc.get_objects() if type(each) is Live}
     handles = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
     async with serve(site) as url:
         port = int(url.rpartition(":")[2])
@@ -148,6 +155,105 @@ async def test_connections_that_break_at_random_leak_nothing(mode: str) -> None:
         await last.read()
         assert last.hash.hexdigest() == expected("last", DELTAS)
     gc.collect()
-    assert [each for each in gc.get_objects() if type(each) is Live] == []
+    left = [each for each in gc.get_objects() if type(each) is Live and id(each) not in others]
+    assert left == []
     if handles:
         assert len(os.listdir("/proc/self/fd")) <= handles
+
+
+async def test_a_client_that_reads_nothing_leaves_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    lines: list[str] = []
+    caplog.set_level(logging.INFO, "hookline.web")
+    agent = Agent(ScriptedModel(Turn(*["x" * 65_536] * 400)))
+    async with sited(agent, caps=Caps(send=0.3, drain=0.0)) as (site, url):
+        server, handler = logging.getLogger("uvicorn.error"), Lines()
+        server.addHandler(handler)
+        host = url.removeprefix("http://")
+        body = b'{"message": "hi"}'
+        head = (
+            f"POST /native HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        try:
+            name, _, port = host.partition(":")
+            await asyncio.to_thread(reader.connect, (name, int(port)))
+            reader.sendall(head.encode() + body)
+            await eventually(lambda: "accepted no data for 0.3 seconds" in caplog.text)
+            await eventually(lambda: len(site.runs) == 0)
+            await asyncio.sleep(0.05)  # the server's own task ends after the application's
+        finally:
+            reader.close()
+            server.removeHandler(handler)
+    assert lines == []
+
+
+@asynccontextmanager
+async def posted(
+    url: str, id: str
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection that has sent a message, and has read nothing."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(url.rpartition(":")[2]), limit=1024
+    )
+    body = f'{{"conversation": "{id}", "message": "hi"}}'
+    head = (
+        f"POST /native HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {TOKEN}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    writer.write(f"{head}{body}".encode())
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("mode", ["cancel", "detach"])
+async def test_a_client_that_closes_its_sending_side_counts_as_gone(mode: str) -> None:
+    """uvicorn closes such a connection, so `nc -N` gets nothing."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await gate.wait()
+
+    agent = Agent(ScriptedModel(Turn("Hello.", delay=wait), "Again."))
+    async with (
+        sited(agent, on_disconnect=mode) as (site, url),
+        posted(url, "c1") as (reader, writer),
+    ):
+        await begun.wait()
+        writer.write_eof()
+        assert b"Hello." not in await reader.read()
+        if mode == "detach":
+            gate.set()
+        await eventually(lambda: site.runs.find("owner/c1") is None)
+        texts = [message.text for message in (await conversation_of(site, "c1")).messages]
+        assert texts == (["hi"] if mode == "cancel" else ["hi", "Hello."])
+        async with client(url) as http:  # and the conversation is free
+            again = await http.post("/native", json={"conversation": "c1", "message": "And now?"})
+            assert "Again." in again.text
+
+
+@pytest.mark.parametrize("mode", ["cancel", "detach"])
+async def test_a_client_that_never_reads_is_gone_after_a_while(mode: str) -> None:
+    text = "x" * 10_000
+    turn = Turn(*[text] * 2_000)  # more than the buffers of both ends
+    caps = Caps(drain=0.0, send=0.2, replay_ttl=0.0, **dict.fromkeys(ROOMY, 2**30))
+    agent = Agent(ScriptedModel(turn, "Again."), limits=Limits(answer_bytes=2**30))
+    async with sited(agent, on_disconnect=mode, caps=caps) as (site, url), posted(url, "c1"):
+        await eventually(lambda: site.runs.find("owner/c1") is not None)
+        await eventually(lambda: len(site.runs) == 0, 60)
+        stored = (await conversation_of(site, "c1")).messages
+        whole = len(stored) > 1 and stored[1].text == text * 2_000
+        assert whole == (mode == "detach")
+        async with client(url) as http:
+            again = await http.post("/native", json={"conversation": "c1", "message": "And now?"})
+            assert "Again." in again.text

@@ -39,7 +39,7 @@ from hookline.web import (
 from hookline.web._protocols.incoming import Answer
 
 # A call that waits comes back as one that was not finished.
-WAITING = ("an_approval", "one_of_two_answers")
+WAITING = ("an_approval", "one_of_two_answers", "a_question_of_a_sub_agent")
 EVERY = pytest.mark.parametrize("name", SCENES)
 
 

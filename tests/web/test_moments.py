@@ -35,11 +35,11 @@ async def test_errors_that_fails_is_replaced_by_the_default_sentence(
     def words(error: ErrorInfo) -> str:
         raise LookupError("secret")
 
-    site = app(Agent(ScriptedModel(ValueError("x"))), token=TOKEN, errors=words, page=page)
+    site = app(Agent(ScriptedModel(ValueError("x"))), token=TOKEN, describe_error=words, page=page)
     async with serve(site) as address, client(address) as http, asyncio.timeout(10):
         response = await http.post(f"/{protocol}", json=request_of(protocol, "hi"))
         assert "Something went wrong (error " in response.text
-    assert "errors= raised LookupError; the default text is shown" in caplog.text
+    assert "describe_error= raised LookupError; the default text is shown" in caplog.text
     assert "secret" not in response.text + caplog.text
 
 
@@ -50,11 +50,11 @@ async def test_a_run_whose_record_fails_has_an_end_for_its_readers() -> None:
         def end(self, error: BaseException | None) -> None:
             raise LookupError
 
-    live = Live(Agent(ScriptedModel("Hello.")).chat_stream("hi"), HEADER, kept=True)
+    live = Live(Agent(ScriptedModel("Hello.")).chat_stream("hi"), HEADER, detached=True)
     live.record = Broken()
     live.start(lambda live: None)
     await live.join()
-    assert live.log.ended
+    assert live.log.complete
     assert live._task is not None
     assert isinstance(live._task.exception(), LookupError)
 

@@ -87,7 +87,7 @@ def encoded(encoder: Any, events: list[ChatEvent], last: ChatEvent | None) -> by
     if last is not None:
         data += encoder.encode(last)
     data += encoder.end()
-    assert encoder.ended
+    assert encoder.complete
     assert b"".join(encoder.encode(event) for event in [*events, *ALPHABET]) == b""
     return bytes(data)
 
@@ -98,7 +98,7 @@ def test_a_ui_message_stream_is_right_whatever_comes(
     chat: tuple[list[ChatEvent], ChatEvent | None],
 ) -> None:
     for target in (6, 7):
-        data = encoded(AiSdkEncoder(target=target), *chat)  # type: ignore[arg-type]
+        data = encoded(AiSdkEncoder(ai_sdk_version=target), *chat)  # type: ignore[arg-type]
         ai_sdk.check(data, target=target)
 
 

@@ -146,10 +146,20 @@ code
 """
 
 
+# Waits until the page has drawn all of a text.
+DRAWN = """async ({ prose }) => {
+  while (prose.busy || prose.whole || prose.parsed < prose.text.length) {
+    await new Promise((done) => setTimeout(done, 5));
+  }
+}"""
+
+
 @pytest.mark.parametrize("cut", range(20, len(DEFINED), 23))
 async def test_an_answer_that_ends_while_it_is_read_is_shown_as_it_is_stored(
     browser: Any, cut: int
 ) -> None:
+    from playwright.async_api import expect
+
     gate, read = Gate(), asyncio.Event()
     turn = Turn(DEFINED[:cut], DEFINED[cut:], delay=_after(gate, 1), chunk=None)
 
@@ -169,12 +179,29 @@ async def test_an_answer_that_ends_while_it_is_read_is_shown_as_it_is_stored(
         read.set()
         await page.page.locator(".prose .code").wait_for()
         prose = page.page.locator(".prose")
-        await page.page.wait_for_function("document.querySelectorAll('.prose a').length === 2")
+        await prose.evaluate(DRAWN)  # a link may be there before all of its address is
+        await expect(prose.locator("a")).to_have_count(2)
         shown = (await prose.inner_html()).strip()
         await page.page.reload()
         await page.page.locator(".prose .code").wait_for()
         assert shown == (await prose.inner_html()).strip()
         page.assert_clean()
+
+
+async def test_markdown_is_drawn_although_the_server_was_busy(browser: Any) -> None:
+    statuses = iter([503, 503])
+
+    async def answer(route: Any) -> None:
+        status = next(statuses, None)
+        await (route.continue_() if status is None else route.fulfill(status=status))
+
+    async with serving(Agent(ScriptedModel("It is **so**."))) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.page.route("**/page/markdown", answer)
+        await page.say("Go.")
+        await page.page.locator(".prose strong").wait_for()
+        assert next(statuses, None) is None
 
 
 async def test_hostile_markdown_is_harmless(browser: Any) -> None:

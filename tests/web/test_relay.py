@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,23 +15,27 @@ import httpx
 import msgspec
 import pytest
 import redis.asyncio
+from tests.web import _check_ag_ui as ag_ui
 from tests.web._redis import URL, clear, need_redis, new_prefix, own_redis
 from tests.web._server import TOKEN, client, eventually, serve
 from tests.web.test_site import Gate, answer_of, asked, asking, native, request_of, text_of
 
 from hookline import Agent, MemoryStore
-from hookline.errors import StoreError, UsageError
+from hookline.errors import OverloadedError, StoreError, UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted, ToolCallFinished
+from hookline.hooks import retry
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, Site, app
+from hookline.web._runs.header import SHARED_BYTES
 from hookline.web.relay import RedisRelay
 from hookline.web.relay._link import Link
 from hookline.web.relay._redis import Names, connect
-from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.run import RemoteRun
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
 TEXT = "A long answer, of which each piece must arrive once and in its place. " * 3
+DOCS = Path(__file__).parents[2] / "docs"
 LEASE = 3.0  # seconds; a busy machine must not lose a worker that lives
 
 
@@ -100,9 +105,9 @@ async def begun(worker: Worker, key: str = "owner/c1", entries: int = 1) -> None
     )
 
 
-async def followed_by(worker: Worker, readers: int = 1) -> Followed:
+async def followed_by(worker: Worker, readers: int = 1) -> RemoteRun:
     """The run of another worker that this one follows, once it has so many readers."""
-    known = worker.relay._elsewhere.followed
+    known = worker.relay._remote_runs.runs
     await eventually(lambda: known)
     (followed,) = [await each for each in known.values()]
     await eventually(lambda: len(followed.log.readers) == readers)
@@ -128,6 +133,33 @@ async def test_what_runs_at_one_worker_is_read_at_another(protocol: str, prefix:
         assert text_of(protocol, there) == TEXT
         assert (await b.http.get(f"/{protocol}/c1/stream")).status_code == 204
         assert (await b.http.get(f"/{protocol}/c1/messages")).json()["running"] is False
+
+
+@pytest.mark.parametrize("size", [1000, 300_000], ids=["small", "large"])
+async def test_redis_holds_the_messages_of_a_client_up_to_a_limit(size: int, prefix: str) -> None:
+    steps = Steps(2)
+    turns = Turn("It ", "is ", "not ", fail=OverloadedError("full"), delay=steps), "Whole."
+    agent = Agent(ScriptedModel(*turns), hooks=list(retry(attempts=2, base=0.0)))
+    before = {"id": "u0", "role": "user", "content": "x" * size}
+    body = request_of("ag-ui", "hi")
+    body["messages"].insert(0, before)
+    async with workers(agent, prefix) as (a, b):
+        first = asyncio.create_task(a.http.post("/ag-ui", json=body))
+        await begun(a, entries=4)
+        second = asyncio.create_task(b.http.get("/ag-ui/c1/stream"))
+        await followed_by(b)
+        header = await b.relay._link.commands.hget(b.relay._names.run("owner/c1"), "header")
+        assert len(header) < SHARED_BYTES + 1000
+        steps.let()
+        here, there = (await first).content, (await second).content
+        assert b"MESSAGES_SNAPSHOT" in here
+        assert text_of("ag-ui", here).endswith("Whole.")
+        if size == 1000:
+            assert there == here
+        else:
+            ag_ui.check(there, thread_id="c1", run_id="r")
+            assert b'"code":"reload"' in there
+            assert b"MESSAGES_SNAPSHOT" not in there
 
 
 async def test_a_reader_resumes_elsewhere_at_any_place(prefix: str) -> None:
@@ -186,7 +218,7 @@ async def test_many_readers_of_a_run_elsewhere_follow_it_once(prefix: str) -> No
         whole = (await first).content
         assert {(await each).content for each in readers} == {whole}
         await eventually(
-            lambda: not b.relay._elsewhere.followed and len(b.relay._elsewhere._feed) == 1
+            lambda: not b.relay._remote_runs.runs and len(b.relay._remote_runs._feed) == 1
         )
 
 
@@ -283,7 +315,7 @@ async def test_a_response_ends_once_another_process_may_begin_the_next(
         await real(*args)
 
     monkeypatch.setattr(Link, "over", over)
-    monkeypatch.setattr("hookline.web.relay._writer.FREED", 60.0 if answers else 0.0)
+    monkeypatch.setattr("hookline.web.relay._writer.FREE_TIMEOUT", 60.0 if answers else 0.0)
     agent = Agent(ScriptedModel("One.", "Two."))
     async with workers(agent, prefix) as (a, b):
         first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
@@ -539,7 +571,7 @@ async def test_what_waits_for_redis_is_bounded(tmp_path: Path) -> None:
     steps = Steps(4)
     agent = Agent(ScriptedModel(TEXT, chunk=5, delay=steps))
     async with own_redis(tmp_path) as server:
-        relaying = {"lease": 1.0, "held_bytes": 2000}
+        relaying = {"lease": 1.0, "max_waiting_bytes": 2000}
         async with workers(agent, "h:", url=server.url, relaying=relaying) as (a, b):
             first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
             await begun(a, entries=4)
@@ -599,7 +631,7 @@ def test_what_contradicts_itself_is_refused() -> None:
     with pytest.raises(UsageError, match="lease="):
         RedisRelay("redis://127.0.0.1", lease=0.0)
     with pytest.raises(UsageError, match="must be positive"):
-        RedisRelay("redis://127.0.0.1", entries=0)
+        RedisRelay("redis://127.0.0.1", max_entries=0)
 
 
 async def test_a_conversation_that_is_forgotten_leaves_nothing_in_redis(prefix: str) -> None:
@@ -635,7 +667,7 @@ async def test_every_key_expires_and_begins_with_the_prefix(prefix: str) -> None
 async def test_an_entry_of_an_older_life_is_refused(prefix: str) -> None:
     """What a process writes late, after another has gone on with the run, is not read."""
     from hookline.web._runs.header import Header
-    from hookline.web.relay._writer import Told
+    from hookline.web.relay._writer import RunSink
 
     agent = Agent(ScriptedModel("Hello."))
     async with (
@@ -645,8 +677,8 @@ async def test_an_entry_of_an_older_life_is_refused(prefix: str) -> None:
         for each in (a, b):
             await each.relay.open(each.site.runs)
         header = Header(run="r", chat_id="c", principal="owner")
-        old = Told(a.relay._writer, "owner/c1", header, life=1)
-        new = Told(b.relay._writer, "owner/c1", header, life=2)
+        old = RunSink(a.relay._writer, "owner/c1", header, life=1)
+        new = RunSink(b.relay._writer, "owner/c1", header, life=2)
         old.put(0, 0.0, ChatStarted(chat_id="c", seq=1, agent="a"))
         await a.relay._writer.flush()
         new.put(1, 0.1, ChatAborted(chat_id="c", seq=2, reason="new"))
@@ -831,3 +863,53 @@ async def test_a_task_that_reads_in_a_loop_ends_when_it_is_cancelled(prefix: str
         task.cancel()
         assert done, f"after {turns} turns the cancellation was lost"
     await client.aclose()
+
+
+# ── the figures of docs/relay.md ────────────────────────────────────────────────────────────
+
+
+def figure(pattern: str) -> str:
+    """A figure of the document."""
+    found = re.search(pattern, (DOCS / "relay.md").read_text(encoding="utf-8"))
+    assert found is not None
+    return found[1]
+
+
+async def test_a_process_opens_so_many_connections_for_any_number_of_streams(
+    tmp_path: Path,
+) -> None:
+    steps = Steps()
+    count = 16
+    agent = Agent(ScriptedModel(*[Turn("Hi.", delay=steps)] * count))
+    async with (
+        own_redis(tmp_path) as server,
+        workers(agent, "own:", url=server.url) as (a, b),
+        redis.asyncio.Redis.from_url(server.url) as own,
+    ):
+        tasks: list[Any] = []
+        for number in range(count):  # each shows what runs at the other
+            here, there = (a, b) if number % 2 else (b, a)
+            body = request_of("native", "hi", f"c{number}")
+            tasks.append(asyncio.create_task(here.http.post("/native", json=body)))
+            await begun(here, f"owner/c{number}")
+            tasks.append(asyncio.create_task(there.http.get(f"/native/c{number}/stream")))
+        await eventually(
+            lambda: len(a.relay._remote_runs.runs) + len(b.relay._remote_runs.runs) == count
+        )
+        connections = len(await own.client_list()) - 1  # without this one
+        steps.let()
+        await asyncio.gather(*tasks)
+    words = {"two": 2, "three": 3, "four": 4}
+    assert connections == 2 * words[figure(r"Each process opens (\w+) connections")]
+
+
+async def test_a_chat_takes_so_much_of_redis(tmp_path: Path) -> None:
+    events = int(figure(r"A chat of (\d+) events takes"))
+    others = 7  # the events of such an answer besides its deltas
+    agent = Agent(ScriptedModel(["words "] * (events - others)))
+    async with own_redis(tmp_path) as server, workers(agent, "own:", 1, url=server.url) as (a,):
+        body = (await a.http.post("/native", json=request_of("native", "hi"))).content
+        assert len(native(body)) == events
+        async with redis.asyncio.Redis.from_url(server.url) as own:
+            sizes = [await own.memory_usage(key) async for key in own.scan_iter("own:*")]
+    assert sum(sizes) / 1000 == pytest.approx(int(figure(r"events takes about (\d+) kB")), rel=0.1)

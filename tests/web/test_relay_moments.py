@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,12 +25,12 @@ from hookline.web._runs.header import Header
 from hookline.web._runs.run import Live
 from hookline.web._site.answers.remote import follow
 from hookline.web.relay import Observer, RedisRelay
-from hookline.web.relay._link import State
+from hookline.web.relay._link import Link, State
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import Names
-from hookline.web.relay._remote.run import Followed
-from hookline.web.relay._remote.runs import Elsewhere
-from hookline.web.relay._writer import BATCH, Told, Writer
+from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote.runs import RemoteRuns
+from hookline.web.relay._writer import BATCH, RunSink, Writer
 
 HEADER = Header(run="r", chat_id="c", principal="owner")
 
@@ -38,7 +40,7 @@ class Redis:
 
     def __init__(self) -> None:
         self.names = Names("t:")
-        self.away = (OSError,)
+        self.outages = (OSError,)
         self.commands = self
         self.gate = asyncio.Event()
         self.gate.set()
@@ -53,10 +55,10 @@ class Redis:
         return []
 
 
-def elsewhere() -> tuple[Redis, Feed, Elsewhere]:
+def elsewhere() -> tuple[Redis, Feed, RemoteRuns]:
     known = Redis()
     feed = Feed(known, lambda: None)
-    return known, feed, Elsewhere(known, feed, 10_000)  # type: ignore[arg-type]
+    return known, feed, RemoteRuns(known, feed, 10_000)  # type: ignore[arg-type]
 
 
 # ── readers that come and go ────────────────────────────────────────────────────────────────
@@ -78,7 +80,7 @@ async def test_a_reader_that_left_long_ago_takes_no_stream_from_the_next_one() -
     second.log.read()
     await clock.advance(1.0)
     assert len(feed) == 1
-    assert not second.log.ended
+    assert not second.log.complete
 
 
 async def test_a_reader_whose_request_is_cancelled_cancels_no_other() -> None:
@@ -91,7 +93,7 @@ async def test_a_reader_whose_request_is_cancelled_cancels_no_other() -> None:
     first.cancel()
     known.gate.set()
     found = await asyncio.gather(*others, return_exceptions=True)
-    assert isinstance(found[0], Followed)
+    assert isinstance(found[0], RemoteRun)
     assert found[1] is found[0]
     assert known.read == 2
     assert len(feed) == 1
@@ -125,9 +127,9 @@ async def test_an_entry_that_was_asked_for_before_a_stream_was_left_is_not_taken
 
 async def test_a_run_that_cannot_be_shown_is_not_followed_any_longer() -> None:
     left: list[str] = []
-    run = Followed("owner/c1", HEADER, limit=1000, left=lambda: left.append("left"))
+    run = RemoteRun("owner/c1", HEADER, limit=1000, on_unread=lambda: left.append("left"))
 
-    async def find(key: str, principal: str) -> Followed:
+    async def find(key: str, principal: str) -> RemoteRun:
         return run
 
     async def open(principal: str, id: str) -> None:
@@ -160,7 +162,7 @@ async def test_a_relay_whose_closing_is_cancelled_is_closed(tmp_path: Path) -> N
         relay = RedisRelay(server.url)
         await relay.open()
         server.kill()
-        relay._writer.end(Told(relay._writer, "owner/c1", HEADER), b"done")
+        relay._writer.end(RunSink(relay._writer, "owner/c1", HEADER), b"done")
         closing = asyncio.create_task(relay.aclose())
         await settle()
         closing.cancel()
@@ -186,7 +188,7 @@ async def test_a_run_is_published_although_its_request_is_cancelled(tmp_path: Pa
         await here.open()
         await there.open()
         await here.claim("owner/c1", "r")
-        live = Live(Agent(ScriptedModel("Hello.")).chat_stream("hi"), HEADER, kept=True)
+        live = Live(Agent(ScriptedModel("Hello.")).chat_stream("hi"), HEADER, detached=True)
         telling = asyncio.create_task(here.tell("owner/c1", live))
         await settle(1)
         telling.cancel()
@@ -194,7 +196,7 @@ async def test_a_run_is_published_although_its_request_is_cancelled(tmp_path: Pa
         await asyncio.gather(*here._link._sending)
         assert telling.cancelled()
         assert await there.running("owner/c1", "owner") == HEADER
-        assert here._claims._held == {}
+        assert here._claims._runs == {}
         await here.aclose()
         await there.aclose()
 
@@ -281,12 +283,12 @@ async def test_what_waits_for_observers_is_bounded() -> None:
         Client(),
         Names("t:"),
         ttl=1.0,
-        entries=10,
-        held=10_000,
-        keep=1.0,
+        max_entries=10,
+        max_bytes=10_000,
+        observer_ttl=1.0,
         back=lambda: None,
     )
-    told = Told(writer, "owner/c1", HEADER)
+    told = RunSink(writer, "owner/c1", HEADER)
     for number in range(100):
         event = ToolCallFinished(
             chat_id="c",
@@ -298,7 +300,7 @@ async def test_what_waits_for_observers_is_bounded() -> None:
             result=ToolResult("x" * 1000),
         )
         told.put(number, 0.0, event)
-        told = Told(writer, "owner/c1", HEADER)  # each is of another run
+        told = RunSink(writer, "owner/c1", HEADER)  # each is of another run
     assert 0 < sum(len(fields[b"e"]) for _, fields in writer._news) <= 10_000
     assert b'"seq":99,' in writer._news[-1][1][b"e"]
     assert writer._bytes <= 10_000
@@ -311,7 +313,7 @@ async def test_an_event_whose_handling_failed_comes_again_at_the_same_observer(
     async with own_redis(tmp_path) as server:
         relay = RedisRelay(server.url)
         await relay.open()
-        told = Told(relay._writer, "owner/c1", HEADER)
+        told = RunSink(relay._writer, "owner/c1", HEADER)
         for seq in range(3):
             told.put(seq, 0.0, ChatStarted(chat_id="c", seq=seq, agent="a"))
         await relay._writer.flush()
@@ -362,11 +364,19 @@ async def test_a_flush_ends_although_more_runs_than_a_batch_holds_go_on_and_on()
             return []
 
     names = Names("t:")
-    writer = Writer(Client(), names, ttl=1.0, entries=10, held=10**9, keep=1.0, back=lambda: None)
+    writer = Writer(
+        Client(),
+        names,
+        ttl=1.0,
+        max_entries=10,
+        max_bytes=10**9,
+        observer_ttl=1.0,
+        back=lambda: None,
+    )
 
     def begin(count: int) -> None:
         for _ in range(count):
-            Told(writer, "owner/c1", HEADER).put(0, 0.0, event, observed=False)
+            RunSink(writer, "owner/c1", HEADER).put(0, 0.0, event, observed=False)
 
     begin(BATCH + 1)
     flushing = asyncio.create_task(writer.flush())
@@ -375,3 +385,16 @@ async def test_a_flush_ends_although_more_runs_than_a_batch_holds_go_on_and_on()
         await asyncio.sleep(0)
     writing.cancel()
     assert flushing.done()
+
+
+async def test_what_a_relay_had_no_time_to_send_leaves_no_warning() -> None:
+    async def send() -> None:
+        raise AssertionError("it was sent")
+
+    link = Link("redis://127.0.0.1:1", Names("t:"), ttl=1.0, lease=1.0)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        link.later(send())
+        await link.aclose()
+        gc.collect()
+    assert [str(warning.message) for warning in seen] == []

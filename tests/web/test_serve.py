@@ -21,7 +21,7 @@ from tests.web.test_site import native, request_of, text_of
 
 from hookline import Agent
 from hookline.cli import main
-from hookline.cli._target import ModuleFailedError, locate, settled
+from hookline.cli._target import ModuleFailedError, as_agent, locate
 
 MODULE = """
 import asyncio
@@ -217,10 +217,10 @@ async def test_an_agent_is_found_or_made(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "demo_of_makers.py").write_text(MODULE.format(delay=0.0))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    agent = await settled(locate("demo_of_makers:agent"), "demo_of_makers:agent")
+    agent = await as_agent(locate("demo_of_makers:agent"), "demo_of_makers:agent")
     assert isinstance(agent, Agent)
     for maker in ("demo_of_makers:make", "demo_of_makers:make_later"):
-        assert await settled(locate(maker), maker) is agent
+        assert await as_agent(locate(maker), maker) is agent
 
 
 def test_an_error_inside_of_the_module_is_not_hidden(

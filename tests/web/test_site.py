@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import httpx
@@ -25,12 +26,12 @@ from hookline import (
     define_hook,
     tool,
 )
-from hookline.errors import OverloadedError
+from hookline.errors import OverloadedError, RateLimitError
 from hookline.events import ChatDone, ErrorInfo, MessageAdded, TextDelta, read_event
 from hookline.hooks import redact
 from hookline.points import OnChatAbort, OnChatDone, OnChatStart, PreChat, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
-from hookline.web import Caps, app
+from hookline.web import Caps, Page, app
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -334,7 +335,7 @@ async def test_an_event_is_written_once_for_all_readers_of_a_run() -> None:
         worded.append(error.message)
         return f"error number {len(worded)}"
 
-    serving = site_of(agent, on_disconnect="detach", errors=words)
+    serving = site_of(agent, on_disconnect="detach", describe_error=words)
     async with serving as (site, url), client(url) as http:
         body = request_of("native", "hi")
         async with http.stream("POST", "/native", json=body) as answer:
@@ -624,6 +625,52 @@ async def test_a_failing_model_is_told_in_one_sentence_with_an_id(protocol: str)
     assert b"secret" not in data
 
 
+def error_in(protocol: str, data: bytes) -> tuple[str, dict[str, Any]]:
+    """The text of the error, and what its frames say about another try."""
+    frames = [json.loads(line[6:]) for line in data.decode().splitlines() if line[:7] == "data: {"]
+    if protocol == "native":
+        error = next(frame["error"] for frame in frames if frame["event"] == "chat_failed")
+        return error.pop("message"), {name: error[name] for name in error if name != "type"}
+    if protocol == "ag-ui":
+        error = next(frame for frame in frames if frame["type"] == "RUN_ERROR")
+        return error["message"], error.get("metadata", {}).get("hookline", {})
+    again = [frame["data"] for frame in frames if frame["type"] == "data-error"]
+    [text] = [frame["errorText"] for frame in frames if frame["type"] == "error"]
+    return text, again[0] if again else {}
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("error", "sentence", "again"),
+    [
+        (RateLimitError("sk-1", retry_after=19.2), " Try again in 20 seconds.", {"seconds": 19.2}),
+        (OverloadedError("full"), " Try again.", {"seconds": None}),
+        (RateLimitError("no quota", retryable=False, retry_after=5.0), "", None),
+        (RuntimeError("secret"), "", None),
+    ],
+    ids=["with a time", "without a time", "never", "a bug"],
+)
+async def test_a_client_learns_whether_and_when_to_try_again(
+    protocol: str, error: Exception, sentence: str, again: dict[str, float | None] | None
+) -> None:
+    agent = Agent(ScriptedModel(Turn("It ", fail=error)))
+    async with direct(agent) as (_, http):
+        data = (await http.post(f"/{protocol}", json=request_of(protocol, "hi"))).content
+    text, fields = error_in(protocol, data)
+    assert re.fullmatch(rf"Something went wrong \(error \w+\)\.{re.escape(sentence)}", text)
+    if protocol == "native":
+        assert fields.pop("retryable") is (again is not None)
+        assert fields.pop("retry_after", None) == (again or {}).get("seconds")
+        assert not fields
+    elif again is None:
+        assert fields == {}
+    else:
+        when = {} if again["seconds"] is None else {"retryAfter": again["seconds"]}
+        assert fields == {"retryable": True, **when}
+        if protocol == "ai-sdk":
+            ai_sdk.check(data)
+
+
 async def test_a_busy_conversation_is_refused() -> None:
     gate = Gate()
     async with site_of(gated("Hello.", gate=gate)) as (_, url), client(url) as http:
@@ -789,6 +836,40 @@ async def test_the_timeline_has_every_hook_also_of_sub_agents() -> None:
     assert not site.runs._nested
 
 
+@pytest.mark.parametrize("details", [False, True], ids=["outcomes", "details"])
+async def test_a_hook_at_the_deltas_has_one_frame_a_step_that_says_what_it_did(
+    details: bool,
+) -> None:
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    pieces = [f"word{number} " for number in range(50)]
+    agent = Agent(
+        ScriptedModel(Turn(*pieces, call("look")), Turn("The code is ", "1234-", "5678.")),
+        tools=[look],
+        hooks=list(redact(r"[0-9]{4}-[0-9]{4}", hold=24)),
+    )
+    agent.add_hook("onDelta", lambda ctx: None, name="counts")
+    async with direct(agent, timeline=True, page=Page(details=details)) as (_, http):
+        data = (await http.post("/native", json=request_of("native", "hi"))).content
+    frames = [each for each in json_frames(data) if each["event"] == "hook"]
+    at_deltas = [each for each in frames if each["point"] == "onDelta"]
+    counts = [each for each in at_deltas if each["hook"] == "counts"]
+    assert [each["outcome"] for each in counts] == ["ok", "ok"]
+    redacts = [each for each in at_deltas if each["hook"] != "counts"]
+    assert [each["outcome"] for each in redacts] == ["held", "changed"]
+    assert redacts[0]["times"] > 50
+    changes = [each["changes"] for each in redacts]
+    assert changes[0] == []
+    if details:
+        ((change,),) = changes[1:]
+        assert (change["name"], change["before"]) == ("text", "The code is 1234-5678.")
+        assert "1234" not in change["after"]
+    else:
+        assert changes[1] == []
+
+
 async def test_tools_see_the_deps_of_the_principal() -> None:
     async def who(run: Run[str]) -> str:
         """Who am I?"""
@@ -889,6 +970,57 @@ async def test_only_an_approver_sees_and_answers_the_approvals_of_others() -> No
         ]
         assert ran is not None
         assert (ran.by, ran.note) == ("lea", "as agreed")
+
+
+def json_frames(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in data.decode().splitlines() if line[:7] == "data: {"]
+
+
+@EACH
+async def test_a_client_learns_that_it_may_not_answer_and_who_decided(protocol: str) -> None:
+    agent, paid = asking()
+    options: dict[str, Any] = {"approvers": lambda principal, request: principal == "lea"}
+    async with direct(agent, authorize=name_of, on_disconnect="detach", **options) as (site, http):
+        http.headers["x-user"] = "ann"
+        waits = (await http.post(f"/{protocol}", json=request_of(protocol, "pay"))).content
+        last = json_frames(waits)[-1]
+        if protocol == "ai-sdk":
+            assert last["messageMetadata"]["approvals"] is False
+            [_, message] = (await http.get("/ai-sdk/c1/messages")).json()["messages"]
+            assert message["metadata"] == {"approvals": False}
+        elif protocol == "ag-ui":
+            (interrupt,) = last["outcome"]["interrupts"]
+            assert interrupt["metadata"] == {"hookline": {"approvals": False}}
+        (request,) = await site._config.store.pending()
+        yes = {"id": request.id, "approved": True, "note": "as agreed"}
+        await http.post("/approvals", json=yes, headers={"x-user": "lea"})
+        live = site.runs.find("ann/c1", include_ended=True)
+        assert live is not None
+        data = b""
+        if not live.over:
+            data = (await http.get(f"/{protocol}/c1/stream")).content
+        await live.join()
+        assert paid == ["Ada"]
+        who = {"by": "lea", "note": "as agreed"}
+        frames = json_frames(data)
+        messages = (await http.get(f"/{protocol}/c1/messages")).json()["messages"]
+        if protocol == "ai-sdk":
+            changes = [each for each in frames if each["type"] == "message-metadata"]
+            assert changes == [
+                {"type": "message-metadata", "messageMetadata": {"decisions": {"c1": who}}}
+            ]
+            ai_sdk.check(data)
+            assert messages[-1]["metadata"] == {"decisions": {"c1": who}}
+        elif protocol == "ag-ui":
+            (result,) = [each for each in frames if each["type"] == "TOOL_CALL_RESULT"]
+            assert result["metadata"] == {"hookline": who}
+            assert [each.get("metadata") for each in messages if each["role"] == "tool"] == [
+                {"hookline": who}
+            ]
+        else:
+            added = [each["message"] for each in frames if each["event"] == "message_added"]
+            (ran,) = [each["ran"] for each in [*added] if each["role"] == "tool"]
+            assert (ran["by"], ran["note"]) == ("lea", "as agreed")
 
 
 def shown_key(store: MemoryStore) -> str:

@@ -20,8 +20,8 @@ from hookline.web._http.refused import Refused
 from hookline.web._page.files import Page
 from hookline.web._page.watcher import Watcher
 from hookline.web._protocols.ag_ui.state import AgUiState
-from hookline.web._protocols.ai_sdk.encoder import Target
-from hookline.web._protocols.error_texts import ErrorText
+from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
+from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import SystemPolicy, read_object
 from hookline.web._protocols.table import Encoder, Protocol, check_protocol, encoder_for, parse
 from hookline.web._runs.options import RouteOptions
@@ -41,7 +41,7 @@ from hookline.web._site.begin import (
     check_answers,
 )
 from hookline.web._site.config import SiteConfig
-from hookline.web._site.durable import Abroad, Engine
+from hookline.web._site.durable import DurableChats, Engine
 from hookline.web._site.inbox import Approvers
 from hookline.web._site.statuses import not_begun
 from hookline.web.relay import RedisRelay
@@ -64,8 +64,8 @@ def app(
     caps: Caps = DEFAULT_CAPS,
     deps: Deps | None = None,
     hooks: ChatHooks | None = None,
-    errors: ErrorText | None = None,
-    target: Target = 6,
+    describe_error: DescribeError | None = None,
+    ai_sdk_version: AiSdkVersion = 6,
     release: Literal["live", "response"] | None = None,
     page: Page | bool = False,
     timeline: bool | None = None,
@@ -107,11 +107,11 @@ def app(
     if relay is not None and store is None:
         raise UsageError("relay= needs a store= that all processes share, such as an SQLStore")
     runs = Runs(caps)
-    shown = (Page() if page else None) if isinstance(page, bool) else page
-    if timeline if timeline is not None else shown is not None and authorize is None:
-        Watcher(runs, details=shown is not None and shown.details).watch(agent)
+    page_texts = (Page() if page else None) if isinstance(page, bool) else page
+    if timeline if timeline is not None else page_texts is not None and authorize is None:
+        Watcher(runs, details=page_texts is not None and page_texts.details).watch(agent)
     return Site(
-        _checked(
+        _check_options(
             SiteConfig(
                 agent=agent,
                 guard=Guard(token=token, authorize=authorize, hosts=hosts, origins=origins),
@@ -119,14 +119,14 @@ def app(
                 store=store or MemoryStore(),
                 on_disconnect=on_disconnect,
                 on_busy=on_busy,
-                target=target,
+                ai_sdk_version=ai_sdk_version,
                 deps=deps,
                 hooks=hooks,
-                errors=errors,
+                describe_error=describe_error,
                 options={} if release is None else {"release": release},
-                page=shown,
+                page=page_texts,
                 relay=relay,
-                abroad=_abroad(agent.name, durable, relay, edits=edits),
+                durable=_durable_chats(agent.name, durable, relay, edits=edits),
                 client_tools=client_tools,
                 ag_ui_state=ag_ui_state,
                 ag_ui_context=ag_ui_context,
@@ -138,7 +138,7 @@ def app(
     )
 
 
-def _checked(config: SiteConfig) -> SiteConfig:
+def _check_options(config: SiteConfig) -> SiteConfig:
     """Raise UsageError for options that are invalid or contradict each other."""
     if config.on_disconnect not in ("cancel", "detach"):
         raise UsageError(f"on_disconnect={config.on_disconnect!r} must be 'cancel' or 'detach'")
@@ -156,7 +156,7 @@ def _checked(config: SiteConfig) -> SiteConfig:
             f"approvers={config.approvers!r} does not work with relay=; leave it out, and answer "
             "approvals with resume_detached"
         )
-    if config.abroad is not None:
+    if config.durable is not None:
         for name in ("hooks", "client_tools", "ag_ui_state", "ag_ui_context"):
             if value := getattr(config, name):
                 raise UsageError(
@@ -166,14 +166,14 @@ def _checked(config: SiteConfig) -> SiteConfig:
     return config
 
 
-def _abroad(
+def _durable_chats(
     agent: str, engine: Engine | None, relay: RedisRelay | None, *, edits: bool
-) -> Abroad | None:
+) -> DurableChats | None:
     if engine is None:
         return None
     if relay is None:
         raise UsageError(f"durable={engine!r} needs relay=; pass the relay of the durable workers")
-    return Abroad(agent, engine, relay, edits=edits)
+    return DurableChats(agent, engine, relay, edits=edits)
 
 
 _own_routes = Runs()
@@ -189,8 +189,8 @@ async def chat_response(
     principal: str = "",
     on_disconnect: OnDisconnect = "cancel",
     system: SystemPolicy = "refuse",
-    errors: ErrorText | None = None,
-    target: Target = 6,
+    describe_error: DescribeError | None = None,
+    ai_sdk_version: AiSdkVersion = 6,
     client_tools: ClientTools = (),
     ag_ui_state: AgUiState | None = None,
     ag_ui_context: bool = False,
@@ -227,7 +227,7 @@ async def chat_response(
             runs=runs,
             protocol=protocol,
             on_disconnect=on_disconnect,
-            target=target,
+            ai_sdk_version=ai_sdk_version,
             edits=edits,
             client_tools=client_tools,
             ag_ui_state=ag_ui_state,
@@ -248,11 +248,16 @@ async def chat_response(
             conversation_id=name,
         )
         try:
-            await runs.begun(key, live, runs.caps.keep_alive)
+            await runs.until_begun(key, live, runs.caps.keep_alive)
         except Exception as exc:
-            raise not_begun(exc, errors, live.header.chat_id) from exc
+            raise not_begun(exc, describe_error, live.header.chat_id) from exc
         encoder, prelude = encoder_for(
-            protocol, live, conversation_id=name, target=target, errors=errors
+            protocol,
+            live,
+            conversation_id=name,
+            ai_sdk_version=ai_sdk_version,
+            describe_error=describe_error,
+            approvals=approvals,
         )
         return live, encoder, prelude
 
@@ -265,8 +270,9 @@ def resume_response(
     request: Request | None = None,
     runs: Runs | None = None,
     protocol: Protocol = "ai-sdk",
-    errors: ErrorText | None = None,
-    target: Target = 6,
+    describe_error: DescribeError | None = None,
+    ai_sdk_version: AiSdkVersion = 6,
+    approvals: bool = True,
 ) -> Response:
     """Return the conversation's current answer, from its start; status 204 if there is none.
 
@@ -281,7 +287,7 @@ def resume_response(
     last = ""
     if request is not None and protocol == "native":
         last = request.headers.get("last-event-id", "")
-    live = runs.find(key, ended=bool(last))
+    live = runs.find(key, include_ended=bool(last))
     start = None if live is None else start_of(live, last)
     make = response_type()
     if live is None or start is None:
@@ -291,14 +297,15 @@ def resume_response(
         live,
         conversation_id=live.header.conversation_id or "",
         replay=True,
-        target=target,
-        errors=errors,
+        ai_sdk_version=ai_sdk_version,
+        describe_error=describe_error,
+        approvals=approvals,
     )
 
-    async def found() -> tuple[Live, Encoder, bytes]:
+    async def attach() -> tuple[Live, Encoder, bytes]:
         return live, encoder, prelude
 
-    return make(Running(found, runs.caps, start))
+    return make(Running(attach, runs.caps, start))
 
 
 async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIterator[bytes]:

@@ -43,8 +43,8 @@ class Guard:
             raise UsageError("token= must have at least 16 characters")
         self._token = token
         self._authorize = authorize
-        self._hosts = frozenset(_host(each) for each in _listed(hosts, "hosts"))
-        self._origins = frozenset(_origin(each) for each in _listed(origins, "origins"))
+        self._hosts = frozenset(_host(name) for name in _names_in(hosts, "hosts"))
+        self._origins = frozenset(_origin(name) for name in _names_in(origins, "origins"))
 
     def check_host(self, request: Request) -> str:
         """Check the Host of a request, and return it."""
@@ -81,14 +81,14 @@ class Guard:
         """Return the principal of a request."""
         if self._authorize is None:
             assert self._token is not None
-            kind, _, given = request.headers.get("authorization", "").partition(" ")
-            known = kind.lower() == "bearer" and compare_digest(
-                given.strip().encode(), self._token.encode()
+            kind, _, credential = request.headers.get("authorization", "").partition(" ")
+            matches = kind.lower() == "bearer" and compare_digest(
+                credential.strip().encode(), self._token.encode()
             )
-            principal = ONE if known else None
+            principal = ONE if matches else None
         else:
-            said = self._authorize(needs("starlette.requests").HTTPConnection(request.scope))
-            principal = await said if isawaitable(said) else said
+            answer = self._authorize(needs("starlette.requests").HTTPConnection(request.scope))
+            principal = await answer if isawaitable(answer) else answer
         if not isinstance(principal, str) or not principal:
             raise Refused(
                 401,
@@ -110,11 +110,11 @@ def preflight(request: Request, cors: tuple[tuple[str, str], ...]) -> tuple[tupl
     )
 
 
-def _listed(values: Iterable[str], what: str) -> list[str]:
-    found = list(as_tuple(what, values))
-    if any("*" in each for each in found):
-        raise UsageError(f"{what}={found!r}: wildcards are not supported; list the names")
-    return found
+def _names_in(values: Iterable[str], what: str) -> list[str]:
+    names = list(as_tuple(what, values))
+    if any("*" in name for name in names):
+        raise UsageError(f"{what}={names!r}: wildcards are not supported; list the names")
+    return names
 
 
 def _host(value: str) -> str:

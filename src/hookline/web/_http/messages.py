@@ -116,11 +116,11 @@ def json_reply(value: Any, status: int = 200) -> Reply:
     return Reply(status=status, body=dumps(value))
 
 
-def refusal(refused: Refused) -> Reply:
+def refusal(exc: Refused) -> Reply:
     """Build the response of a refusal, in plain text: chat clients show the text unchanged."""
     return Reply(
-        status=refused.status,
-        body=refused.text.encode(),
+        status=exc.status,
+        body=exc.text.encode(),
         media_type="text/plain; charset=utf-8",
-        headers=tuple(refused.headers.items()),
+        headers=tuple(exc.headers.items()),
     )

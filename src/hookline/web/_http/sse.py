@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-OPENED: Final = b": open\n\n"  # sent at once, so that proxies forward the headers
+OPEN: Final = b": open\n\n"  # sent at once, so that proxies forward the headers
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 FRAME_END: Final = b"}\n\n"
 DONE: Final = b"data: [DONE]\n\n"
@@ -25,8 +25,8 @@ _encode = msgspec.json.Encoder().encode
 def _escape(error: UnicodeError) -> tuple[str, int]:
     """Escape non-ASCII characters as JSON does; they occur only in strings."""
     assert isinstance(error, UnicodeEncodeError)
-    found = error.object[error.start : error.end]
-    units = found.encode("utf-16-be")
+    characters = error.object[error.start : error.end]
+    units = characters.encode("utf-16-be")
     pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
     return "".join(f"\\u{pair}" for pair in pairs), error.end
 
@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
                 out[name] = plain(field)
         return out
     if isinstance(value, tuple):
-        return [plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
@@ -94,7 +94,7 @@ def _whole(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_whole(key): _whole(each) for key, each in value.items()}  # pyright: ignore
+        return {_whole(key): _whole(item) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, (list, tuple)):
-        return [_whole(each) for each in value]  # pyright: ignore
+        return [_whole(item) for item in value]  # pyright: ignore
     return value

@@ -18,8 +18,8 @@ from hookline.points import as_tuple
 from hookline.web._http.messages import Reply
 
 _SCRIPTS: Final = (
-    *("page", "dom", "server", "markdown", "view", "card", "timeline", "detail", "list"),
-    *("compose", "look", "export"),
+    *("page", "dom", "server", "elements", "markdown", "view", "card", "timeline", "detail"),
+    *("list", "compose", "look", "export", "inbox"),
 )
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -67,8 +67,8 @@ def _read(name: str) -> bytes:
 
 def page_file(path: str) -> Reply | None:
     """Return the file of the page at a path; None if there is none."""
-    found = _FILES.get(path)
-    if found is None:
+    file = _FILES.get(path)
+    if file is None:
         return None
-    name, media_type = found
+    name, media_type = file
     return Reply(body=_read(name), media_type=media_type, headers=_HEADERS)

@@ -22,7 +22,8 @@ from hookline.web._http.extra import needs
 Node: TypeAlias = str | list[Any]
 
 MOST: Final = 200_000  # most characters of a text to read as Markdown
-MOST_CODE: Final = 20_000  # most characters of a code block to highlight
+MOST_CODE: Final = 20_000  # most characters of a code block to highlight: its first lines
+LINES: Final = 40  # lines of a code block in one element: the page lays out only the last one again
 _TAGS: Final = """
     p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr
     table thead tbody tr th td span
@@ -39,6 +40,7 @@ _HREF: Final = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE
 _MATHS: Final = re.compile(
     r"\$\$.+?\$\$|\$[^\s$](?:[^$\n]*[^\s$\\])?\$(?!\d)|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL
 )
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _CLOSING: Final = {"$$": "$$", "\\[": "\\]"}
 MOST_MATHS: Final = 2000  # most characters of a formula, so that a lone `$` costs little
 
@@ -219,16 +221,32 @@ def _kind(token: Any) -> str:
 
 
 def _coloured(code: str, language: str) -> list[Node]:
-    if language not in LANGUAGES or len(code) > MOST_CODE:
-        return [code]
-    pieces: list[tuple[str, str]] = []
-    for token, text in _lexer(language).get_tokens(code):
-        kind = _kind(token)
-        if pieces and pieces[-1][0] == kind:
-            pieces[-1] = (kind, pieces[-1][1] + text)
-        else:
-            pieces.append((kind, text))
-    return [["span", {"class": kind}, text] if kind else text for kind, text in pieces]
+    """Return the code in pieces of some lines, its beginning with colours."""
+    end = len(code) if len(code) <= MOST_CODE else code.rfind("\n", 0, MOST_CODE) + 1
+    tokens: list[tuple[str, str]] = []
+    if language in LANGUAGES:
+        tokens += [(_kind(kind), text) for kind, text in _lexer(language).get_tokens(code[:end])]
+        tokens.append(("", code[end:]))
+    else:
+        tokens.append(("", code))
+    pieces: list[list[tuple[str, str]]] = [[]]
+    room = LINES
+    for kind, text in tokens:
+        for line in _LINE.findall(text):
+            if not room:
+                pieces.append([])
+                room = LINES
+            room -= line.endswith("\n")
+            piece = pieces[-1]
+            if piece and piece[-1][0] == kind:
+                piece[-1] = (kind, piece[-1][1] + line)
+            else:
+                piece.append((kind, line))
+    return [["span", {"class": "lines"}, *_spans(piece)] for piece in pieces if piece]
+
+
+def _spans(piece: list[tuple[str, str]]) -> list[Node]:
+    return [["span", {"class": kind}, text] if kind else text for kind, text in piece]
 
 
 @cache

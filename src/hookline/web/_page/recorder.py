@@ -25,7 +25,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.web._http.sse import plain
-from hookline.web._page.step_details import StepDetail, answered, asked
+from hookline.web._page.step_details import StepDetail, add_answer, describe_request
 from hookline.web._protocols.error_texts import Mask
 from hookline.web._runs.backlog import Item
 from hookline.web._runs.items import HookFired
@@ -39,7 +39,7 @@ FRAMES: Final = 1000  # most frames of one run
 STEPS: Final = 50  # most steps of one run to keep with details
 
 
-class Kept(msgspec.Struct, kw_only=True):
+class RecordedRun(msgspec.Struct, kw_only=True):
     """A stored run. `frames`: the frames that the timeline draws, in the native form."""
 
     run: str
@@ -48,7 +48,7 @@ class Kept(msgspec.Struct, kw_only=True):
     """The start, in seconds since the epoch."""
     frames: list[dict[str, Any]] = []
     steps: list[StepDetail] = []
-    ended: str = ""
+    outcome: str = msgspec.field(default="", name="ended")
     """"done", "aborted" or "failed"; empty while the run is active."""
     text: str = ""
     """The reason, if the run was aborted or failed."""
@@ -58,22 +58,22 @@ class Kept(msgspec.Struct, kw_only=True):
 
 
 class Record:
-    """Records a run; `ended` is called once the run is over."""
+    """Records a run; `on_end` is called once the run is over."""
 
     def __init__(
         self,
-        kept: Kept,
+        data: RecordedRun,
         *,
         mask: Mask,
         scope_of: Callable[[str], str | None] | None,
         price: Callable[[Usage], float] | None,
-        ended: Callable[[Record], None],
+        on_end: Callable[[Record], None],
     ) -> None:
-        self.kept = kept
+        self.data = data
         self._mask = mask
         self._scope_of = scope_of
         self._price = price
-        self._ended = ended
+        self._on_end = on_end
         self._steps: dict[tuple[str, int], StepDetail] = {}
 
     # ── what comes of the run ───────────────────────────────────────────────────────────────
@@ -91,16 +91,16 @@ class Record:
                 scope = None if self._scope_of is None else self._scope_of(call.name)
                 self._ran(item, at, scope=scope)
             case MessageAdded(message=message):
-                self.kept.after = message.id
+                self.data.after = message.id
                 self._ran(item, at)
             case ChatDone(response=response):
-                pending = [{"call": {"id": each.call.id}} for each in response.pending]
+                pending = [{"call": {"id": request.call.id}} for request in response.pending]
                 self._frame(at, event="chat_done", response={"pending": pending})
-                self.kept.ended = "done"
-                self.kept.usage = plain(response.usage)
+                self.data.outcome = "done"
+                self.data.usage = plain(response.usage)
             case ChatAborted(reason=reason):
                 self._frame(at, event="chat_aborted")
-                self.kept.ended, self.kept.text = "aborted", reason or "stopped"
+                self.data.outcome, self.data.text = "aborted", reason or "stopped"
             case ChatFailed(error=error):
                 self._fail(error, at)
             case _:
@@ -120,11 +120,11 @@ class Record:
             case StepStarted(iteration=iteration):
                 self._frame(at, event="step_started", iteration=iteration, **more)
             case ToolCallStarted(call=call):
-                told = {"id": call.id, "name": call.name}
-                self._frame(at, event="tool_call_started", call=told, **more)
+                fields = {"id": call.id, "name": call.name}
+                self._frame(at, event="tool_call_started", call=fields, **more)
             case ToolCallFinished(call_id=id, name=name, outcome=outcome):
-                told = {"call_id": id, "name": name, "outcome": outcome}
-                self._frame(at, event="tool_call_finished", **told, **more)
+                fields = {"call_id": id, "name": name, "outcome": outcome}
+                self._frame(at, event="tool_call_finished", **fields, **more)
             case MessageAdded(message=AssistantMessage()):
                 self._frame(at, event="message_added", message={"role": "assistant"}, **more)
             case StepFinished(iteration=iteration, usage=usage):
@@ -135,52 +135,54 @@ class Record:
 
     def end(self, error: BaseException | None) -> None:
         """Record the end of the run."""
-        if not self.kept.ended:
+        if not self.data.outcome:
             if error is None:
-                self.kept.ended, self.kept.text = "aborted", "stopped"
+                self.data.outcome, self.data.text = "aborted", "stopped"
             else:
                 self._fail(ErrorInfo.of(error), 0)
-        self._ended(self)
+        self._on_end(self)
 
     def _fail(self, error: ErrorInfo, at: float) -> None:
         self._frame(at, event="chat_failed")
-        self.kept.ended, self.kept.text = "failed", self._mask.text(error)
+        self.data.outcome, self.data.text = "failed", self._mask.text(error)
 
     def _hook(self, hook: HookFired, at: float) -> None:
         """Record a hook; a hook that runs at each delta is only counted."""
-        last = self.kept.frames[-1] if self.kept.frames else {}
-        told = plain(hook)
+        last = self.data.frames[-1] if self.data.frames else {}
+        fields = plain(hook)
         same = ("point", "hook", "outcome")
-        if last.get("event") == "hook" and all(last.get(key) == told[key] for key in same):
-            last["times"] = last.get("times", 1) + 1
+        if last.get("event") == "hook" and all(last.get(key) == fields[key] for key in same):
+            last["times"] = last.get("times", 1) + hook.times
             last["duration"] += hook.duration
             return
-        self._frame(at, **{"event": "hook", **told})
+        self._frame(at, **{"event": "hook", **fields})
 
     def _frame(self, at: float, **data: Any) -> None:
-        if len(self.kept.frames) < FRAMES:
-            self.kept.frames.append({**data, "at": round(at * 1000, 1)})
+        if len(self.data.frames) < FRAMES:
+            self.data.frames.append({**data, "at": round(at * 1000, 1)})
 
     # ── what the steps asked ────────────────────────────────────────────────────────────────
 
-    def asked(self, chat_id: str, iteration: int, request: ModelRequest) -> None:
+    def add_request(self, chat_id: str, iteration: int, request: ModelRequest) -> None:
         """Record a model request; a wrapper may repeat it."""
-        chat = "" if chat_id == self.kept.chat_id else chat_id
+        chat = "" if chat_id == self.data.chat_id else chat_id
         before = self._steps.get((chat, iteration))
-        masked = request.replace(messages=[self._mask.message(each) for each in request.messages])
+        masked = request.replace(
+            messages=[self._mask.message(message) for message in request.messages]
+        )
         tries = 1 if before is None else before.tries + 1
         if before is not None or len(self._steps) < STEPS:
-            self._set(asked(iteration, masked, chat=chat, tries=tries))
+            self._set(describe_request(iteration, masked, chat=chat, tries=tries))
 
-    def answered(self, chat_id: str, iteration: int, response: ModelResponse) -> None:
+    def add_response(self, chat_id: str, iteration: int, response: ModelResponse) -> None:
         """Record the response of the model."""
-        chat = "" if chat_id == self.kept.chat_id else chat_id
+        chat = "" if chat_id == self.data.chat_id else chat_id
         step = self._steps.get((chat, iteration))
         if step is not None:
             usage = response.usage
             cost = None if self._price is None or usage is None else self._price(usage)
-            self._set(answered(step, response, cost))
+            self._set(add_answer(step, response, cost))
 
     def _set(self, step: StepDetail) -> None:
         self._steps[step.chat, step.iteration] = step
-        self.kept.steps = list(self._steps.values())
+        self.data.steps = list(self._steps.values())

@@ -11,11 +11,11 @@ from hookline import ModelRequest, ModelResponse
 from hookline.models import model_name
 from hookline.points import OnHook
 from hookline.web._http.sse import json_text, plain
-from hookline.web._runs.items import Changed
+from hookline.web._runs.items import FieldChange
 
 CUT: Final = 2000  # most characters of a text
 MESSAGES: Final = 30  # most messages of a request: the last ones
-LISTED: Final = 100  # most tools of a request
+TOOLS: Final = 100  # most tools of a request
 
 
 class StepDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,54 +58,56 @@ def cut(text: str) -> str:
     return text if len(text) <= CUT else f"{text[:CUT]}… ({len(text) - CUT} characters more)"
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Convert a value to text."""
     if value is None:
         return ""
     if isinstance(value, str):
         return cut(value)
     if isinstance(value, (tuple, list)):
-        return cut("\n".join(_each(each) for each in value[:LISTED]))  # pyright: ignore[reportUnknownVariableType]
-    return cut(_each(value))
+        return cut("\n".join(_as_line(item) for item in value[:TOOLS]))  # pyright: ignore[reportUnknownVariableType]
+    return cut(_as_line(value))
 
 
-def _each(value: Any) -> str:
+def _as_line(value: Any) -> str:
     if isinstance(value, str):
         return value
     for name in ("name", "text"):  # a tool, a message
-        found = getattr(value, name, None)
-        if isinstance(found, str) and found and not isinstance(value, type):
+        text = getattr(value, name, None)
+        if isinstance(text, str) and text and not isinstance(value, type):
             role = getattr(value, "role", "")
-            return f"{role}: {found}" if isinstance(role, str) and role else found
+            return f"{role}: {text}" if isinstance(role, str) and role else text
     try:
         return json_text(plain(value))
     except (TypeError, ValueError):
         return type(value).__name__
 
 
-def asked(iteration: int, request: ModelRequest, *, chat: str = "", tries: int = 1) -> StepDetail:
+def describe_request(
+    iteration: int, request: ModelRequest, *, chat: str = "", tries: int = 1
+) -> StepDetail:
     """Describe the request of a step."""
-    kept = list(request.messages[-MESSAGES:])
+    last = list(request.messages[-MESSAGES:])
     return StepDetail(
         iteration=iteration,
         chat=chat,
         model=model_name(request.model),
         system=None if request.system is None else cut(request.system),
-        messages=[(each.role, cut(_said(each))) for each in kept],
-        left_out=len(request.messages) - len(kept),
-        tools=[(tool.name, cut(tool.description or "")) for tool in request.tools[:LISTED]],
-        settings=_named(request.settings),
+        messages=[(message.role, cut(_message_text(message))) for message in last],
+        left_out=len(request.messages) - len(last),
+        tools=[(tool.name, cut(tool.description or "")) for tool in request.tools[:TOOLS]],
+        settings=_settings_of(request.settings),
         tries=tries,
     )
 
 
-def answered(step: StepDetail, response: ModelResponse, cost: float | None) -> StepDetail:
+def add_answer(step: StepDetail, response: ModelResponse, cost: float | None) -> StepDetail:
     """Add the response to a step."""
     timing = response.timing
     return msgspec.structs.replace(
         step,
         model=response.model or step.model,
-        answer=cut(_said(response)),
+        answer=cut(_message_text(response)),
         finish_reason=response.finish_reason,
         usage=None if response.usage is None else plain(response.usage),
         first=None if timing is None else round(timing.first_chunk * 1000, 1),
@@ -114,64 +116,68 @@ def answered(step: StepDetail, response: ModelResponse, cost: float | None) -> S
     )
 
 
-def _said(message: Any) -> str:
+def _message_text(message: Any) -> str:
     """Return the text of a message, with its calls and files."""
     parts: Sequence[Any] | None = getattr(message, "parts", None)
     if parts is None:
         return str(getattr(message, "text", ""))
-    said: list[str] = []
+    texts: list[str] = []
     for part in parts:
         if isinstance(getattr(part, "text", None), str):
-            said.append(part.text)
+            texts.append(part.text)
         elif hasattr(part, "arguments"):
-            said.append(f"→ {part.name}({json_text(plain(part.arguments))})")
+            texts.append(f"→ {part.name}({json_text(plain(part.arguments))})")
         else:
-            said.append(f"[{getattr(part, 'media_type', type(part).__name__)}]")
-    return "\n".join(said)
+            texts.append(f"[{getattr(part, 'media_type', type(part).__name__)}]")
+    return "\n".join(texts)
 
 
-def _named(settings: Any) -> dict[str, Any]:
+def _settings_of(settings: Any) -> dict[str, Any]:
     """Return the settings that are set."""
     fields = {name: getattr(settings, name) for name in settings.__struct_fields__}
-    return {name: shown(each) for name, each in fields.items() if each is not None and each != ()}
+    return {
+        name: as_text(setting)
+        for name, setting in fields.items()
+        if setting is not None and setting != ()
+    }
 
 
-def changes(ctx: OnHook[Any]) -> list[Changed]:
+def changes(ctx: OnHook[Any]) -> list[FieldChange]:
     """Return the fields of the payload that a hook changed."""
-    given, returned = ctx.context, ctx.returned
+    context, returned = ctx.context, ctx.returned
     if ctx.passed is not None:
-        return _between(_like(given, ctx.passed), ctx.passed)
+        return _between(_like(context, ctx.passed), ctx.passed)
     if returned is None or ctx.outcome == "ok":
         return []
     if ctx.outcome == "changed":
         if isinstance(returned, (tuple, list)):  # deltas
-            before = getattr(given, "delta", None)
-            return [Changed(name="delta", before=shown(before), after=shown(returned))]
-        return _between(_like(given, returned), returned)
-    return [Changed(name=type(returned).__name__, before="", after=shown(returned))]
+            before = getattr(context, "delta", None)
+            return [FieldChange(name="delta", before=as_text(before), after=as_text(returned))]
+        return _between(_like(context, returned), returned)
+    return [FieldChange(name=type(returned).__name__, before="", after=as_text(returned))]
 
 
 def _like(context: Any, value: Any) -> Any:
     """Return the field of a context that has the type of a value."""
     names = getattr(context, "__struct_fields__", ())
-    found = (getattr(context, name) for name in names)
-    return next((each for each in found if type(each) is type(value)), None)
+    fields = (getattr(context, name) for name in names)
+    return next((field for field in fields if type(field) is type(value)), None)
 
 
-def _between(before: Any, after: Any) -> list[Changed]:
+def _between(before: Any, after: Any) -> list[FieldChange]:
     if before is None or not isinstance(after, msgspec.Struct):
         name = type(after).__name__
-        return [Changed(name=name, before=shown(before), after=shown(after))]
-    found: list[Changed] = []
+        return [FieldChange(name=name, before=as_text(before), after=as_text(after))]
+    result: list[FieldChange] = []
     for name in after.__struct_fields__:
         was, now = getattr(before, name), getattr(after, name)
         if was is now or was == now:
             continue
         if isinstance(was, msgspec.Struct) and type(was) is type(now):
-            found += [
-                msgspec.structs.replace(each, name=f"{name}.{each.name}")
-                for each in _between(was, now)
+            result += [
+                msgspec.structs.replace(change, name=f"{name}.{change.name}")
+                for change in _between(was, now)
             ]
         else:
-            found.append(Changed(name=name, before=shown(was), after=shown(now)))
-    return found
+            result.append(FieldChange(name=name, before=as_text(was), after=as_text(now)))
+    return result

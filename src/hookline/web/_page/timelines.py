@@ -17,8 +17,8 @@ import msgspec
 
 from hookline import Conversation, Store, Usage
 from hookline.errors import HooklineError
-from hookline.web._page.recorder import Kept, Record
-from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._page.recorder import Record, RecordedRun
+from hookline.web._protocols.error_texts import DescribeError, Mask
 from hookline.web._runs.run import Live
 
 RUNS: Final = 50  # most runs to keep for one conversation
@@ -31,7 +31,7 @@ logger = logging.getLogger("hookline.web")
 class Timeline(msgspec.Struct, kw_only=True):
     """The stored data of a conversation's timeline."""
 
-    runs: list[Kept] = []
+    runs: list[RecordedRun] = []
     feedback: dict[str, str] = {}
     """The ratings of answers, by message id."""
 
@@ -43,11 +43,11 @@ class Timelines:
         self,
         store: Store,
         *,
-        errors: ErrorText | None = None,
+        describe_error: DescribeError | None = None,
         price: Callable[[Usage], float] | None = None,
     ) -> None:
         self._store = store
-        self._errors = errors
+        self._describe_error = describe_error
         self._price = price
         self._lock = asyncio.Lock()
         self._fresh: dict[str, list[Record]] = {}  # records not stored yet, by key
@@ -57,23 +57,23 @@ class Timelines:
         """Create the record of a new run."""
         header = live.header
         record = Record(
-            Kept(run=header.run, chat_id=header.chat_id, started=time.time()),
-            mask=Mask(self._errors, chat_id=header.chat_id),
+            RecordedRun(run=header.run, chat_id=header.chat_id, started=time.time()),
+            mask=Mask(self._describe_error, chat_id=header.chat_id),
             scope_of=live.scope_of,
             price=self._price,
-            ended=lambda record: self._ended(key, record),
+            on_end=lambda record: self._on_end(key, record),
         )
         self._fresh.setdefault(key, []).append(record)
         return record
 
-    def _ended(self, key: str, record: Record) -> None:
+    def _on_end(self, key: str, record: Record) -> None:
         task = asyncio.get_running_loop().create_task(self._keep(key, record))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _keep(self, key: str, record: Record) -> None:
         def add(timeline: Timeline) -> None:
-            timeline.runs.append(record.kept)
+            timeline.runs.append(record.data)
 
         try:
             async with self._lock:
@@ -93,8 +93,8 @@ class Timelines:
         """Return the timeline of a conversation, including the active run."""
         async with self._lock:
             timeline = _timeline_of(await Conversation.open(self._store, _id_of(key)))
-        known = {kept.run for kept in timeline.runs}
-        fresh = [each.kept for each in self._fresh.get(key, ()) if each.kept.run not in known]
+        ids = {run.run for run in timeline.runs}
+        fresh = [record.data for record in self._fresh.get(key, ()) if record.data.run not in ids]
         timeline.runs.extend(fresh)
         return timeline
 
@@ -137,18 +137,18 @@ def _within(timeline: Timeline) -> Any:
     """Convert the timeline to JSON data within the limits: a run that does not fit loses its
     details, and the oldest runs are dropped.
     """
-    kept: list[Any] = []
+    runs: list[Any] = []
     room = BYTES
     for run in reversed(timeline.runs[-RUNS:]):
         fits = len(msgspec.json.encode(run)) <= room
-        shown = run if fits else _without_details(run)
-        room -= len(msgspec.json.encode(shown))
+        fitting = run if fits else _without_details(run)
+        room -= len(msgspec.json.encode(fitting))
         if room < 0:
             break
-        kept.insert(0, msgspec.to_builtins(shown))
-    return {"runs": kept, "feedback": timeline.feedback}
+        runs.insert(0, msgspec.to_builtins(fitting))
+    return {"runs": runs, "feedback": timeline.feedback}
 
 
-def _without_details(run: Kept) -> Kept:
+def _without_details(run: RecordedRun) -> RecordedRun:
     frames = [{key: frame[key] for key in frame if key != "changes"} for frame in run.frames]
     return msgspec.structs.replace(run, steps=[], frames=frames)

@@ -11,7 +11,7 @@ from hookline import File, Image, Message, Source, ToolMessage
 Part = TypeVar("Part", bound=Source | Image | File)
 
 
-def brought(id: str, part: Source | Image | File) -> dict[str, Any]:
+def attachment_part(id: str, part: Source | Image | File) -> dict[str, Any]:
     """Encode a source or a file; the same form is a chunk and a part of a message."""
     url = address_of(part)
     if isinstance(part, Source) and url:
@@ -35,10 +35,10 @@ def address_of(part: Source | Image | File) -> str | None:
     """Return an address for a browser: a web address, or a data: address with the bytes."""
     if not isinstance(part, Source) and part.data is not None:
         return f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
-    return followed(part).url
+    return safe_part(part).url
 
 
-def followed(part: Part) -> Part:
+def safe_part(part: Part) -> Part:
     """Return the part without an address that a page must not follow, such as `javascript:`."""
     schemes = ("https://", "http://") if isinstance(part, Source) else ("https://", "data:")
     if part.url is None or part.url.startswith(schemes):
@@ -46,18 +46,16 @@ def followed(part: Part) -> Part:
     return cast("Part", part.replace(url=None))
 
 
-def addressed(message: Message) -> Message:
+def safe_message(message: Message) -> Message:
     """Return the message without addresses that a page must not follow."""
     if isinstance(message, ToolMessage):
-        media = _addressed(message.media)
+        media = _safe_parts(message.media)
         return message if media is message.media else message.replace(media=media)
-    parts: Any = _addressed(message.parts)
+    parts: Any = _safe_parts(message.parts)
     return message if parts is message.parts else message.replace(parts=parts)
 
 
-def _addressed(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _safe_parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the same tuple if nothing changes, which is the rule."""
-    changed = [
-        followed(part) if isinstance(part, (Source, Image, File)) else part for part in parts
-    ]
-    return parts if all(map(is_, changed, parts)) else tuple(changed)
+    safe = [safe_part(part) if isinstance(part, (Source, Image, File)) else part for part in parts]
+    return parts if all(map(is_, safe, parts)) else tuple(safe)

@@ -1,6 +1,6 @@
-"""Acts: changes of an answer, in terms that every protocol has. An encoder writes each act.
+"""Changes of an answer, in terms that every protocol has. An encoder writes each change.
 
-The outline makes the acts, and keeps the rules of their order.
+The outline makes the changes, and keeps the rules of their order.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from hookline.events import ChatStarted, ErrorInfo, Status, ToolCallFinished
 PartKind: TypeAlias = Literal["text", "reasoning"]
 
 
-class Act(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True):
     """A change that an encoder writes. `message` is the id of the message that it belongs to."""
 
 
-class Begin(Act, frozen=True):
+class Begin(Change, frozen=True):
     event: ChatStarted
 
 
-class StepOpen(Act, frozen=True):
+class StepOpen(Change, frozen=True):
     number: int
     message: str
 
 
-class StepClose(Act, frozen=True):
+class StepClose(Change, frozen=True):
     number: int
 
 
-class PartOpen(Act, frozen=True):
+class PartOpen(Change, frozen=True):
     kind: PartKind
     id: str
     message: str
 
 
-class PartMore(Act, frozen=True):
+class PartMore(Change, frozen=True):
     """A delta of the open part."""
 
     kind: PartKind
@@ -55,13 +55,13 @@ class PartMore(Act, frozen=True):
     text: str
 
 
-class PartClose(Act, frozen=True):
+class PartClose(Change, frozen=True):
     kind: PartKind
     id: str
     message: str
 
 
-class Brought(Act, frozen=True):
+class AttachmentAdded(Change, frozen=True):
     """A complete source or file."""
 
     id: str
@@ -69,34 +69,34 @@ class Brought(Act, frozen=True):
     message: str
 
 
-class CallOpen(Act, frozen=True):
+class CallOpen(Change, frozen=True):
     id: str
     name: str
     message: str
 
 
-class CallMore(Act, frozen=True):
+class CallMore(Change, frozen=True):
     id: str
     text: str
 
 
-class CallClose(Act, frozen=True):
+class CallClose(Change, frozen=True):
     """The arguments are complete, as written by the model."""
 
     id: str
 
 
-class CallReady(Act, frozen=True):
+class CallReady(Change, frozen=True):
     """Hooks have decided on the call; the arguments include their changes."""
 
     call: ToolCall
 
 
-class CallDone(Act, frozen=True):
+class CallDone(Change, frozen=True):
     event: ToolCallFinished
 
 
-class CallLost(Act, frozen=True):
+class CallLost(Change, frozen=True):
     """The call gets no result: the answer was broken off. `ready`: a CallReady was sent before."""
 
     id: str
@@ -104,7 +104,7 @@ class CallLost(Act, frozen=True):
     ready: bool
 
 
-class Withdrawn(Act, frozen=True):
+class Withdrawn(Change, frozen=True):
     """Remove these parts and calls of a message; others follow under the same id."""
 
     message: str
@@ -112,46 +112,53 @@ class Withdrawn(Act, frozen=True):
     calls: tuple[tuple[str, str], ...]
 
 
-class Said(Act, frozen=True):
+class MessageCommitted(Change, frozen=True):
     message: AssistantMessage
 
 
-class Answered(Act, frozen=True):
+class ResultCommitted(Change, frozen=True):
     message: ToolMessage
 
 
-class Note(Act, frozen=True):
+def decision_on(message: ToolMessage) -> dict[str, str]:
+    """Return who decided on a call, and the remark of the decision."""
+    ran = message.ran
+    fields = {} if ran is None else {"by": ran.by, "note": ran.note}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class StatusShown(Change, frozen=True):
     event: Status
 
 
-class Asked(Act, frozen=True):
+class ApprovalPending(Change, frozen=True):
     request: ApprovalRequest
 
 
-class Done(Act, frozen=True):
+class Done(Change, frozen=True):
     response: Response
 
 
-class Aborted(Act, frozen=True):
+class Aborted(Change, frozen=True):
     """The answer was aborted. `step`: the open step, which the encoder must close."""
 
     reason: str | None
     step: int | None
 
 
-class Failed(Act, frozen=True):
+class Failed(Change, frozen=True):
     error: ErrorInfo
     step: int | None
 
 
-AnyAct: TypeAlias = (
+AnyChange: TypeAlias = (
     Begin
     | StepOpen
     | StepClose
     | PartOpen
     | PartMore
     | PartClose
-    | Brought
+    | AttachmentAdded
     | CallOpen
     | CallMore
     | CallClose
@@ -159,10 +166,10 @@ AnyAct: TypeAlias = (
     | CallDone
     | CallLost
     | Withdrawn
-    | Said
-    | Answered
-    | Note
-    | Asked
+    | MessageCommitted
+    | ResultCommitted
+    | StatusShown
+    | ApprovalPending
     | Done
     | Aborted
     | Failed

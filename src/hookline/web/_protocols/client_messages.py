@@ -43,12 +43,12 @@ def narrow(message: Message) -> Message:
     """
     match message:
         case UserMessage():
-            parts = tuple([_said(part) for part in message.parts])
+            parts = tuple([_user_part(part) for part in message.parts])
             return UserMessage(id=message.id, parts=parts)
         case AssistantMessage():
             return AssistantMessage(
                 id=message.id,
-                parts=tuple([_answered(part) for part in message.parts]),
+                parts=tuple([_assistant_part(part) for part in message.parts]),
                 partial=message.partial,
             )
         case ToolMessage():
@@ -67,11 +67,11 @@ def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Imag
     return _media(File(media_type=kind, name=label, data=content, url=address))
 
 
-def _said(part: Text | Image | File) -> Text | Image | File:
+def _user_part(part: Text | Image | File) -> Text | Image | File:
     return Text(part.text) if isinstance(part, Text) else _media(part)
 
 
-def _answered(
+def _assistant_part(
     part: Text | Reasoning | ToolCall | Source | Image | File,
 ) -> Text | Reasoning | ToolCall | Source | Image | File:
     match part:

@@ -1,18 +1,19 @@
-"""Hide from browsers the texts of errors, and addresses that no page may follow.
+"""Hide from browsers the texts of describe_error, and addresses that no page may follow.
 
 An error is shown as a short sentence and an id, which is also logged.
 
 The text of an exception may contain a password, a path or a query, so it stays on the server. Texts
 that an application writes for its user are shown: a `ToolFailure` made by hand, a refusal, and
-hookline's own messages about a call. `errors=` of the encoders and apps is a function that changes
-this.
+hookline's own messages about a call. `describe_error=` of the encoders and apps is a function that
+changes this.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from math import ceil
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -25,21 +26,22 @@ from hookline.events import (
     ErrorInfo,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     SourceAdded,
     ToolCallFinished,
 )
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import json_text
-from hookline.web._protocols.attachments import addressed, followed
+from hookline.web._protocols.attachments import safe_message, safe_part
 from hookline.web._runs.header import error_id, id_of_chat
 
 logger = logging.getLogger("hookline.web")
 
-ErrorText: TypeAlias = Callable[[ErrorInfo], str | None]
+DescribeError: TypeAlias = Callable[[ErrorInfo], str | None]
 """A function that returns the text of an error for users."""
 
 # Errors with a text for users: made by hand, or written by hookline about a call.
-_SAID: Final = frozenset(
+_PUBLIC: Final = frozenset(
     {"ToolFailure", "Denied", "Stopped", "Aborted", "ToolDenied", "UnknownToolError"}
     | {"DisabledToolError", "ToolArgumentsError", "ToolTimeoutError", "ToolLimitError"}
 )
@@ -53,7 +55,10 @@ _CHAT: Final = {
 
 
 _TELLING: Final = frozenset(
-    {ToolCallFinished, MessageAdded, ChatDone, ChatAborted, ChatFailed, SourceAdded, FileAdded}
+    {
+        *(ToolCallFinished, MessageQueued, MessageAdded, SourceAdded, FileAdded),
+        *(ChatDone, ChatAborted, ChatFailed),
+    }
 )
 """The events that may contain errors or addresses."""
 
@@ -68,15 +73,15 @@ class Mask:
 
     def __init__(
         self,
-        errors: ErrorText | None = None,
+        describe_error: DescribeError | None = None,
         *,
         chat_id: str = "",
         what: str = "a chat ended with",
     ) -> None:
-        self._errors = errors
+        self._describe_error = describe_error
         self._chat_id = chat_id
         self._what = what
-        self.told: dict[str, str] = {}
+        self.call_texts: dict[str, str] = {}
         """The error texts of failed calls, by call id."""
 
     def event(self, event: ChatEvent) -> ChatEvent:
@@ -87,21 +92,20 @@ class Mask:
         match event:
             case ToolCallFinished(outcome="error"):
                 assert isinstance(event.result, ToolFailure)
-                shown = self._tool(event.call_id, event.name, event.result)
-                return event if shown is event.result else event.replace(result=shown)
+                failure = self._tool(event.call_id, event.name, event.result)
+                return event if failure is event.result else event.replace(result=failure)
             case ToolCallFinished(result=ToolResult() as result) if result.media:
-                media = tuple([followed(part) for part in result.media])
+                media = tuple([safe_part(part) for part in result.media])
                 return event.replace(result=result.replace(media=media))
             case SourceAdded():
-                return event.replace(source=followed(event.source))
+                return event.replace(source=safe_part(event.source))
             case FileAdded():
-                return event.replace(file=followed(event.file))
-            case MessageAdded():
-                message = self.message(event.message)
+                return event.replace(file=safe_part(event.file))
+            case MessageAdded() | MessageQueued():
+                message: Any = self.message(event.message)
                 return event if message is event.message else event.replace(message=message)
             case ChatFailed():
-                error = ErrorInfo(type="Error", message=self.text(event.error, event.chat_id))
-                return event.replace(error=error)
+                return event.replace(error=self.info(event.error, event.chat_id))
             case ChatDone(response=response):
                 messages = self._messages(response.messages)
                 return event.replace(response=response.replace(messages=messages))
@@ -115,57 +119,84 @@ class Mask:
 
     def message(self, message: Message) -> Message:
         """Return a message of the history with its error hidden. A tool's error in it is JSON."""
-        message = addressed(message)
+        message = safe_message(message)
         if not isinstance(message, ToolMessage) or message.outcome != "error":
             return message
         error = _read(message.text)
-        shown = self._tool(message.call_id, message.name, error)
-        if shown is error:
+        failure = self._tool(message.call_id, message.name, error)
+        if failure is error:
             return message
-        text = json_text({"error": {"type": shown.type, "message": shown.message}})
+        text = json_text({"error": {"type": failure.type, "message": failure.message}})
         return message.replace(text=text)
 
-    def words(self, error: BaseException) -> str:
-        """Return the sentence for an error that ended an answer. A refusal is shown as it is."""
-        return error.text if isinstance(error, Refused) else self.text(ErrorInfo.of(error))
+    def info(self, error: BaseException | ErrorInfo, chat_id: str = "") -> ErrorInfo:
+        """Return what a client sees of an error that ended an answer. A refusal is shown as it is,
+        and can be tried again if it says when.
+        """
+        if isinstance(error, Refused):
+            seconds = error.headers.get("retry-after")
+            return ErrorInfo(
+                type="Error",
+                message=error.text,
+                retryable=seconds is not None,
+                retry_after=None if seconds is None else float(seconds),
+            )
+        info = error if isinstance(error, ErrorInfo) else ErrorInfo.of(error)
+        return info.replace(type="Error", message=self.text(info, chat_id))
 
     def text(self, error: ErrorInfo, chat_id: str = "") -> str:
         """Return the sentence for an error, and log the error with its id."""
-        said = self._said(error)
-        if said is not None:
-            return said
+        own = self._own_text(error)
+        if own is not None:
+            return own
         id = id_of_chat(chat_id or self._chat_id)
         logger.error("error %s: %s %s", id, self._what, error.type)
-        return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id})."
+        return f"{_CHAT.get(error.type, 'Something went wrong')} (error {id}).{_advice(error)}"
 
-    def _said(self, error: ErrorInfo) -> str | None:
-        """Return the text of `errors=`; None stands for the default text."""
-        if self._errors is None:
+    def _own_text(self, error: ErrorInfo) -> str | None:
+        """Return the text of `describe_error=`; None stands for the default text."""
+        if self._describe_error is None:
             return None
         try:
-            return self._errors(error)
+            return self._describe_error(error)
         except Exception as exc:
-            logger.error("errors= raised %s; the default text is shown", type(exc).__name__)
-            logger.debug("errors= raised", exc_info=exc)
+            logger.error("describe_error= raised %s; the default text is shown", type(exc).__name__)
+            logger.debug("describe_error= raised", exc_info=exc)
             return None
 
     def _tool(self, call_id: str, name: str, error: ToolFailure) -> ToolFailure:
-        if error.type in _SAID and self._errors is None:
+        if error.type in _PUBLIC and self._describe_error is None:
             return error
-        told = self.told.get(call_id)
-        if told is None:
-            told = self.told[call_id] = self._tool_text(call_id, name, error)
-        return ToolFailure(told, type="ToolFailure")
+        text = self.call_texts.get(call_id)
+        if text is None:
+            text = self.call_texts[call_id] = self._tool_text(call_id, name, error)
+        return ToolFailure(text, type="ToolFailure")
 
     def _tool_text(self, call_id: str, name: str, error: ToolFailure) -> str:
-        said = self._said(ErrorInfo(type=error.type, message=error.message))
-        if said is not None:
-            return said
-        if error.type in _SAID:
+        own = self._own_text(ErrorInfo(type=error.type, message=error.message))
+        if own is not None:
+            return own
+        if error.type in _PUBLIC:
             return error.message
         id = error_id("call", call_id)
         logger.warning("error %s: tool %s failed with %s", id, name, error.type)
         return f"The tool failed (error {id})."
+
+
+def retry_of(error: ErrorInfo) -> dict[str, Any]:
+    """Return whether and when to try again, under the names of both foreign protocols."""
+    if not error.retryable:
+        return {}
+    when = {} if error.retry_after is None else {"retryAfter": error.retry_after}
+    return {"retryable": True, **when}
+
+
+def _advice(error: ErrorInfo) -> str:
+    """Return the sentence that tells a person when to try again, if that may help."""
+    if not error.retryable:
+        return ""
+    seconds = ceil(error.retry_after or 0)
+    return f" Try again in {seconds} seconds." if seconds > 1 else " Try again."
 
 
 def _read(text: str) -> ToolFailure:

@@ -7,6 +7,7 @@ counts only if the server has asked for one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -36,6 +37,7 @@ MAX_ITEMS: Final = 10_000
 """The most messages in a request, and the most parts in a message."""
 MAX_VALUES: Final = 200_000
 """The most JSON values in a request; an empty array takes 2 bytes of a body, but 64 of memory."""
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # also without its end: linear
 MAX_DEPTH: Final = 100
 """How deep the JSON values of a request may be nested."""
 
@@ -76,7 +78,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """The client's id of the run (AG-UI)."""
     modern: bool = True
     """Whether the client uses AG-UI 1.0."""
-    sent: tuple[msgspec.Raw, ...] = ()
+    client_messages: tuple[msgspec.Raw, ...] = ()
     """The messages as JSON text, for a MESSAGES_SNAPSHOT (AG-UI)."""
 
     def decisions(
@@ -110,8 +112,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _edited(decision: Decision, arguments: Any) -> bool:
-    changed = decision.arguments if isinstance(decision, Approve) else None
-    return changed is not None and not _same(changed, arguments)
+    arguments_after = decision.arguments if isinstance(decision, Approve) else None
+    return arguments_after is not None and not _same(arguments_after, arguments)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -141,6 +143,8 @@ def _double(number: float) -> float:
 
 def read_object(data: bytes) -> dict[str, Any]:
     """Parse the body as a JSON object."""
+    if _surely_too_many(data):
+        raise _too_many_values()
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -150,6 +154,28 @@ def read_object(data: bytes) -> dict[str, Any]:
     body = bounded(cast("dict[str, Any]", value))
     json.loads(data, object_pairs_hook=_unique)
     return body
+
+
+def _surely_too_many(data: bytes) -> bool:
+    """Return whether the body has too many JSON values, without parsing it.
+
+    A value follows each comma, and begins with each bracket; those within strings do not count. A
+    value has at most two strings, itself and its key.
+    """
+    if data.count(b'"') - data.count(b'\\"') > 4 * MAX_VALUES:
+        return True
+    if max(_count(data, b","), _count(data, b"[{")) <= MAX_VALUES:
+        return False
+    data = _STRING.sub(b"", data)
+    return max(_count(data, b","), _count(data, b"[{")) > MAX_VALUES
+
+
+def _count(data: bytes, characters: bytes) -> int:
+    return len(data) - len(data.translate(None, characters))
+
+
+def _too_many_values() -> Refused:
+    return Refused(413, f"The body must not have more than {MAX_VALUES} JSON values.")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> None:
@@ -170,7 +196,7 @@ def bounded(body: dict[str, Any]) -> dict[str, Any]:
     while level:
         values, depth = values + len(level), depth + 1
         if values > MAX_VALUES:
-            raise Refused(413, f"The body must not have more than {MAX_VALUES} JSON values.")
+            raise _too_many_values()
         if depth > MAX_DEPTH:
             raise Refused(400, f"The body must not be nested deeper than {MAX_DEPTH} levels.")
         inner: list[Any] = []
@@ -202,14 +228,14 @@ def object_of(value: Any, what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def only(given: dict[str, Any], what: str, known: Iterable[str]) -> dict[str, Any]:
+def only(value: dict[str, Any], what: str, keys: Iterable[str]) -> dict[str, Any]:
     """Check an object for unknown keys: a key that is silently ignored could change the chat."""
-    known = tuple(known)
-    unknown = [repr(key[:64]) for key in given if key not in known][:5]
+    keys = tuple(keys)
+    unknown = [repr(key[:64]) for key in value if key not in keys][:5]
     if unknown:
-        names = ", ".join(map(repr, known))
+        names = ", ".join(map(repr, keys))
         raise Refused(400, f"{what} has the unknown {_keys(unknown)}; use only {names}.")
-    return given
+    return value
 
 
 def _keys(names: list[str]) -> str:

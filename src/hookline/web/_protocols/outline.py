@@ -1,7 +1,7 @@
 """The structure of one answer: which parts are open, and the order in which they close. Pure.
 
-All protocols with parts use this one machine: it turns events into acts, and an encoder writes each
-act. It keeps these rules for every sequence of events:
+All protocols with parts use this one machine: it turns events into changes, and an encoder writes
+each change. It keeps these rules for every sequence of events:
 
 - Everything that is opened is closed, in order, before the end. The end comes once, and last.
 - At most one text or reasoning part is open, and none when a call begins.
@@ -48,11 +48,10 @@ from hookline.events import (
 from hookline.web._http.sse import json_text
 from hookline.web._protocols.changes import (
     Aborted,
-    Answered,
-    AnyAct,
-    Asked,
+    AnyChange,
+    ApprovalPending,
+    AttachmentAdded,
     Begin,
-    Brought,
     CallClose,
     CallDone,
     CallLost,
@@ -61,12 +60,13 @@ from hookline.web._protocols.changes import (
     CallReady,
     Done,
     Failed,
-    Note,
+    MessageCommitted,
     PartClose,
     PartKind,
     PartMore,
     PartOpen,
-    Said,
+    ResultCommitted,
+    StatusShown,
     StepClose,
     StepOpen,
     Withdrawn,
@@ -74,22 +74,22 @@ from hookline.web._protocols.changes import (
 
 
 class Outline:
-    """The open parts of one answer. `known`: the calls of the answer that this one continues."""
+    """The open parts of one answer. `earlier_calls`: the calls of an answer that it continues."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        self.ended = False
-        self._acts: list[AnyAct] = []
+    def __init__(self, earlier_calls: Iterable[str] = ()) -> None:
+        self.complete = False
+        self._changes: list[AnyChange] = []
         self._chat_id: str | None = None
         self._messages = 0  # the number of the chat's messages, used in their ids
         self._step: int | None = None
         self._last_step = -1
-        self._answered = False  # this step has an answer; more text becomes another message
+        self._has_answer = False  # this step has an answer; more text becomes another message
         self._part: tuple[PartKind, str] | None = None
         self._parts: list[tuple[str, str]] = []  # the shown parts of the unfinished answer
         self._numbers: dict[str, int] = {}  # the number of parts of each kind
         self._writing: dict[str, str] = {}  # calls whose arguments are open
         self._calls: dict[str, str] = {}  # the calls of the unfinished answer
-        self._known = set(known)
+        self._call_ids = set(earlier_calls)
         self._open: dict[str, tuple[str, bool]] = {}  # calls without a result: name, ready
         self._decided: set[str] = set()  # calls that have started
         self._finished: set[str] = set()
@@ -100,27 +100,27 @@ class Outline:
         """The id of the next message to be committed."""
         return f"{self._chat_id}.{self._messages}"
 
-    def feed(self, event: ChatEvent) -> list[AnyAct]:
-        """Return the acts for one event."""
-        acts: list[AnyAct] = []
-        self._acts = acts
-        if self.ended:
-            return acts
+    def feed(self, event: ChatEvent) -> list[AnyChange]:
+        """Return the changes for one event."""
+        changes: list[AnyChange] = []
+        self._changes = changes
+        if self.complete:
+            return changes
         if event.path or (self._chat_id is not None and event.chat_id != self._chat_id):
             if isinstance(event, Status):
-                acts.append(Note(event))
-            return acts
+                changes.append(StatusShown(event))
+            return changes
         self._take(event)
-        return acts
+        return changes
 
-    def stop(self, reason: str | None) -> list[AnyAct]:
-        """Return the acts for an answer that was cut off: the events ended without a last event."""
-        self._acts = []
+    def stop(self, reason: str | None) -> list[AnyChange]:
+        """Return the changes for an answer that was cut off: there was no last event."""
+        self._changes = []
         return self._end(Aborted(reason, self._step))
 
-    def fail(self, error: ErrorInfo) -> list[AnyAct]:
-        """Return the acts for an answer that ended with an exception."""
-        self._acts = []
+    def fail(self, error: ErrorInfo) -> list[AnyChange]:
+        """Return the changes for an answer that ended with an exception."""
+        self._changes = []
         return self._end(Failed(error, self._step))
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
@@ -141,7 +141,7 @@ class Outline:
             case ToolCallDelta():
                 self._open_call(event.call_id, event.name)
                 if event.arguments and event.call_id in self._writing:
-                    self._acts.append(CallMore(event.call_id, event.arguments))
+                    self._changes.append(CallMore(event.call_id, event.arguments))
             case ToolCallStarted():
                 self._start_call(event.call)
             case ToolCallFinished():
@@ -156,17 +156,17 @@ class Outline:
             case StepFinished():
                 self._close_step()
             case Status():
-                self._acts.append(Note(event))
+                self._changes.append(StatusShown(event))
             case ChatStarted():
                 self._chat_id = event.chat_id
-                self._acts.append(Begin(event))
+                self._changes.append(Begin(event))
             case ChatDone():
                 self._done(event.response)
             case ChatAborted():
                 self._end(Aborted(event.reason, self._step))
             case ChatFailed():
                 self._end(Failed(event.error, self._step))
-            case _:  # ApprovalRequested: questions still open at the end are sent there
+            case _:  # ApprovalRequested, sent at the end if it is still open; MessageQueued
                 pass
 
     def _add(self, event: MessageAdded) -> None:
@@ -174,14 +174,14 @@ class Outline:
         self._close_part()
         if isinstance(message, AssistantMessage):
             self._close_parts()
-            self._acts.append(Said(message))
-            self._answered, self._spoke = True, True
+            self._changes.append(MessageCommitted(message))
+            self._has_answer, self._spoke = True, True
             self._parts, self._calls = [], {}
             self._numbers = {}
-        elif isinstance(message, ToolMessage) and message.call_id in self._known:
+        elif isinstance(message, ToolMessage) and message.call_id in self._call_ids:
             self._close_call(message.call_id)
             self._lose(message.call_id)
-            self._acts.append(Answered(message))
+            self._changes.append(ResultCommitted(message))
         self._messages += 1
 
     def _more(self, kind: PartKind, text: str) -> None:
@@ -189,8 +189,8 @@ class Outline:
             self._close_part()
             self._begin_answer()
             self._part = (kind, self._new_part(kind))
-            self._acts.append(PartOpen(*self._part, self.message_id))
-        self._acts.append(PartMore(kind, self._part[1], text))
+            self._changes.append(PartOpen(*self._part, self.message_id))
+        self._changes.append(PartMore(kind, self._part[1], text))
 
     def _new_part(self, kind: str) -> str:
         number = self._numbers.get(kind, 0)
@@ -202,57 +202,57 @@ class Outline:
     def _bring(self, kind: str, part: Source | Image | File) -> None:
         self._close_part()
         self._begin_answer()
-        self._acts.append(Brought(self._new_part(kind), part, self.message_id))
+        self._changes.append(AttachmentAdded(self._new_part(kind), part, self.message_id))
 
     def _begin_answer(self) -> None:
         """Open a step for the text. A Stop after a step, or after its answer, gets a new step."""
-        if self._step is None or self._answered:
+        if self._step is None or self._has_answer:
             number = self._last_step + 1
             self._close_step()
             self._open_step(number)
 
     def _open_call(self, id: str, name: str) -> None:
         self._close_part()
-        if id not in self._calls and id not in self._known:
+        if id not in self._calls and id not in self._call_ids:
             self._begin_answer()
             self._calls[id] = self._writing[id] = name
             self._open[id] = (name, False)
-            self._known.add(id)
-            self._acts.append(CallOpen(id, name, self.message_id))
+            self._call_ids.add(id)
+            self._changes.append(CallOpen(id, name, self.message_id))
 
     def _start_call(self, call: ToolCall) -> None:
         if call.id in self._decided:
             return
         self._decided.add(call.id)
         self._close_part()
-        if call.id not in self._known:  # hooks had hidden the call; it is shown now because it runs
-            self._known.add(call.id)
+        if call.id not in self._call_ids:  # hooks had hidden the call; it is shown when it runs
+            self._call_ids.add(call.id)
             self._writing[call.id] = call.name
             owner = f"{self._chat_id}.{self._messages - 1}"
-            self._acts.append(CallOpen(call.id, call.name, owner))
+            self._changes.append(CallOpen(call.id, call.name, owner))
             text = call.raw if call.raw is not None else json_text(call.arguments)
-            self._acts.append(CallMore(call.id, text))
+            self._changes.append(CallMore(call.id, text))
         self._close_call(call.id)
         self._open[call.id] = (call.name, True)
-        self._acts.append(CallReady(call))
+        self._changes.append(CallReady(call))
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         id = event.call_id
-        if id not in self._known or id in self._finished:
+        if id not in self._call_ids or id in self._finished:
             return
         self._finished.add(id)
         if id in self._open:
             self._start_call(ToolCall(id=id, name=event.name))
             del self._open[id]
-        self._acts.append(CallDone(event))
+        self._changes.append(CallDone(event))
 
     def _withdraw(self) -> None:
         self._close_parts()
         self._calls = {id: name for id, name in self._calls.items() if id not in self._decided}
         if self._parts or self._calls:
             calls = tuple(self._calls.items())
-            self._acts.append(Withdrawn(self.message_id, tuple(self._parts), calls))
-        self._known.difference_update(self._calls)
+            self._changes.append(Withdrawn(self.message_id, tuple(self._parts), calls))
+        self._call_ids.difference_update(self._calls)
         for id in self._calls:
             self._open.pop(id, None)
         self._parts, self._calls = [], {}
@@ -261,19 +261,19 @@ class Outline:
 
     def _close_part(self) -> None:
         if self._part is not None:
-            self._acts.append(PartClose(*self._part, self.message_id))
+            self._changes.append(PartClose(*self._part, self.message_id))
             self._part = None
 
     def _close_call(self, id: str) -> None:
         if self._writing.pop(id, None) is not None:
-            self._acts.append(CallClose(id))
+            self._changes.append(CallClose(id))
 
     def _lose(self, id: str) -> None:
-        found = self._open.pop(id, None)
-        if found is not None:
+        call = self._open.pop(id, None)
+        if call is not None:
             self._decided.add(id)
             self._finished.add(id)
-            self._acts.append(CallLost(id, *found))
+            self._changes.append(CallLost(id, *call))
 
     def _close_parts(self) -> None:
         self._close_part()
@@ -281,14 +281,14 @@ class Outline:
             self._close_call(id)
 
     def _open_step(self, number: int) -> None:
-        self._step, self._answered = number, False
+        self._step, self._has_answer = number, False
         self._last_step = number
-        self._acts.append(StepOpen(number, self.message_id))
+        self._changes.append(StepOpen(number, self.message_id))
 
     def _close_step(self) -> None:
         self._close_parts()
         if self._step is not None:
-            self._acts.append(StepClose(self._step))
+            self._changes.append(StepClose(self._step))
             self._step = None
             self._parts, self._calls = [], {}  # the remaining parts stay
 
@@ -297,17 +297,17 @@ class Outline:
             self._more("text", response.text)  # a Stop before any text
         self._close_parts()
         for request in response.pending:
-            self._acts.append(Asked(request))
+            self._changes.append(ApprovalPending(request))
         self._close_step()
         self._end(Done(response))
 
-    def _end(self, last: Done | Aborted | Failed) -> list[AnyAct]:
-        if self.ended:
+    def _end(self, last: Done | Aborted | Failed) -> list[AnyChange]:
+        if self.complete:
             return []
-        self.ended = True
+        self.complete = True
         self._close_parts()
         if not isinstance(last, Done):
             for id in list(self._open):
                 self._lose(id)
-        self._acts.append(last)
-        return self._acts
+        self._changes.append(last)
+        return self._changes

@@ -19,14 +19,14 @@ from hookline import (
 from hookline.errors import UsageError
 from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
 from hookline.web._protocols.ag_ui.messages import parse_ag_ui, to_ag_ui_messages
-from hookline.web._protocols.ai_sdk.encoder import AiSdkEncoder, Target, chunks_of
+from hookline.web._protocols.ai_sdk.encoder import AiSdkEncoder, AiSdkVersion, chunks_of
 from hookline.web._protocols.ai_sdk.messages import to_ui_messages
 from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
-from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._protocols.error_texts import DescribeError, Mask
 from hookline.web._protocols.incoming import Incoming, SystemPolicy
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.native.messages import parse_native, to_native_messages
-from hookline.web._runs.backlog import Shown
+from hookline.web._runs.backlog import RunView
 from hookline.web._runs.header import Header
 
 Protocol: TypeAlias = Literal["native", "ai-sdk", "ag-ui"]
@@ -38,7 +38,7 @@ ENCODERS: Final[dict[Protocol, type[Encoder]]] = {
     "ag-ui": AgUiEncoder,
 }
 logger = logging.getLogger("hookline.web")
-_told: Final[WeakSet[Agent[Any]]] = WeakSet()  # agents whose delayed answers were logged
+_warned_agents: Final[WeakSet[Agent[Any]]] = WeakSet()  # agents whose delayed answers were logged
 
 
 def check_protocol(name: str) -> None:
@@ -57,24 +57,26 @@ def parse(protocol: Protocol, body: dict[str, Any], system: SystemPolicy = "refu
 
 def encoder_for(
     protocol: Protocol,
-    run: Shown,
+    run: RunView,
     *,
     conversation_id: str | None = None,
     replay: bool = False,
-    target: Target = 6,
-    errors: ErrorText | None = None,
+    ai_sdk_version: AiSdkVersion = 6,
+    describe_error: DescribeError | None = None,
+    approvals: bool = True,
 ) -> tuple[Encoder, bytes]:
     """Return the encoder of a run's events, and the bytes that the response begins with.
 
     `replay`: the client starts anew, so an answer that continues an earlier one is sent whole.
+    `approvals`: whether the client may answer approvals.
     """
     header, before = run.header, run.before
-    known = [call.id for call in last_calls(before)] if header.resumed else []
+    earlier_calls = [call.id for call in last_calls(before)] if header.resumed else []
     if protocol == "native":
         return NativeEncoder(
             run=header.run,
             conversation_id=conversation_id,
-            errors=errors,
+            describe_error=describe_error,
             scope_of=run.scope_of,
             chat_id=header.chat_id,
         ), b""
@@ -82,30 +84,37 @@ def encoder_for(
         id: str | None = None
         prelude = b""
         if header.resumed:
-            turn = shown_messages("ai-sdk", last_turn(before), errors=errors, target=target)
+            turn = shown_messages(
+                "ai-sdk",
+                last_turn(before),
+                describe_error=describe_error,
+                ai_sdk_version=ai_sdk_version,
+            )
             id = header.message_id or (turn[0]["id"] if turn else None)
             if replay and turn:
                 prelude = chunks_of({**turn[0], "id": id})
         encoder = AiSdkEncoder(
             message_id=id,
-            known=known,
+            earlier_calls=earlier_calls,
             denied=header.denied,
-            target=target,
-            errors=errors,
+            ai_sdk_version=ai_sdk_version,
+            describe_error=describe_error,
             started=bool(prelude),
             first=1 + _unanswered(before),
             chat_id=header.chat_id,
+            approvals=approvals,
         )
         return encoder, prelude
     return AgUiEncoder(
         thread_id=conversation_id or "",
         run_id=header.run_id or header.run,
         modern=header.modern,
-        messages=header.sent,
-        known=known,
-        posted=header.posted,
-        errors=errors,
+        messages=None if header.messages_left_out else header.client_messages,
+        earlier_calls=earlier_calls,
+        client_results=header.client_results,
+        describe_error=describe_error,
         chat_id=header.chat_id,
+        approvals=approvals,
     ), b""
 
 
@@ -113,16 +122,23 @@ def shown_messages(
     protocol: Protocol,
     messages: Iterable[Message],
     pending: Sequence[ApprovalRequest] = (),
-    errors: ErrorText | None = None,
+    describe_error: DescribeError | None = None,
     *,
     client_calls: Sequence[ToolCall] = (),
-    target: Target = 6,
+    ai_sdk_version: AiSdkVersion = 6,
+    approvals: bool = True,
 ) -> list[dict[str, Any]]:
     """Convert a history for the clients of a protocol, with the texts of exceptions hidden."""
-    mask = Mask(errors)
+    mask = Mask(describe_error)
     masked = [mask.message(message) for message in messages]
     if protocol == "ai-sdk":
-        return to_ui_messages(masked, pending, client_calls=client_calls, target=target)
+        return to_ui_messages(
+            masked,
+            pending,
+            client_calls=client_calls,
+            ai_sdk_version=ai_sdk_version,
+            approvals=approvals,
+        )
     if protocol == "ag-ui":
         return to_ag_ui_messages(masked)
     return to_native_messages(masked)
@@ -136,8 +152,8 @@ def untold(
     if protocol == "native":
         return before
     if not header.resumed:  # up to the user's own message
-        asked = header.before + _unanswered(before) + 1
-        return messages[:asked]
+        end = header.before + _unanswered(before) + 1
+        return messages[:end]
     if protocol == "ai-sdk":  # the stream begins with the turn that it continues
         return before[: len(before) - len(last_turn(before))]
     return before
@@ -172,23 +188,24 @@ def _unanswered(messages: Sequence[Message]) -> int:
 
 
 def release_for(
-    agent: Agent[Any], protocol: Protocol, target: Target
+    agent: Agent[Any], protocol: Protocol, ai_sdk_version: AiSdkVersion
 ) -> Literal["live", "response"]:
     """Return "live", unless hooks may withdraw a shown text and the client cannot remove it."""
-    if protocol != "ai-sdk" or target >= 7:
+    if protocol != "ai-sdk" or ai_sdk_version >= 7:
         return "live"
     hooks = (*agent.hooks("onResponse"), *agent.hooks("preMessage"))
     names = sorted({hook.name for hook in hooks if not hook.keeps_deltas})
     if not names:
         return "live"
-    if agent not in _told:
-        _told.add(agent)
+    if agent not in _warned_agents:
+        _warned_agents.add(agent)
         logger.warning(
             "AI SDK: answers are shown only when they are complete, because the hooks %s may "
-            "change them and clients with target=%s cannot withdraw text; declare the hooks with "
-            "keeps_deltas=True if they leave what onDelta has let pass, or use target=7",
+            "change them and clients with ai_sdk_version=%s cannot withdraw text; declare them "
+            "with keeps_deltas=True if they leave what onDelta has let pass, or use "
+            "ai_sdk_version=7",
             ", ".join(names),
-            target,
+            ai_sdk_version,
         )
     return "response"
 

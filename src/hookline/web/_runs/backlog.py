@@ -1,8 +1,8 @@
 """The items of one run, kept for its readers: numbered entries, up to a limit in bytes.
 
-A backlog that is `kept` holds all entries for any number of readers. Beyond the limit it drops the
-older half; a reader that still needed those entries fails with `Lagged`. A backlog that is not kept
-has one reader, and forgets each entry once the reader has taken it.
+The backlog of a detached run holds all entries for any number of readers. Beyond the limit it drops
+the older half; a reader that still needed those entries fails with `Lagged`. The backlog of any
+other run has one reader, and forgets each entry once the reader has taken it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hookline.events import (
     ChatEvent,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -34,7 +35,7 @@ class Lagged(Exception):
     """The next entry of the reader has been dropped."""
 
 
-class Shown(Protocol):
+class RunView(Protocol):
     """The properties of a run that an encoder needs."""
 
     @property
@@ -53,7 +54,7 @@ class Shown(Protocol):
         ...
 
 
-class Run(Shown, Protocol):
+class Run(RunView, Protocol):
     """A run that clients can read; the run may belong to another process."""
 
     @property
@@ -65,11 +66,11 @@ class Run(Shown, Protocol):
 class Reader:
     """One client's position in a run. A reader has no backlog while the run waits in a queue."""
 
-    __slots__ = ("_log", "_loop", "_waiter", "gone", "next")
+    __slots__ = ("_log", "_loop", "_waiter", "disconnected", "next")
 
     def __init__(self) -> None:
         self.next = 0
-        self.gone = False  # whether the client has left
+        self.disconnected = False  # whether the client has left
         self._log: Backlog | None = None
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
@@ -84,12 +85,12 @@ class Reader:
         entries = self._log.entries(self.next)
         if entries:
             self.next = entries[-1][0] + 1
-            self._log.taken(self.next)
+            self._log.trim(self.next)
         return entries
 
     async def wait(self) -> None:
         """Wait until there are entries, the run ends, the client leaves, or `wake` is called."""
-        if self.gone:
+        if self.disconnected:
             return
         waiter = self._waiter = self._loop.create_future()
         try:
@@ -103,34 +104,34 @@ class Reader:
 
     def leave(self) -> None:
         """Record that the client has left."""
-        self.gone = True
+        self.disconnected = True
         self.wake()
 
     def close(self) -> None:
         """Stop reading."""
         if self._log is not None:
-            self._log.closed(self)
+            self._log.remove(self)
 
 
 class Backlog:
     """The entries of a run. `limit`: most bytes of entries to keep. `request`: the bytes that are
-    kept of the request beside the entries. `left` is called after the last reader has gone, `grew`
-    with the change in bytes whenever the size changes.
+    kept of the request beside the entries. `on_unread` is called after the last reader has gone,
+    `grew` with the change in bytes whenever the size changes.
     """
 
     def __init__(
         self,
         *,
-        kept: bool,
+        detached: bool,
         limit: int,
         request: int = 0,
-        left: Callable[[], None] = lambda: None,
+        on_unread: Callable[[], None] = lambda: None,
         grew: Callable[[int], None] = lambda more: None,
     ) -> None:
-        self.kept = kept
-        self.ended = False
+        self.detached = detached
+        self.complete = False
         """Whether the backlog is complete: no further entries follow."""
-        self.lost = False
+        self.incomplete = False
         """Whether later entries were lost. The backlog has ended, too."""
         self.error: BaseException | None = None
         self.readers: set[Reader] = set()
@@ -139,13 +140,13 @@ class Backlog:
         self.first = 0
         """The number of the first entry that is still kept."""
         self._limit = limit
-        self._left = left
+        self._on_unread = on_unread
         self._grew = grew
         self._entries: list[Entry] = []
         self._frames: dict[tuple[int, object], bytes] = {}
-        self._told: dict[object, dict[str, str]] = {}
+        self._call_texts: dict[object, dict[str, str]] = {}
         self._room: asyncio.Future[None] | None = None
-        self._request = request if kept else 0
+        self._request = request if detached else 0
         if self._request:
             self._hold(self._request)
 
@@ -165,26 +166,26 @@ class Backlog:
     def put(self, item: Item, at: float) -> None:
         """Add an item for the readers."""
         self._entries.append((self.first + len(self._entries), at, item))
-        if self.kept:
+        if self.detached:
             self._hold(cost(item))
             if self.bytes - self._request > self._limit:
                 self.drop_half()
         for reader in self.readers:
             reader.wake()
 
-    def end(self, error: BaseException | None = None, *, lost: bool = False) -> None:
+    def end(self, error: BaseException | None = None, *, incomplete: bool = False) -> None:
         """End the backlog; readers still get the remaining entries."""
-        self.ended, self.error, self.lost = True, error, lost
+        self.complete, self.error, self.incomplete = True, error, incomplete
         for reader in self.readers:
             reader.wake()
 
     def drop_half(self) -> None:
         """Drop the older half; readers that still needed those entries fail with `Lagged`."""
         half = max(1, len(self._entries) // 2)
-        dropped = self._entries[:half]
+        entries = self._entries[:half]
         del self._entries[:half]
-        self.first += len(dropped)
-        self._hold(-sum(cost(item) for _, _, item in dropped))
+        self.first += len(entries)
+        self._hold(-sum(cost(item) for _, _, item in entries))
 
     def _hold(self, more: int) -> None:
         self.bytes += more
@@ -217,15 +218,15 @@ class Backlog:
         self.readers.add(reader)
         return reader
 
-    def closed(self, reader: Reader) -> None:
+    def remove(self, reader: Reader) -> None:
         """Detach a reader."""
         self.readers.discard(reader)
         self.unread()
 
     def unread(self) -> None:
-        """Call `left` if there is no reader."""
+        """Call `on_unread` if there is no reader."""
         if not self.readers:
-            self._left()
+            self._on_unread()
 
     def entries(self, start: int) -> list[Entry]:
         """Return a batch of entries from this number on."""
@@ -234,23 +235,23 @@ class Backlog:
         at = start - self.first
         return self._entries[at : at + BATCH]
 
-    def taken(self, upto: int) -> None:
-        """Forget the entries that the only reader has taken, unless the backlog is kept."""
-        if not self.kept:
+    def trim(self, upto: int) -> None:
+        """Forget the entries that the only reader has taken, unless the run is detached."""
+        if not self.detached:
             del self._entries[: upto - self.first]
             self.first = upto
             self._free()
 
-    def shared(self, number: int, shown_as: object) -> bytes | None:
+    def frame_of(self, number: int, shown_as: object) -> bytes | None:
         """Return the bytes that another reader was sent for this entry, if readers share them."""
         if len(self.readers) < 2:
             self._frames.clear()
             return None
         return self._frames.get((number, shown_as))
 
-    def told(self, shown_as: object) -> dict[str, str]:
+    def call_texts(self, shown_as: object) -> dict[str, str]:
         """Return the error texts of failed calls by call id, shared by these readers."""
-        return self._told.setdefault(shown_as, {})
+        return self._call_texts.setdefault(shown_as, {})
 
     def share(self, number: int, shown_as: object, data: bytes) -> None:
         """Keep the bytes of an entry for the other readers that are about as far."""
@@ -268,7 +269,7 @@ def cost(item: Item) -> int:
             return 400 + len(item.text)
         case ToolCallDelta():
             return 500 + len(item.arguments)
-        case MessageAdded() | ToolCallFinished() | FileAdded():
+        case MessageQueued() | MessageAdded() | ToolCallFinished() | FileAdded():
             return 800 + len(item.to_json())
         case _:
             return 500

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from hashlib import sha256
 from secrets import token_hex
+from typing import Final
 
 import msgspec
+
+SHARED_BYTES: Final = 64 * 1024
+"""Most bytes of the client's messages that other processes get."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,7 +26,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the run continues an answer that waited."""
     denied: tuple[str, ...] = ()
     """The calls that the user denied with the request."""
-    posted: tuple[str, ...] = ()
+    client_results: tuple[str, ...] = ()
     """The calls whose results the client sent."""
     message_id: str | None = None
     """The client's id of the answer that the run continues or regenerates."""
@@ -32,14 +36,28 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The client's id of the run (AG-UI)."""
     modern: bool = True
     """Whether the client uses AG-UI 1.0."""
-    sent: tuple[msgspec.Raw, ...] = ()
+    client_messages: tuple[msgspec.Raw, ...] = ()
     """The client's messages as JSON text, for a MESSAGES_SNAPSHOT (AG-UI). Text takes less memory
     than the objects that it stands for."""
 
+    messages_left_out: bool = False
+    """Whether other processes do not get the client's messages, because they are too many."""
+
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """The approximate size in bytes."""
-        return sum([100 + len(memoryview(message)) for message in self.sent])
+        results = sum([50 + len(id) for id in self.client_results])
+        return results + sum([100 + len(memoryview(message)) for message in self.client_messages])
+
+    def to_share(self) -> bytes:
+        """Encode the header for other processes, without the client's messages if they are large.
+
+        Such a process asks its readers to reload in the rare case that needs the messages.
+        """
+        header = self
+        if self.size > SHARED_BYTES:
+            header = msgspec.structs.replace(self, client_messages=(), messages_left_out=True)
+        return msgspec.json.encode(header)
 
 
 def id_of_chat(chat_id: str) -> str:

@@ -15,16 +15,19 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
     hook: str
     """The hook's name."""
     outcome: str
-    """The outcome, such as "continue" or "stop"."""
+    """The outcome, such as "ok", "changed" or "stopped"; "held" if a hook at onDelta only held
+    text back."""
     duration: float
     """The duration in milliseconds."""
     own: float | None = None
     """For a wrapper: the duration in milliseconds without the wrapped call."""
-    changes: tuple[Changed, ...] = ()
+    times: int = 1
+    """How many times the hook ran; the runs at onDelta in one step are one frame."""
+    changes: tuple[FieldChange, ...] = ()
     """The changes that the hook made, if the page shows details."""
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
     """One value that a hook changed, with its text before and after."""
 
     name: str

@@ -16,7 +16,7 @@ from hookline.web._http.refused import Refused
 T = TypeVar("T")
 
 
-class Stopped(Refused):
+class StoppedEarly(Refused):
     """The request was stopped before its run began."""
 
     def __init__(self, reason: str) -> None:
@@ -53,7 +53,8 @@ class Starts:
     async def prepare(self, key: str, run: str, preparing: Coroutine[Any, Any, T]) -> T:
         """Await the preparation of a run; the run must begin before the next await.
 
-        Raises Stopped if a stop came meanwhile, also if the preparation ignored its cancellation.
+        Raises StoppedEarly if a stop came meanwhile, also if the preparation ignored its
+        cancellation.
         """
         start = _Start(run)
         task = asyncio.current_task()
@@ -62,11 +63,11 @@ class Starts:
         self._starts.setdefault(key, []).append(start)
         try:
             async with start.scope:
-                prepared = await preparing
+                value = await preparing
         except Exception:
             if start.why is None:
                 raise
-            raise Stopped(start.why) from None
+            raise StoppedEarly(start.why) from None
         except asyncio.CancelledError as exc:
             if task.cancelling() > before:
                 raise
@@ -79,14 +80,14 @@ class Starts:
             if not self._starts[key]:
                 del self._starts[key]
         if start.why is not None:
-            raise Stopped(start.why)
-        return prepared
+            raise StoppedEarly(start.why)
+        return value
 
     def stop(self, key: str, reason: str, *, run: str | None = None) -> bool:
         """Stop the requests of a conversation, or only the one of this run; returns False if there
         is none.
         """
-        found = [each for each in self._starts.get(key, ()) if run in (None, each.run)]
-        for start in found:
+        starts = [start for start in self._starts.get(key, ()) if run in (None, start.run)]
+        for start in starts:
             start.stop(reason)
-        return bool(found)
+        return bool(starts)

@@ -64,8 +64,8 @@ class Lines:
 
     def stop(self, key: str, reason: str) -> bool:
         """Withdraw all waiting messages of a conversation; False if there are none."""
-        taken = [self._decide(place, reason) for place in self._lines.get(key, ())]
-        return any(taken)
+        withdrawals = [self._decide(place, reason) for place in self._lines.get(key, ())]
+        return any(withdrawals)
 
     def stop_all(self, reason: str) -> None:
         """Withdraw all waiting messages."""

@@ -40,8 +40,8 @@ class Runs:
         self._nested: dict[str, Live] = {}  # by chat id of a sub-agent
         self._principals: Counter[str] = Counter()
         self._forget: dict[str, asyncio.TimerHandle] = {}  # runs that have ended, the oldest first
-        self._held: Counter[str] = Counter()  # bytes of kept backlogs, by principal
-        self._held_total = 0
+        self._bytes: Counter[str] = Counter()  # bytes of kept backlogs, by principal
+        self._bytes_total = 0
         self._lines = Lines(lambda key: self.find(key) is None)
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Runs:
         stream: ChatStream,
         header: Header,
         *,
-        kept: bool = False,
+        detached: bool = False,
         before: tuple[Message, ...] = (),
         scope_of: Callable[[str], str | None] | None = None,
     ) -> Live:
@@ -100,7 +100,7 @@ class Runs:
             stream,
             header,
             caps=self.caps,
-            kept=kept,
+            detached=detached,
             before=before,
             scope_of=scope_of,
             grew=grew,
@@ -110,7 +110,7 @@ class Runs:
         self._chats[header.chat_id] = live
         self._principals[principal] += 1
 
-        def ended(live: Live) -> None:
+        def on_end(live: Live) -> None:
             self._chats.pop(header.chat_id, None)
             for nested in [id for id, other in self._nested.items() if other is live]:
                 del self._nested[nested]
@@ -123,23 +123,23 @@ class Runs:
 
         if self.record is not None:
             live.recorder = partial(self.record, key)
-        live.start(ended)
+        live.start(on_end)
         return live
 
     def _end(self, key: str, live: Live) -> None:
-        if not live.kept or self.closing:
+        if not live.detached or self.closing:
             self._drop(key)
             return
         loop = asyncio.get_running_loop()
         self._forget[key] = loop.call_later(self.caps.replay_ttl, self._drop, key)
 
-    async def begun(self, key: str, live: Live, patience: float | None = None) -> None:
-        """Wait until the chat of a run has begun, or for `patience` seconds.
+    async def until_begun(self, key: str, live: Live, max_wait: float | None = None) -> None:
+        """Wait until the chat of a run has begun, or for `max_wait` seconds.
 
         Raises what prevents the chat; there is no trace of the run then.
         """
         try:
-            await live.begun(patience)
+            await live.until_begun(max_wait)
         except Exception:
             await live.join()
             if self._live.get(key) is live:
@@ -163,14 +163,14 @@ class Runs:
     # ── what is kept of them, in bytes ──────────────────────────────────────────────────────
 
     def _grew(self, principal: str, more: int) -> None:
-        self._held_total += more
-        self._held[principal] += more
-        if not self._held[principal]:
-            del self._held[principal]
+        self._bytes_total += more
+        self._bytes[principal] += more
+        if not self._bytes[principal]:
+            del self._bytes[principal]
         if more > 0:
-            if self._held[principal] > self.caps.replay_bytes_per_principal:
+            if self._bytes[principal] > self.caps.replay_bytes_per_principal:
                 self._make_room(principal)
-            if self._held_total > self.caps.replay_bytes_total:
+            if self._bytes_total > self.caps.replay_bytes_total:
                 self._make_room(None)
 
     def _make_room(self, principal: str | None) -> None:
@@ -178,7 +178,7 @@ class Runs:
         mine = {
             key: live
             for key, live in self._live.items()
-            if live.kept and principal in (None, live.header.principal)
+            if live.detached and principal in (None, live.header.principal)
         }
         for key in self._forget:
             if key in mine:
@@ -189,19 +189,19 @@ class Runs:
         if largest is not None:
             largest.log.drop_half()
 
-    def find(self, key: str, *, ended: bool = False) -> Live | None:
-        """Find the run with this key; `ended=True` includes an ended run that is still kept."""
+    def find(self, key: str, *, include_ended: bool = False) -> Live | None:
+        """Find the run with this key; with `include_ended`, also one that has ended and is kept."""
         live = self._live.get(key)
-        return live if live is not None and (ended or not live.over) else None
+        return live if live is not None and (include_ended or not live.over) else None
 
     def stop(self, key: str, reason: str = "stopped by the user") -> bool:
         """Stop the run with this key, and the requests that have not begun or wait for it; False
         if nothing was found.
         """
-        waited = self._lines.stop(key, reason)
+        was_queued = self._lines.stop(key, reason)
         starting = self.starts.stop(key, reason)
         live = self.find(key)
-        return (live is not None and live.abort(reason)) or starting or waited
+        return (live is not None and live.abort(reason)) or starting or was_queued
 
     async def shutdown(self, drain: float | None = None) -> None:
         """Refuse new runs, let the active runs end, and abort the remaining runs after `drain`

@@ -83,7 +83,7 @@ class Sink(Protocol):
 class Remote(Sink, Protocol):
     """The receiver that shows a run to other processes."""
 
-    async def freed(self) -> None:
+    async def until_free(self) -> None:
         """Wait until another process may begin the conversation's next run."""
         ...
 
@@ -112,7 +112,7 @@ class Live:
         header: Header,
         *,
         caps: Caps = DEFAULT_CAPS,
-        kept: bool = False,
+        detached: bool = False,
         before: tuple[Message, ...] = (),
         scope_of: Callable[[str], str | None] | None = None,
         grew: Callable[[int], None] = lambda more: None,
@@ -122,10 +122,10 @@ class Live:
         """Returns the scope of a tool, by the tool's name."""
         self.before = before
         self.log = Backlog(
-            kept=kept,
+            detached=detached,
             limit=caps.replay_bytes,
-            request=header.bytes,
-            left=self._nobody_reads,
+            request=header.size,
+            on_unread=self._nobody_reads,
             grew=grew,
         )
         self.over = False  # the last event has arrived
@@ -135,26 +135,26 @@ class Live:
         self.record: Sink | None = None
         self._stream = stream
         self._caps = caps
-        self._left = False  # there is no reader any more: further events are dropped
+        self._unread = False  # there is no reader any more: further events are dropped
         self._retired = False  # the run can no longer be found
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
         # None once the chat has begun; the exception if it could not begin.
-        self._begun: asyncio.Future[BaseException | None] = self._loop.create_future()
+        self._beginning: asyncio.Future[BaseException | None] = self._loop.create_future()
         self._start = self._last = 0.0
 
     @property
-    def kept(self) -> bool:
+    def detached(self) -> bool:
         """Whether the run outlives its connection."""
-        return self.log.kept
+        return self.log.detached
 
-    def start(self, ended: Callable[[Live], None]) -> None:
-        """Start the run; `ended` is called when the run is over."""
+    def start(self, on_end: Callable[[Live], None]) -> None:
+        """Start the run; `on_end` is called when the run is over."""
         loop = self._loop = asyncio.get_running_loop()
         self._start = self._last = loop.time()
         self._task = loop.create_task(self._run(), name=f"hookline.web run {self.header.run}")
-        self._task.add_done_callback(lambda _: ended(self))
+        self._task.add_done_callback(lambda _: on_end(self))
         self._timers = [
             loop.call_later(self._caps.total, self.abort, "the answer took too long"),
             loop.call_later(self._caps.idle, self._look),
@@ -162,12 +162,12 @@ class Live:
 
     async def _run(self) -> None:
         error: BaseException | None = None
-        kept, log = self.kept, self.log
+        detached, log = self.detached, self.log
         try:
             async with self._stream as stream:
                 async for event in stream:
                     self._take(event)
-                    if not kept and len(log) >= BACKLOG and not self._left:
+                    if not detached and len(log) >= BACKLOG and not self._unread:
                         await log.room(BACKLOG)
                         self._last = self._loop.time()  # waiting for the reader is not idling
         except asyncio.CancelledError:
@@ -184,7 +184,7 @@ class Live:
         for note in getattr(exc, "__notes__", ()):
             if note.startswith(BY_HOOK):  # a hook and a point, no text of the chat
                 logger.error("error %s: %s", id_of_chat(chat_id), note)
-        if self._begun.done():  # what prevents a chat is refused with a status, and logged there
+        if self._beginning.done():  # else the request is refused, and the error is logged there
             origin = origin_of(exc)
             logger.error("error %s: %s", id_of_chat(chat_id), origin)
         logger.debug("chat %s failed", chat_id, exc_info=exc)
@@ -199,33 +199,33 @@ class Live:
                     sink.end(error)
             # A client may send its next message to any process once its response has ended.
             if self.sink is not None:
-                await self.sink.freed()
+                await self.sink.until_free()
         finally:
             self.log.end(error)
-            if not self._begun.done():
-                self._begun.set_result(error)
+            if not self._beginning.done():
+                self._beginning.set_result(error)
 
     def _take(self, event: ChatEvent) -> None:
         """Add an event of the chat; the first event shows that the chat has begun."""
-        if not self._begun.done():
-            self._begun.set_result(None)
+        if not self._beginning.done():
+            self._beginning.set_result(None)
             if self.recorder is not None:
                 self.record = self.recorder(self)
         self.put(event)
         if isinstance(event, LAST) and event.chat_id == self.header.chat_id:
             self.over = True
 
-    async def begun(self, patience: float | None = None) -> None:
-        """Wait until the chat has begun, or for `patience` seconds; raises what prevents the chat.
+    async def until_begun(self, max_wait: float | None = None) -> None:
+        """Wait until the chat has begun, or for `max_wait` seconds; raises what prevents the chat.
 
         If the wait is cancelled, the run has lost its reader.
         """
         try:
-            await asyncio.wait([self._begun], timeout=patience)
+            await asyncio.wait([self._beginning], timeout=max_wait)
         except asyncio.CancelledError:
             self.log.unread()
             raise
-        error = self._begun.result() if self._begun.done() else None
+        error = self._beginning.result() if self._beginning.done() else None
         if error is not None:
             raise error
 
@@ -235,7 +235,7 @@ class Live:
         at = now - self._start
         if self.record is not None:
             self.record.put(self.log.number, at, item)
-        if self._left:
+        if self._unread:
             return
         if self.sink is not None:
             self.sink.put(self.log.number, at, item)
@@ -245,17 +245,17 @@ class Live:
         """Abort a run that produces no events, although the backlog has room."""
         loop = self._loop
         waits = self.log.waits
-        left = self._caps.idle if waits else self._last + self._caps.idle - loop.time()
-        if left <= 0:
+        remaining = self._caps.idle if waits else self._last + self._caps.idle - loop.time()
+        if remaining <= 0:
             self.abort("the answer was idle for too long")
         else:
-            self._timers[1] = loop.call_later(left, self._look)
+            self._timers[1] = loop.call_later(remaining, self._look)
 
     def abort(self, reason: str) -> bool:
         """Abort the run; it then ends within the agent's grace period."""
-        timely = not self.log.ended and self._stream.abort(reason)
-        if not self.kept and not self.log.readers:
-            self._left = True
+        timely = not self.log.complete and self._stream.abort(reason)
+        if not self.detached and not self.log.readers:
+            self._unread = True
             self.log.forget()
         return timely
 
@@ -265,7 +265,7 @@ class Live:
 
     def _nobody_reads(self) -> None:
         """Abort a run that is not kept after its reader has left."""
-        if not self.kept:
+        if not self.detached:
             self.abort("client left")
         elif self._retired:
             self.log.forget()
@@ -273,7 +273,7 @@ class Live:
     def retire(self) -> None:
         """Remove the run, and drop its backlog once it has no readers."""
         self._retired = True
-        if self.kept and not self.log.readers:
+        if self.detached and not self.log.readers:
             self.log.forget()
 
     async def join(self) -> None:

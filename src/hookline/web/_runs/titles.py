@@ -18,8 +18,8 @@ HOOK: Final = "hookline.web title"
 LAST: Final = -1_000_000  # after every redaction
 
 
-def titling(told: Callable[[str], None] = lambda title: None) -> HookDef:
-    """Return the hook that gives a conversation its title; `told` is called with the title."""
+def titling(on_title: Callable[[str], None] = lambda title: None) -> HookDef:
+    """Return the hook that gives a conversation its title; `on_title` is called with the title."""
 
     def title(ctx: PreMessage[Any]) -> None:
         if isinstance(ctx.message, UserMessage) and not ctx.run.meta.get("title"):
@@ -27,6 +27,6 @@ def titling(told: Callable[[str], None] = lambda title: None) -> HookDef:
             if words:
                 short = words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
                 ctx.run.meta["title"] = short
-                told(short)
+                on_title(short)
 
     return define_hook("preMessage", title, name=HOOK, priority=LAST)

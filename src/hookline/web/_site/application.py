@@ -42,9 +42,9 @@ from hookline.web._site.answers.streaming import Streaming, start_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.inbox import Inbox
-from hookline.web._site.routes import Desk
+from hookline.web._site.routes import Routes
 from hookline.web._site.statuses import refused_for
-from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.run import RemoteRun
 
 logger = logging.getLogger("hookline.web")
 
@@ -63,12 +63,12 @@ class Site:
         self._closed = False  # whether the connections are closed
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
-        self._desk = Desk(config, self._index)
+        self._routes = Routes(config, self._index)
         self._inbox: Inbox | None = None
         if config.approvers is not None:
             self._inbox = Inbox(config, self._index, self._answers, config.approvers)
         if config.page is not None:
-            self.runs.record = self._desk.timelines.begin
+            self.runs.record = self._routes.timelines.begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -82,12 +82,13 @@ class Site:
         """Accept no more requests, and end all runs: see `Runs.shutdown`."""
         await self.runs.shutdown(drain)
         self._closed = True
-        await self._desk.timelines.settle()
+        await self._routes.timelines.settle()
+        self._routes.markdown.close()
         await self._presence.settle()
         if self._config.relay is not None:
             await self._config.relay.aclose()
-        if self._config.abroad is not None:
-            await self._config.abroad.aclose()
+        if self._config.durable is not None:
+            await self._config.durable.aclose()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -129,7 +130,7 @@ class Site:
         except Exception as exc:
             if not isinstance(exc, Refused) or exc.__cause__ is not None:
                 logger.debug("a request failed", exc_info=exc)
-            answer = refusal(refused_for(exc, self._config.errors))
+            answer = refusal(refused_for(exc, self._config.describe_error))
         if isinstance(answer, Reply):
             await answer.send(send, cors)
         else:
@@ -148,7 +149,7 @@ class Site:
             return await self._inbox.entries(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
-            return await self._desk.page(request, principal, rest)
+            return await self._routes.page(request, principal, rest)
         if first not in PROTOCOLS:
             raise Refused(404, "There is nothing here; check the address.")
         protocol: Protocol = first
@@ -172,8 +173,8 @@ class Site:
         key = conversation_key(principal, id)
         if self.runs.stop(key):
             return True
-        if self._config.abroad is not None:
-            return await self._config.abroad.stop(await self._index.open(principal, id), principal)
+        if self._config.durable is not None:
+            return await self._config.durable.stop(await self._index.open(principal, id), principal)
         if self._config.relay is None:
             return False
         return await self._config.relay.stop(key, principal, "stopped by the user")
@@ -184,7 +185,7 @@ class Site:
         """Return the run from its start, or from the last frame that a native client received."""
         last = request.headers.get("last-event-id", "") if protocol == "native" else ""
         key = conversation_key(principal, id)
-        run: Live | Followed | None = self.runs.find(key, ended=bool(last))
+        run: Live | RemoteRun | None = self.runs.find(key, include_ended=bool(last))
         # After the run that ended here, another process may have run another answer.
         other = run is None or (run.over and not last.startswith(f"{run.header.run}-"))
         if other and self._config.relay is not None:
@@ -194,7 +195,7 @@ class Site:
         start = start_of(run, last)
         if start is not None:
             return self._answers.streaming(run, protocol, id, start=start, replay=True)
-        if isinstance(run, Followed):
+        if isinstance(run, RemoteRun):
             run.log.unread()
         return Reply(status=204)
 
@@ -207,19 +208,21 @@ class Site:
         if header is not None:
             messages = untold(protocol, header, messages)
             pending, client_calls = (), ()
-        shown = shown_messages(
+        history = shown_messages(
             protocol,
             messages,
             pending,
-            self._config.errors,
+            self._config.describe_error,
             client_calls=client_calls,
-            target=self._config.target,
+            ai_sdk_version=self._config.ai_sdk_version,
+            approvals=self._config.approvals,
         )
-        reply: dict[str, Any] = {"messages": shown, "running": running}
+        reply: dict[str, Any] = {"messages": history, "running": running}
         if protocol != "ai-sdk":
             own = [request.replace(conversation_id=id) for request in pending]
             reply["pending"] = [plain(request) for request in own]
             reply["clientCalls"] = [plain(call) for call in client_calls]
+            reply["mayAnswer"] = self._config.approvals
         return json_reply(reply)
 
     async def _running(self, principal: str, id: str) -> Header | None:
@@ -227,7 +230,7 @@ class Site:
         key = conversation_key(principal, id)
         live = self.runs.find(key)
         if live is not None:
-            return live.header if live.kept else None
+            return live.header if live.detached else None
         relay = self._config.relay
         return None if relay is None else await relay.running(key, principal)
 
@@ -240,19 +243,21 @@ class Site:
     async def _conversations(self, request: Request, principal: str, id: str) -> Reply:
         if not id:
             _allow(request, "GET")
-            return await self._desk.entries(request, principal)
+            return await self._routes.entries(request, principal)
         if request.method != "DELETE":
-            return await self._desk.conversation(request, principal, id)
+            return await self._routes.conversation(request, principal, id)
         id = id_of(id, "A conversation's id")
         key = conversation_key(principal, id)
-        here = self.runs.find(key) is not None or key in self.runs.starts
-        if here or await self._running(principal, id) is not None:
+        runs_here = self.runs.find(key) is not None or key in self.runs.starts
+        if runs_here or await self._running(principal, id) is not None:
             raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+        if self._config.durable is not None and await self._index.has(principal, id):
+            await self._config.durable.forget(key)
         if not await self._index.forget(principal, id):
             raise Refused(404, "There is no such conversation; choose one from the list.")
         self.runs.forget(key)
         if self._config.page is not None:
-            await self._desk.timelines.forget(key)
+            await self._routes.timelines.forget(key)
         if self._config.relay is not None:
             await self._config.relay.forget(key)
         return Reply(status=204)

@@ -27,9 +27,9 @@ from hookline.errors import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.ag_ui.state import AgUiState, share
-from hookline.web._protocols.ai_sdk.encoder import Target
+from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.incoming import Incoming, object_of, text_of
-from hookline.web._protocols.table import Protocol, release_for
+from hookline.web._protocols.table import Protocol, last_calls, release_for
 from hookline.web._runs.header import Header
 from hookline.web._runs.registry import Runs, busy
 from hookline.web._runs.run import Live
@@ -56,7 +56,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     runs: Runs
     protocol: Protocol
     on_disconnect: OnDisconnect = "cancel"
-    target: Target = 6
+    ai_sdk_version: AiSdkVersion = 6
     edits: bool = True
     """Whether an approval may change the arguments."""
     client_tools: ClientTools = ()
@@ -91,10 +91,10 @@ def begin(
     """
     opening.runs.check(key, principal)
     agent: Agent[Any] = opening.agent
-    options = {"release": release_for(agent, opening.protocol, opening.target), **options}
-    brought = front_end_tools(agent, incoming.tools, opening.client_tools)
-    if brought:
-        options["tools"] = [*options.get("tools", ()), *brought]
+    options = {"release": release_for(agent, opening.protocol, opening.ai_sdk_version), **options}
+    client_tools = front_end_tools(agent, incoming.tools, opening.client_tools)
+    if client_tools:
+        options["tools"] = [*options.get("tools", ()), *client_tools]
     if opening.protocol == "ag-ui":
         options = share(options, incoming, opening.ag_ui_state, context=opening.ag_ui_context)
     denied: tuple[str, ...] = ()
@@ -105,6 +105,7 @@ def begin(
             raise busy()
         denied = denied_calls(incoming, conversation)
         before, stream = _of_server(opening, incoming, conversation, principal, options)
+    calls = {call.id for call in last_calls(before)}
     header = Header(
         run=run or token_hex(6),
         chat_id=stream.chat_id,
@@ -112,22 +113,24 @@ def begin(
         before=len(before),
         resumed=bool(incoming.answers or incoming.results),
         denied=denied,
-        posted=tuple(incoming.results),
+        client_results=tuple([id for id in incoming.results if id in calls]),
         message_id=incoming.message_id,
         conversation_id=conversation_id,
         run_id=incoming.run_id,
         modern=incoming.modern,
-        sent=incoming.sent,
+        client_messages=incoming.client_messages,
     )
-    kept = opening.on_disconnect == "detach"
+    detached = opening.on_disconnect == "detach"
     scope_of = partial(scope_of_agent, agent)
-    return opening.runs.begin(key, stream, header, kept=kept, before=before, scope_of=scope_of)
+    return opening.runs.begin(
+        key, stream, header, detached=detached, before=before, scope_of=scope_of
+    )
 
 
 def scope_of_agent(agent: Agent[Any], tool: str) -> str | None:
     """Return the label of a tool's scope."""
-    found = agent.scopes.find(tool)
-    return None if found is None else found[1].label
+    entry = agent.scopes.find(tool)
+    return None if entry is None else entry[1].label
 
 
 def _of_client(
@@ -152,31 +155,31 @@ def _of_client(
 
 
 def front_end_tools(
-    agent: Agent[Any], given: tuple[dict[str, Any], ...], allowed: ClientTools
+    agent: Agent[Any], definitions: tuple[dict[str, Any], ...], permission: ClientTools
 ) -> list[Tool[..., Any]]:
     """Return the tools of a front end that `client_tools` allows; leave out the rest.
 
     Raises Refused for a tool with the name of a server tool, and for an invalid tool. The schema is
     for the model only: the client that wrote it checks the arguments.
     """
-    found: list[Tool[..., Any]] = []
-    if len(given) > FRONT_END_TOOLS:
+    tools: list[Tool[..., Any]] = []
+    if len(definitions) > FRONT_END_TOOLS:
         raise Refused(400, f"Send at most {FRONT_END_TOOLS} tools.")
-    for each in given:
-        name = text_of(each.get("name"), "The name of a tool")
+    for definition in definitions:
+        name = text_of(definition.get("name"), "The name of a tool")
         ours = agent.scopes.find(name)
         if ours is not None and ours[0].client:
             continue  # the server has declared this tool
         if ours is not None:
             raise Refused(400, f"The server already has a tool {name[:64]!r}; rename your tool.")
-        if allowed is True or (allowed is not False and name in allowed):
-            found.append(_tool(name, each))
-    return found
+        if permission is True or (permission is not False and name in permission):
+            tools.append(_tool(name, definition))
+    return tools
 
 
-def _tool(name: str, given: dict[str, Any]) -> Tool[..., Any]:
-    schema = given.get("parameters", {"type": "object", "properties": {}})
-    description = text_of(given.get("description") or name, "The description of a tool")
+def _tool(name: str, definition: dict[str, Any]) -> Tool[..., Any]:
+    schema = definition.get("parameters", {"type": "object", "properties": {}})
+    description = text_of(definition.get("description") or name, "The description of a tool")
     try:
         return Tool.from_schema(
             name,
@@ -216,22 +219,22 @@ def _of_server(
     before = conversation.messages
     if incoming.answers or incoming.results:
         decisions = incoming.decisions(conversation.pending, by=principal, edits=opening.edits)
-        away = {call.id for call in conversation.client_calls}
-        results = {id: each for id, each in incoming.results.items() if id in away}
+        client_ids = {call.id for call in conversation.client_calls}
+        results = {id: item for id, item in incoming.results.items() if id in client_ids}
         if not decisions and not results:
             raise Refused(409, "This call is not waiting for a result; load the messages again.")
         return before, agent.resume_stream(conversation, {**decisions, **results}, **options)
     message = incoming.message
     if incoming.regenerate:
-        message = _replaced(conversation, incoming.message_id)
+        message = _replace_answer(conversation, incoming.message_id)
         before = before[: before.index(message)]
     assert message is not None
-    if message.id and any(each.id == message.id for each in before):
+    if message.id and any(item.id == message.id for item in before):
         raise Refused(409, "This message was already sent; load its answer instead.")
     return before, agent.chat_stream(message, conversation=conversation, **options)
 
 
-def _replaced(conversation: Conversation, message_id: str | None) -> UserMessage:
+def _replace_answer(conversation: Conversation, message_id: str | None) -> UserMessage:
     """Let the chat replace an answer; returns the question that it answers again."""
     try:
         return conversation.replace_answer(message_id)

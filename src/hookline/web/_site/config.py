@@ -10,11 +10,11 @@ from hookline import Store
 from hookline.web._http.access import Guard
 from hookline.web._page.files import Page
 from hookline.web._protocols.ag_ui.state import AgUiState
-from hookline.web._protocols.ai_sdk.encoder import Target
-from hookline.web._protocols.error_texts import ErrorText
+from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
+from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._runs.registry import Runs
 from hookline.web._site.begin import ChatHooks, ClientTools, Deps, OnBusy, OnDisconnect
-from hookline.web._site.durable import Abroad
+from hookline.web._site.durable import DurableChats
 from hookline.web.relay import RedisRelay
 
 
@@ -27,10 +27,10 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     on_disconnect: OnDisconnect = "cancel"
     on_busy: OnBusy = "refuse"
-    target: Target = 6
+    ai_sdk_version: AiSdkVersion = 6
     deps: Deps | None = None
     hooks: ChatHooks | None = None
-    errors: ErrorText | None = None
+    describe_error: DescribeError | None = None
     options: dict[str, Any] = {}
     edits: bool = True
     approvals: bool = True
@@ -40,4 +40,4 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     ag_ui_context: bool = False
     page: Page | None = None
     relay: RedisRelay | None = None
-    abroad: Abroad | None = None
+    durable: DurableChats | None = None

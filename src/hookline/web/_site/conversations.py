@@ -22,7 +22,7 @@ from hookline.web._runs.keys import NAME, prefix_of
 from hookline.web._runs.run import DEFAULT_CAPS
 from hookline.web._runs.titles import titling
 
-KNOWN: Final = 1000  # most titles to remember for one principal
+TITLES: Final = 1000  # most titles to remember for one principal
 PRINCIPALS: Final = 1000  # most principals whose titles are remembered
 PAGES: Final = 50  # most pages to read of a store's list
 SEARCHED: Final = 200  # most conversations whose messages are searched
@@ -83,13 +83,13 @@ class Index:
         how: Any = getattr(self._store, "open", None)
         key = conversation_key(principal, id)
         if how is not None:
-            found: Conversation = await how(key)
+            conversation: Conversation = await how(key)
         else:
             makes: Any = Conversation
-            found = await makes.open(self._store, key)
-        if not found.messages and id not in self._entries.get(principal, {}):
+            conversation = await makes.open(self._store, key)
+        if not conversation.messages and id not in self._entries.get(principal, {}):
             await self.check_room(principal)
-        return found
+        return conversation
 
     async def check_room(self, principal: str) -> None:
         """Raise Refused if the principal may not begin another conversation."""
@@ -117,18 +117,18 @@ class Index:
         entry.title = str(conversation.meta.get("title", ""))
         entry.updated = time.time()
         mine[id] = entry
-        while len(mine) > KNOWN:
+        while len(mine) > TITLES:
             del mine[next(iter(mine))]
 
     def titling(self, principal: str, id: str) -> HookDef:
         """Return the hook that gives the conversation its title, in the store and in the list."""
 
-        def told(title: str) -> None:
+        def on_title(title: str) -> None:
             entry = self._entries.get(principal, {}).get(id)
             if entry is not None:
                 entry.title = title
 
-        return titling(told)
+        return titling(on_title)
 
     async def has(self, principal: str, id: str) -> bool:
         """Return whether a conversation with that id exists."""
@@ -137,24 +137,24 @@ class Index:
         load = getattr(self._store, "load", None)
         if load is not None:
             return await load(conversation_key(principal, id)) is not None
-        stored, _ = await self._stored(principal)
-        return any(entry.id == id for entry in stored)
+        entries, _ = await self._list(principal)
+        return any(entry.id == id for entry in entries)
 
     async def entries(self, principal: str) -> list[Entry]:
         """List the conversations, the latest first."""
-        known = self._entries.get(principal, {})
+        recent = self._entries.get(principal, {})
         prefix = prefix_of(principal)
-        settled = [id for id in known if not self._active(prefix + id)]
-        stored, whole = await self._stored(principal)
+        inactive = [id for id in recent if not self._active(prefix + id)]
+        listed_entries, whole = await self._list(principal)
         if whole:  # what is missing was deleted by another process, or was never stored
-            for id in {*settled} - {entry.id for entry in stored}:
-                known.pop(id, None)
-        for entry in stored:
-            mine = known.get(entry.id)
+            for id in {*inactive} - {entry.id for entry in listed_entries}:
+                recent.pop(id, None)
+        for entry in listed_entries:
+            mine = recent.get(entry.id)
             if mine is not None and mine.updated <= entry.updated:
-                del known[entry.id]  # from here on the store knows better: see other processes
-        rest = [entry for entry in stored if entry.id not in known]
-        return [*reversed(known.values()), *rest]
+                del recent[entry.id]  # from here on the store knows better: see other processes
+        rest = [entry for entry in listed_entries if entry.id not in recent]
+        return [*reversed(recent.values()), *rest]
 
     def title(self, principal: str, id: str, title: str) -> None:
         """Change a conversation's title."""
@@ -168,35 +168,38 @@ class Index:
 
     async def search(self, principal: str, words: str) -> list[Entry]:
         """Search the titles and messages of the latest conversations."""
-        wanted = words.casefold()
-        found: list[Entry] = []
+        needle = words.casefold()
+        matches: list[Entry] = []
         load = getattr(self._store, "load", None)
         for entry in (await self.entries(principal))[:SEARCHED]:
-            if wanted in entry.title.casefold():
-                found.append(entry)
+            if needle in entry.title.casefold():
+                matches.append(entry)
                 continue
-            stored = None if load is None else await load(conversation_key(principal, entry.id))
-            if stored is not None and any(
-                wanted in getattr(each, "text", "").casefold() for each in stored.messages
+            conversation = (
+                None if load is None else await load(conversation_key(principal, entry.id))
+            )
+            if conversation is not None and any(
+                needle in getattr(message, "text", "").casefold()
+                for message in conversation.messages
             ):
-                found.append(entry)
-        return found
+                matches.append(entry)
+        return matches
 
     async def forget(self, principal: str, id: str) -> bool:
         """Delete a conversation, also in the store if the store can delete."""
-        found = await self.has(principal, id)
+        exists = await self.has(principal, id)
         delete = getattr(self._store, "delete", None)
-        if found and delete is not None:
+        if exists and delete is not None:
             try:
-                await _awaited(delete(conversation_key(principal, id)))
+                await _value_of(delete(conversation_key(principal, id)))
             except ConversationBusyError:
                 raise Refused(
                     409, "This conversation is busy with an answer; wait for it, or stop it."
                 ) from None
         self._entries.get(principal, {}).pop(id, None)
-        return found
+        return exists
 
-    async def _stored(self, principal: str) -> tuple[list[Entry], bool]:
+    async def _list(self, principal: str) -> tuple[list[Entry], bool]:
         """Read the list of the store, which includes conversations of other processes; also return
         whether the whole list was read.
         """
@@ -207,23 +210,23 @@ class Index:
         parameters = signature(listing).parameters
         paged = "offset" in parameters
         # Stores of your own may have an older form of `list`, which knows no prefix.
-        chosen = {"prefix": prefix} if "prefix" in parameters else {}
+        selection = {"prefix": prefix} if "prefix" in parameters else {}
         out: dict[str, Entry] = {}  # a conversation that moves may be on two pages
-        seen = 0
+        offset = 0
         whole = not paged
         for _ in range(PAGES if paged else 1):
-            page: Any = await _awaited(
-                listing(**chosen, offset=seen) if paged else listing(**chosen)
+            page: Any = await _value_of(
+                listing(**selection, offset=offset) if paged else listing(**selection)
             )
-            seen += len(page)
-            for each in page:
-                key = str(getattr(each, "id", each))
+            offset += len(page)
+            for item in page:
+                key = str(getattr(item, "id", item))
                 if key.startswith(prefix):
-                    meta: Any = getattr(each, "meta", {})
+                    meta: Any = getattr(item, "meta", {})
                     entry = Entry(
                         id=key.removeprefix(prefix),
                         title=str(meta.get("title", "")),
-                        updated=float(getattr(each, "updated", 0.0)),
+                        updated=float(getattr(item, "updated", 0.0)),
                     )
                     out.setdefault(entry.id, entry)
             if not page:
@@ -232,5 +235,5 @@ class Index:
         return list(out.values()), whole
 
 
-async def _awaited(value: Any) -> Any:
+async def _value_of(value: Any) -> Any:
     return await value if isawaitable(value) else value

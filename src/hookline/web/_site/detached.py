@@ -52,8 +52,8 @@ async def resume_detached(
         conversation.id,
         stream,
         header,
-        kept=True,
+        detached=True,
         before=before,
         scope_of=partial(scope_of_agent, agent),
     )
-    await runs.begun(conversation.id, live)
+    await runs.until_begun(conversation.id, live)

@@ -7,7 +7,7 @@ for an approval, its run has ended there; the answer to the approval begins the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
@@ -21,7 +21,7 @@ from hookline.web._runs.header import Header
 from hookline.web._site.begin import denied_calls
 from hookline.web.relay import RedisRelay
 
-STOPPED: Final = "stopped by the user"
+BY_USER: Final = "stopped by the user"
 
 
 class Engine(Protocol):
@@ -48,6 +48,22 @@ class Engine(Protocol):
         """Request an abort; raises UsageError for an unknown chat."""
         ...
 
+    def list(
+        self,
+        *,
+        state: Literal["queued", "running", "waiting"] | None = None,
+        conversation: str | None = None,
+    ) -> Awaitable[Sequence[Any]]:
+        """Return the chats in this state whose conversation's id begins with `conversation`.
+
+        Raises UsageError if the engine cannot list chats.
+        """
+        ...
+
+    def delete_conversation(self, conversation: str, /) -> Awaitable[int]:
+        """Delete the chats of a conversation that no worker runs."""
+        ...
+
     def aclose(self) -> Awaitable[None]:
         """Close the connections."""
         ...
@@ -63,20 +79,20 @@ def chat_of(key: str, message: UserMessage | None) -> str:
 def waiting_on(conversation: Conversation) -> str | None:
     """Return the durable chat that waits for an answer in a conversation."""
     step = conversation.pending_step
-    return step.chat_id if step is not None and step.held else None
+    return step.chat_id if step is not None and step.locked else None
 
 
-def _check(incoming: Incoming, waits: str | None, *, answered: bool) -> None:
+def _check(incoming: Incoming, waits: str | None, *, has_answers: bool) -> None:
     """Raise Refused for a request that does not fit the state of the conversation."""
-    if incoming.regenerate or (incoming.message is None and not answered):
+    if incoming.regenerate or (incoming.message is None and not has_answers):
         raise Refused(409, "A durable answer cannot be regenerated; send a message instead.")
-    if answered and waits is None:
+    if has_answers and waits is None:
         raise Refused(409, "This approval is not waiting for an answer; load the messages again.")
-    if waits is not None and not answered:
+    if waits is not None and not has_answers:
         raise Refused(409, "This conversation waits for an approval; answer it, or stop the chat.")
 
 
-class Abroad:
+class DurableChats:
     """Forwards the requests of an application to its durable workers."""
 
     def __init__(self, agent: str, engine: Engine, relay: RedisRelay, *, edits: bool) -> None:
@@ -100,7 +116,7 @@ class Abroad:
         key, message = conversation.id, incoming.message
         waits = waiting_on(conversation)
         decisions = incoming.decisions(conversation.pending, by=principal, edits=self._edits)
-        _check(incoming, waits, answered=bool(decisions))
+        _check(incoming, waits, has_answers=bool(decisions))
         chat_id = waits or chat_of(key, message)
         if waits is None and any(m.id.startswith(f"{chat_id}.") for m in conversation.messages):
             raise Refused(409, "This message was already sent; load its answer instead.")
@@ -114,17 +130,17 @@ class Abroad:
             message_id=incoming.message_id,
             run_id=incoming.run_id,
             modern=incoming.modern,
-            sent=incoming.sent,
+            client_messages=incoming.client_messages,
         )
         await self._relay.announce(key, header)
         try:
             if waits is not None:
                 await self._answer(waits, decisions)
                 return
-            said = None if message is None else message.replace(id="")  # the chat sets the id
+            input = None if message is None else message.replace(id="")  # the chat sets the id
             self._starting[chat_id] = False
             await self._engine.start(
-                said,
+                input,
                 conversation=key,
                 chat_id=chat_id,
                 deps=deps,
@@ -132,7 +148,7 @@ class Abroad:
                 agent=self._agent,
             )
             if self._starting[chat_id]:
-                await self._engine.abort(chat_id, STOPPED)
+                await self._engine.abort(chat_id, BY_USER)
         except BaseException as exc:
             self._relay.release(key, header.run)
             if isinstance(exc, StoreError):
@@ -167,12 +183,34 @@ class Abroad:
         if chat_id in self._starting:
             self._starting[chat_id] = True
             return True
-        stopped = False
+        aborts = False
         with suppress(UsageError):  # the engine has deleted the chat, or never got it
-            stopped = await self._engine.abort(chat_id, STOPPED)
-        if not stopped and header is not None:  # its worker ended before it could say so
+            aborts = await self._engine.abort(chat_id, BY_USER)
+        if not aborts and header is not None:  # its worker ended before it could say so
             await self._relay.close(conversation.id, chat_id)
-        return stopped
+        return aborts
+
+    async def forget(self, key: str) -> None:
+        """Delete the chats of a conversation from the engine. Raises Refused while one is open."""
+        try:
+            for pause in (0.05, 0.1, 0.25, 0.6, 0.0):  # a worker may be storing the outcome
+                if not await self._has_open(key):
+                    await self._engine.delete_conversation(key)
+                    return
+                await asyncio.sleep(pause)
+        except UsageError:  # Restate deletes the records of chats by itself, after its retention
+            return
+        except StoreError:
+            text = "The workers are not available; try again later."
+            raise Refused(503, text, retry_after="5") from None
+        raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+
+    async def _has_open(self, key: str) -> bool:
+        for state in ("queued", "running", "waiting"):
+            chats = await self._engine.list(state=state, conversation=key)
+            if any(chat.conversation == key for chat in chats):
+                return True
+        return False
 
     async def aclose(self) -> None:
         """Close the connection to the engine."""

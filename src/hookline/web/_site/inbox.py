@@ -19,7 +19,7 @@ from hookline.web._http.refused import Refused
 from hookline.web._http.sse import plain
 from hookline.web._protocols.incoming import Incoming, decision_of, read_object, text_of
 from hookline.web._site.answers.answer import Answers
-from hookline.web._site.answers.queued import Asked
+from hookline.web._site.answers.queued import AnswerRequest
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, read_conversation_key
 from hookline.web._site.detached import resume_detached
@@ -41,17 +41,17 @@ class Inbox:
 
     async def entries(self, principal: str) -> Reply:
         """List the pending requests that the principal may answer, the oldest first."""
-        requests = await self._allowed(principal)
-        return json_reply({"approvals": [_shown(request) for request in requests]})
+        requests = await self._requests_for(principal)
+        return json_reply({"approvals": [_entry(request) for request in requests]})
 
-    async def decide(self, request: Request, principal: str) -> Reply:
+    async def decide(self, http: Request, principal: str) -> Reply:
         """Answer one request; its chat continues without a reader."""
         caps = self._config.runs.caps
-        body = read_object(await request.body(caps.body_bytes, caps.send))
+        body = read_object(await http.body(caps.body_bytes, caps.send))
         id, note = text_of(body.get("id"), "id"), body.get("note")
         decision = decision_of(body.get("approved"), body.get("reason"), body.get("arguments"))
-        allowed = await self._allowed(principal)
-        waiting = next((each for each in allowed if each.id == id), None)
+        requests = await self._requests_for(principal)
+        waiting = next((request for request in requests if request.id == id), None)
         if waiting is None:
             raise Refused(
                 409, "This approval is not waiting for an answer; load the approvals again."
@@ -62,15 +62,15 @@ class Inbox:
         if note is not None and body["approved"]:
             changes["note"] = text_of(note, "note")
         asker, name = read_conversation_key(waiting.conversation_id or "")
-        asked = Asked(
-            request=request,
+        ask = AnswerRequest(
+            http=http,
             principal=asker,
             protocol="native",
             incoming=Incoming(conversation_id=name),
             id=name,
             run=token_hex(6),
         )
-        conversation, options = await self._answers.prepare(asked)
+        conversation, options = await self._answers.prepare(ask)
         answers = {id: decision.replace(**changes)}
         await resume_detached(
             self._config.agent,
@@ -83,15 +83,15 @@ class Inbox:
         self._index.touch(asker, name, conversation)
         return json_reply({"decided": id}, 202)
 
-    async def _allowed(self, principal: str) -> list[ApprovalRequest]:
-        allowed: list[ApprovalRequest] = []
+    async def _requests_for(self, principal: str) -> list[ApprovalRequest]:
+        requests: list[ApprovalRequest] = []
         for request in await self._config.store.pending():
             if request.conversation_id is None or not _is_ours(request.conversation_id):
                 continue
             answer = self._approvers(principal, request)
             if (await answer if isawaitable(answer) else answer) is True:
-                allowed.append(request)
-        return sorted(allowed, key=lambda request: request.asked_at or 0.0)
+                requests.append(request)
+        return sorted(requests, key=lambda request: request.asked_at or 0.0)
 
 
 def _is_ours(key: str) -> bool:
@@ -103,7 +103,7 @@ def _is_ours(key: str) -> bool:
     return True
 
 
-def _shown(request: ApprovalRequest) -> dict[str, Any]:
+def _entry(request: ApprovalRequest) -> dict[str, Any]:
     """Show a request, with the principal who asked."""
     asker, name = read_conversation_key(request.conversation_id or "")
     return {**plain(request.replace(conversation_id=name)), "principal": asker}

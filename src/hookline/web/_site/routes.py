@@ -7,6 +7,7 @@ POST   /conversations/{id}/fork      {"before", "id"}: a new one with the messag
 POST   /conversations/{id}/feedback  {"message", "value", "comment"}: rate an answer
 GET    /page/about                   the agent's name, model and description, and starter questions
 POST   /page/markdown                {"texts"}: each text as blocks of elements
+GET    /page/{id}/pending            the ids of the approvals that wait, and whether an answer runs
 GET    /page/{id}/timeline           the runs of a conversation, and the ratings
 GET    /page/{id}/steps/{run}/{n}    the request and response of a step; for a sub-agent's chat,
                                      {run}/{chat}/{n}
@@ -14,7 +15,6 @@ GET    /page/{id}/steps/{run}/{n}    the request and response of a step; for a s
 
 from __future__ import annotations
 
-import asyncio
 from secrets import token_hex
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -27,19 +27,18 @@ from hookline.models import model_name
 from hookline.web._http.messages import Reply, Request, json_reply
 from hookline.web._http.refused import Refused
 from hookline.web._page.files import Page
-from hookline.web._page.markdown import blocks
 from hookline.web._page.timelines import Timeline, Timelines
 from hookline.web._protocols.incoming import id_of, read_object, text_of
 from hookline.web._runs.points import OnFeedback
 from hookline.web._runs.titles import TITLE
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
+from hookline.web._site.markdown import MarkdownParser
 
-TEXTS: Final = 50  # most texts to read as Markdown at a time
 COMMENT: Final = 2000  # most characters of a comment
 
 
-class Desk:
+class Routes:
     """The routes of a site, except those for chats."""
 
     def __init__(self, config: SiteConfig, index: Index) -> None:
@@ -49,10 +48,13 @@ class Desk:
         self._caps = config.runs.caps
         self._edits = config.edits
         self._approvals = config.approvals
+        self._inbox = config.approvers is not None
+        self._runs = config.runs
         page = self._page = config.page
         price = None if page is None else page.price
-        self.timelines = Timelines(config.store, errors=config.errors, price=price)
+        self.timelines = Timelines(config.store, describe_error=config.describe_error, price=price)
         """The timelines of all conversations, if the page is on."""
+        self.markdown = MarkdownParser()
 
     async def _body(self, request: Request) -> dict[str, Any]:
         return read_object(await request.body(self._caps.body_bytes, self._caps.send))
@@ -68,12 +70,12 @@ class Desk:
         """List the conversations, or those that contain the searched words."""
         query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
         words = query.get("search", [""])[0].strip()
-        found = (
+        entries = (
             await self._index.search(principal, words)
             if words
             else await self._index.entries(principal)
         )
-        return json_reply({"conversations": found})
+        return json_reply({"conversations": entries})
 
     async def conversation(self, request: Request, principal: str, rest: str) -> Reply:
         """Rename, fork or rate a conversation."""
@@ -110,7 +112,7 @@ class Desk:
         new = id_of(body.get("id", token_hex(10)), "id")
         source = await self._find(principal, id)
         messages = source.messages
-        at = next((n for n, each in enumerate(messages) if each.id == before), -1)
+        at = next((n for n, message in enumerate(messages) if message.id == before), -1)
         if at < 0 or messages[at].role != "user":
             raise Refused(404, "There is no such user message; load the messages again.")
         if await self._index.has(principal, new):
@@ -118,8 +120,8 @@ class Desk:
         await self._index.check_room(principal)
         if at:
             meta = {**msgspec.to_builtins(source.meta), "forked": id}
-            made = Conversation(messages[:at], id=conversation_key(principal, new), meta=meta)
-            await made.save(self._store)
+            copy = Conversation(messages[:at], id=conversation_key(principal, new), meta=meta)
+            await copy.save(self._store)
             self._index.title(principal, new, str(meta.get("title", "")))
         return json_reply({"id": new, "kept": at})
 
@@ -132,8 +134,12 @@ class Desk:
             raise Refused(400, "value must be up, down or null.")
         comment = text_of(body.get("comment", ""), "comment")[:COMMENT]
         conversation = await self._find(principal, id)
-        known = (each.id for each in conversation.messages if isinstance(each, AssistantMessage))
-        if message not in known:
+        answers = (
+            message_.id
+            for message_ in conversation.messages
+            if isinstance(message_, AssistantMessage)
+        )
+        if message not in answers:
             raise Refused(404, "There is no such answer; load the messages again.")
 
         def judge(timeline: Timeline) -> None:
@@ -163,8 +169,10 @@ class Desk:
         if rest == "about":
             return json_reply(self._about(self._page))
         if rest == "markdown":
-            return await self._markdown(request)
+            return await self._markdown(request, principal)
         id, _, what = rest.rpartition("/")
+        if what == "pending":
+            return await self._pending(principal, id_of(id, "A conversation's id"))
         if what == "timeline":
             return await self._timeline(principal, id_of(id, "A conversation's id"))
         id, steps, place = rest.rpartition("/steps/")
@@ -184,29 +192,35 @@ class Desk:
             "currency": page.currency,
             "edits": self._edits,
             "approvals": self._approvals,
+            "inbox": self._inbox,
             "most": self._caps.body_bytes,
         }
 
-    async def _markdown(self, request: Request) -> Reply:
+    async def _markdown(self, request: Request, principal: str) -> Reply:
         texts = (await self._body(request)).get("texts")
-        if not isinstance(texts, list) or len(texts) > TEXTS:  # pyright: ignore[reportUnknownArgumentType]
-            raise Refused(400, f"texts must be a list of at most {TEXTS} strings.")
-        given = [text_of(each, "A text") for each in texts]  # pyright: ignore[reportUnknownVariableType]
-        found = await asyncio.to_thread(lambda: [blocks(each) for each in given])
-        return json_reply({"texts": found})
+        if not isinstance(texts, list):
+            raise Refused(400, "texts must be a list of strings.")
+        strings = [text_of(text, "A text") for text in texts]  # pyright: ignore[reportUnknownVariableType]
+        return json_reply({"texts": await self.markdown.parse(principal, strings)})
+
+    async def _pending(self, principal: str, id: str) -> Reply:
+        key = conversation_key(principal, id)
+        requests = await self._store.pending(key)
+        running = self._runs.find(key) is not None
+        return json_reply({"pending": [request.id for request in requests], "running": running})
 
     async def _timeline(self, principal: str, id: str) -> Reply:
         await self._find(principal, id)
         timeline = await self.timelines.read(conversation_key(principal, id))
-        runs = [msgspec.structs.replace(each, steps=[]) for each in timeline.runs]
+        runs = [msgspec.structs.replace(run, steps=[]) for run in timeline.runs]
         return json_reply({"runs": runs, "feedback": timeline.feedback})
 
     async def _step(self, principal: str, id: str, place: str) -> Reply:
         run, _, step_of = place.partition("/")
         chat, _, number = step_of.rpartition("/")
         timeline = await self.timelines.read(conversation_key(principal, id))
-        for kept in timeline.runs:
-            for step in kept.steps:
-                if (kept.run, step.chat, str(step.iteration)) == (run, chat, number):
+        for record in timeline.runs:
+            for step in record.steps:
+                if (record.run, step.chat, str(step.iteration)) == (run, chat, number):
                     return json_reply(step)
         raise Refused(404, "This step was not recorded; choose another step of the conversation.")

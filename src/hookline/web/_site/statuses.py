@@ -22,7 +22,7 @@ from hookline.errors import (
 from hookline.events import ErrorInfo
 from hookline.web._http.extra import needs
 from hookline.web._http.refused import Refused
-from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._protocols.error_texts import DescribeError, Mask
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -58,7 +58,7 @@ def status_of(exc: BaseException) -> int:
 
 def refused_for(
     exc: BaseException,
-    errors: ErrorText | None = None,
+    describe_error: DescribeError | None = None,
     *,
     chat_id: str = "",
     what: str = "a request failed with",
@@ -70,15 +70,15 @@ def refused_for(
     """
     if isinstance(exc, Refused):
         return exc
-    text = Mask(errors, chat_id=chat_id, what=what).text(ErrorInfo.of(exc))
+    text = Mask(describe_error, chat_id=chat_id, what=what).text(ErrorInfo.of(exc))
     later = _later(exc)
     headers = {} if later is None else {"retry_after": str(ceil(later))}
     return Refused(status_of(exc), text, **headers)
 
 
-def not_begun(exc: BaseException, errors: ErrorText | None, chat_id: str) -> Refused:
+def not_begun(exc: BaseException, describe_error: DescribeError | None, chat_id: str) -> Refused:
     """Convert an exception that has prevented a chat to a refusal."""
-    return refused_for(exc, errors, chat_id=chat_id, what="a chat did not begin:")
+    return refused_for(exc, describe_error, chat_id=chat_id, what="a chat did not begin:")
 
 
 def _later(exc: BaseException) -> float | None:
@@ -94,8 +94,8 @@ async def error_response(request: Any, exc: Exception) -> Response:
     `api.add_exception_handler(HooklineError, error_response)`. The text is a sentence with an id;
     the log has the exception under the same id. The text of a `Refused` is sent unchanged.
     """
-    refused = refused_for(exc)
+    refusal = refused_for(exc)
     response: Response = needs("starlette.responses").JSONResponse(
-        {"detail": refused.text}, refused.status, refused.headers
+        {"detail": refusal.text}, refusal.status, refusal.headers
     )
     return response

@@ -16,10 +16,10 @@ from hookline.web._runs.items import HookFired
 
 LINES: Final = b"e"  # the field that holds the lines
 END: Final = b"x"  # the field of the last entry: how the run ended
-LOST: Final = b"lost"  # in that field: the process could not write the whole run
+LOSS: Final = b"lost"  # in that field: the process could not write the whole run
 DONE: Final = b"done"
 WAITS: Final = b"waits"  # waits for an approval; the durable chat continues in another run
-KNOWN: Final = b"k"  # the field of a fence: the names of events from earlier runs
+NAMES: Final = b"k"  # the field of a fence: the names of events from earlier runs
 
 _hook: Final = msgspec.json.Decoder(HookFired)
 _error: Final = msgspec.json.Decoder(ErrorInfo)
@@ -34,12 +34,12 @@ def line_of(at: float, item: Item) -> bytes:
 
 def items_of(data: bytes) -> list[tuple[float, Item]]:
     """Decode the lines of an entry; raises ValueError for malformed data."""
-    found: list[tuple[float, Item]] = []
+    items: list[tuple[float, Item]] = []
     for line in data.split(b"\n"):
         at, kind, text = line.split(b" ", 2)
         item: Item = _hook.decode(text) if kind == b"h" else read_event(text)
-        found.append((float(at), item))
-    return found
+        items.append((float(at), item))
+    return items
 
 
 def end_of(error: BaseException | None) -> bytes:

@@ -12,7 +12,7 @@ import msgspec
 
 from hookline.web._http.refused import Refused
 from hookline.web._runs.header import Header
-from hookline.web.relay._redis import CLOSE, DURABLE, GONE, OVER, TAKE, Names, away, connect
+from hookline.web.relay._redis import CLOSE, DURABLE, MISSING, OVER, TAKE, Names, connect, outages
 
 logger = logging.getLogger("hookline.web")
 
@@ -37,11 +37,11 @@ class Link:
         self.ttl = int(ttl * 1000)
         """How long keys are kept, in milliseconds."""
         self.lease = lease
-        self.away = away()
+        self.outages = outages()
         """The exceptions raised if Redis is not reachable."""
         self.commands = connect(url)
         self._take = self.commands.register_script(TAKE)
-        self._gone = self.commands.register_script(GONE)
+        self._missing_runs = self.commands.register_script(MISSING)
         self._over = self.commands.register_script(OVER)
         self._close = self.commands.register_script(CLOSE)
         self._sending: set[asyncio.Task[None]] = set()
@@ -51,19 +51,20 @@ class Link:
         task = asyncio.create_task(self._quietly(what))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+        task.add_done_callback(lambda _: what.close())  # it may be cancelled before it begins
         return task
 
     async def _quietly(self, what: Coroutine[Any, Any, Any]) -> None:
         try:
             await what
-        except self.away as exc:
+        except self.outages as exc:
             self.complain(exc)
 
     def complain(self, exc: BaseException) -> None:
         """Log that Redis is not reachable, and continue."""
         logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
 
-    def refused(self) -> Refused:
+    def refusal(self) -> Refused:
         """Build the refusal of a request that needs Redis while it is not reachable."""
         text = "The relay between the servers is not available; try again later."
         return Refused(503, text, retry_after="5")
@@ -79,12 +80,12 @@ class Link:
         """Whether a process is alive; always true for a durable chat, which any process can run."""
         return worker == DURABLE or bool(await self.commands.exists(self.names.worker(worker)))
 
-    async def gone(self, runs: Sequence[tuple[str, str]]) -> list[int]:
+    async def missing_runs(self, runs: Sequence[tuple[str, str]]) -> list[int]:
         """Which of these runs, each after its key, were replaced or have lost their process."""
         keys = [self.names.run(key) for key, _ in runs]
         args = [self.names.worker_prefix, *(run for _, run in runs)]
-        found: list[int] = await self._gone(keys=keys, args=args)
-        return found
+        numbers: list[int] = await self._missing_runs(keys=keys, args=args)
+        return numbers
 
     async def state(self, key: str) -> State | None:
         """Return the last run of a conversation."""
@@ -95,18 +96,17 @@ class Link:
             return None
         return State(worker.decode(), _header.decode(header), over == b"1")
 
-    async def claimed(self, key: str) -> tuple[str, str] | None:
+    async def claim_of(self, key: str) -> tuple[str, str] | None:
         """Return the worker and the run of a claim whose run has not begun."""
         worker, run, header = await self.commands.hmget(
             self.names.run(key), "worker", "run", "header"
         )
         return None if worker is None or header is not None else (worker.decode(), run.decode())
 
-    async def take(self, key: str, header: Header, life: int, told: bytes) -> bool:
+    async def take(self, key: str, header: Header, life: int, event_names: bytes) -> bool:
         """Let a life of a durable chat write to a run; False if it must not."""
         names = self.names
-        encoded = msgspec.json.encode(header)
-        args = [names.worker_prefix, header.run, encoded, life, self.ttl, told]
+        args = [names.worker_prefix, header.run, header.to_share(), life, self.ttl, event_names]
         return bool(await self._take(keys=[names.run(key), names.log(key, header.run)], args=args))
 
     async def over(self, key: str, run: str, life: int) -> None:

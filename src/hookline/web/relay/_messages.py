@@ -13,7 +13,7 @@ from hookline.web.relay._link import Link
 from hookline.web.relay._redis import DURABLE
 
 
-class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProcessMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message from one process to another."""
 
     act: str  # "stop", "done" (the answer to a stop), or "wake"
@@ -26,10 +26,10 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     done: bool = False
 
 
-_note: Final = msgspec.json.Decoder(Note)
+_note: Final = msgspec.json.Decoder(ProcessMessage)
 
 
-class Notes:
+class ProcessInbox:
     """The inbox of this process, and the messages that it sends to other inboxes."""
 
     def __init__(self, link: Link, runs: Runs) -> None:
@@ -42,14 +42,14 @@ class Notes:
         try:
             state = await self._link.state(key)
             if state is None:  # the key names the principal, so the claim is the principal's
-                worker, run = await self._link.claimed(key) or (DURABLE, "")
+                worker, run = await self._link.claim_of(key) or (DURABLE, "")
             elif state.over or state.header.principal != principal:
                 return False
             else:
                 worker, run = state.worker, state.header.run
             if worker == DURABLE or not await self._link.lives(worker):
                 return False
-            note = Note(
+            note = ProcessMessage(
                 act="stop",
                 token=token_hex(6),
                 back=self._link.worker,
@@ -59,10 +59,10 @@ class Notes:
                 reason=reason,
             )
             return await self._ask(worker, note)
-        except self._link.away:
-            raise self._link.refused() from None
+        except self._link.outages:
+            raise self._link.refusal() from None
 
-    async def _ask(self, worker: str, note: Note) -> bool:
+    async def _ask(self, worker: str, note: ProcessMessage) -> bool:
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[note.token] = answer
         try:
@@ -74,7 +74,7 @@ class Notes:
         finally:
             del self._waiting[note.token]
 
-    async def _send(self, worker: str, note: Note) -> None:
+    async def _send(self, worker: str, note: ProcessMessage) -> None:
         inbox = self._link.names.inbox(worker)
         pipe = self._link.commands.pipeline(transaction=False)
         pipe.xadd(inbox, {b"n": msgspec.json.encode(note)}, maxlen=1000, approximate=True)
@@ -83,7 +83,7 @@ class Notes:
 
     def wake(self) -> None:
         """Wake the feed, so that it looks again at the streams that it follows."""
-        self._link.later(self._send(self._link.worker, Note(act="wake")))
+        self._link.later(self._send(self._link.worker, ProcessMessage(act="wake")))
 
     def take(self, id: bytes, fields: dict[bytes, bytes]) -> None:
         """Handle an incoming note."""
@@ -92,14 +92,14 @@ class Notes:
         except (KeyError, msgspec.MsgspecError):
             return
         if note.act == "stop":
-            answer = Note(act="done", token=note.token, done=self._stop(note))
+            answer = ProcessMessage(act="done", token=note.token, done=self._stop(note))
             self._link.later(self._send(note.back, answer))
         elif note.act == "done":
             waiting = self._waiting.get(note.token)
             if waiting is not None and not waiting.done():
                 waiting.set_result(note.done)
 
-    def _stop(self, note: Note) -> bool:
+    def _stop(self, note: ProcessMessage) -> bool:
         """Stop a local run, if the note names this run and comes from its principal."""
         if self._runs.starts.stop(note.key, note.reason, run=note.run):
             return True

@@ -21,7 +21,7 @@ from hookline.errors import UsageError
 from hookline.events import ChatEvent, read_event
 from hookline.web._runs.keys import prefix_of
 from hookline.web.relay._reader import streams_of
-from hookline.web.relay._redis import Names, away, connect, unreachable
+from hookline.web.relay._redis import Names, connect, outages, unreachable
 from hookline.web.relay._writer import OBSERVED, PARTITIONS
 
 logger = logging.getLogger("hookline.web")
@@ -105,16 +105,18 @@ class Observer:
     ) -> None:
         if not name or not name.isprintable():
             raise UsageError(f"name={name!r} of an observer must be non-empty, printable text")
-        for each in types:
-            if each not in OBSERVED:
-                known = ", ".join(known.__name__ for known in OBSERVED)
-                raise UsageError(f"{each!r} does not reach remote observers; use one of: {known}")
+        for type_ in types:
+            if type_ not in OBSERVED:
+                choices = ", ".join(choices.__name__ for choices in OBSERVED)
+                raise UsageError(
+                    f"{type_!r} does not reach remote observers; use one of: {choices}"
+                )
         if since not in ("start", "now"):
             raise UsageError(f"since={since!r} must be 'start' or 'now'")
         if lease < 0.2:
             raise UsageError(f"lease={lease!r} must be at least 0.2 seconds")
         self._url, self._names, self._name = url, names, name
-        self._types, self._since = types, since
+        self._types, self._start_at = types, since
         self._lease = lease
         self._id = token_hex(8)
         self._queue: deque[tuple[int, bytes, dict[bytes, bytes]]] = deque()
@@ -124,7 +126,7 @@ class Observer:
         self._tending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Observer:
-        self._away = away()
+        self._outages = outages()
         self._queue.clear()  # what was read before, but not acknowledged, is read again
         self._places.clear()
         self._busy = None
@@ -145,9 +147,9 @@ class Observer:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
         try:
-            args = [self._id, PARTITIONS, self._names.seen(self._name, 0)[:-1]]
+            args = [self._id, PARTITIONS, self._names.reader(self._name, 0)[:-1]]
             await self._leave_script(keys=[self._names.members(self._name)], args=args)
-        except self._away:
+        except self._outages:
             pass  # the partitions are free once the lease has expired
         await self._commands.aclose()
         await self._reading.aclose()
@@ -162,13 +164,13 @@ class Observer:
         while True:
             try:
                 await self._acknowledge()
-                seen = await self._next()
-            except self._away as exc:
+                observed = await self._next()
+            except self._outages as exc:
                 logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
                 await asyncio.sleep(0.2)
                 continue
-            if seen is not None:
-                return seen
+            if observed is not None:
+                return observed
 
     async def _next(self) -> Observed | None:
         if not self._queue:
@@ -197,7 +199,7 @@ class Observer:
         if self._busy is None:
             return
         partition, id, _ = self._busy
-        keys = [self._names.seen(self._name, partition), self._offsets]
+        keys = [self._names.reader(self._name, partition), self._offsets]
         if not await self._acknowledge_script(keys=keys, args=[self._id, partition, id]):
             self._places.pop(
                 partition, None
@@ -210,14 +212,17 @@ class Observer:
 
     async def _read(self) -> None:
         """Wait for events in this member's partitions."""
-        asked = {self._names.told(each): (each, place) for each, place in self._places.items()}
-        if not asked:
+        partitions = {
+            self._names.events(partition_): (partition_, place)
+            for partition_, place in self._places.items()
+        }
+        if not partitions:
             await asyncio.sleep(self._lease / 10)
             return
-        streams = {stream: place for stream, (_, place) in asked.items()}
+        streams = {stream: place for stream, (_, place) in partitions.items()}
         got = await self._reading.xread(streams, count=COUNT, block=min(BLOCK, self._block))
         for name, entries in streams_of(got):
-            partition, place = asked[name.decode()]
+            partition, place = partitions[name.decode()]
             if self._places.get(partition) != place:
                 continue  # the partition was lost, and perhaps regained, while we waited
             for id, fields in entries:
@@ -233,31 +238,31 @@ class Observer:
             await asyncio.sleep(self._lease / 3)
             try:
                 await self._tend()
-            except self._away as exc:
+            except self._outages as exc:
                 logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
 
     async def _tend(self) -> None:
         """Keep this member's partitions, and take free ones."""
         busy = "" if self._busy is None else str(self._busy[0])
-        prefix = self._names.seen(self._name, 0)[:-1]
+        prefix = self._names.reader(self._name, 0)[:-1]
         args = [self._id, int(self._lease * 1000), PARTITIONS, busy, prefix]
         mine = await self._tend_script(keys=[self._names.members(self._name)], args=args)
-        for lost in set(self._places) - set(mine):
-            del self._places[lost]
-        if any(each not in self._places for each in mine):
-            self._queue = deque(each for each in self._queue if each[0] in self._places)
-        for each in mine:
-            if each not in self._places:
-                self._places[each] = await self._place(each)
+        for partition in set(self._places) - set(mine):
+            del self._places[partition]
+        if any(number not in self._places for number in mine):
+            self._queue = deque(number for number in self._queue if number[0] in self._places)
+        for number in mine:
+            if number not in self._places:
+                self._places[number] = await self._place(number)
 
     async def _place(self, partition: int) -> bytes:
         """Return the position that the members of this name have acknowledged."""
-        found: bytes | None = await self._commands.hget(self._offsets, str(partition))
-        if found is not None:
-            return found
+        position: bytes | None = await self._commands.hget(self._offsets, str(partition))
+        if position is not None:
+            return position
         place = b"0-0"
-        if self._since == "now":
-            last = await self._commands.xrevrange(self._names.told(partition), count=1)
+        if self._start_at == "now":
+            last = await self._commands.xrevrange(self._names.events(partition), count=1)
             place = last[0][0] if last else place
         await self._commands.hsetnx(self._offsets, str(partition), place)
         current: bytes = await self._commands.hget(self._offsets, str(partition))

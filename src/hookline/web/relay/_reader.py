@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from hookline.web.relay._redis import away
+from hookline.web.relay._redis import outages
 
 Fields = dict[bytes, bytes]
 Take = Callable[[bytes, Fields], None]  # an entry: its id, its fields
@@ -31,7 +31,7 @@ class Feed:
         self._last: dict[str, bytes] = {}
         self._takes: dict[bytes, tuple[str, Take]] = {}
         self._asking = False
-        self._away = away()
+        self._outages = outages()
 
     def __len__(self) -> int:
         return len(self._last)
@@ -52,32 +52,32 @@ class Feed:
     async def run(self) -> None:
         """Read until cancelled."""
         while True:
-            asked = dict(self._last)
+            positions = dict(self._last)
             self._asking = True
             try:
-                got = await self._client.xread(asked, count=COUNT, block=BLOCK)
-            except self._away:
+                got = await self._client.xread(positions, count=COUNT, block=BLOCK)
+            except self._outages:
                 await asyncio.sleep(0.2)
                 continue
             finally:
                 self._asking = False
             for name, entries in streams_of(got):
-                found = self._takes.get(name)
-                if found is None:
+                callback = self._takes.get(name)
+                if callback is None:
                     continue
-                stream, take = found
-                if self._last[stream] != asked.get(stream):
+                stream, take = callback
+                if self._last[stream] != positions.get(stream):
                     continue  # the stream was left and followed anew while we waited
                 for id, fields in entries:
                     if stream in self._last:
                         self._last[stream] = id
                         take(id, fields)
-            pause = min(LONGEST_PAUSE, len(asked) * PAUSE_PER_STREAM)
+            pause = min(LONGEST_PAUSE, len(positions) * PAUSE_PER_STREAM)
             if pause > 0.001:
                 await asyncio.sleep(pause)
 
 
 def streams_of(got: Any) -> list[tuple[bytes, list[tuple[bytes, Fields]]]]:
     """Convert the reply of XREAD, in either version of the protocol, to streams with entries."""
-    found: Any = got.items() if hasattr(got, "items") else got or ()
-    return [(name, pages[0] if isinstance(pages[0], list) else pages) for name, pages in found]
+    streams: Any = got.items() if hasattr(got, "items") else got or ()
+    return [(name, pages[0] if isinstance(pages[0], list) else pages) for name, pages in streams]

@@ -14,6 +14,7 @@ Names. `KEY` is a conversation's key, which begins with its principal's name:
 from __future__ import annotations
 
 import asyncio
+import re
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -73,7 +74,7 @@ redis.call('PEXPIRE', KEYS[2], ARGV[5])
 return 1
 """
 # Tell which runs were replaced, or have lost their process.
-GONE: Final = """
+MISSING: Final = """
 local gone = {}
 for n, key in ipairs(KEYS) do
   local had = redis.call('HMGET', key, 'run', 'worker')
@@ -117,16 +118,20 @@ class Names:
     def log(self, key: str, run: str) -> str:
         return f"{self._prefix}log:{key}:{run}"
 
+    def logs(self, key: str) -> str:
+        """The pattern of the names of all logs of a conversation."""
+        return re.sub(r"([\\*?\[\]^-])", r"\\\1", self.log(key, "")) + "*"
+
     def worker(self, id: str) -> str:
         return f"{self.worker_prefix}{id}"
 
     def inbox(self, id: str) -> str:
         return f"{self._prefix}inbox:{id}"
 
-    def told(self, partition: int) -> str:
+    def events(self, partition: int) -> str:
         return f"{self._prefix}told:{partition}"
 
-    def seen(self, name: str, partition: int) -> str:
+    def reader(self, name: str, partition: int) -> str:
         return f"{self._prefix}seen:{name}:{partition}"
 
     def members(self, name: str) -> str:
@@ -146,7 +151,7 @@ def check_url(url: str) -> None:
 def connect(url: str) -> Any:
     """Open a connection that reconnects on its own."""
     try:
-        made = import_module("redis.asyncio")
+        redis = import_module("redis.asyncio")
         import_module("hiredis")
     except ImportError as exc:
         raise UsageError(
@@ -159,11 +164,11 @@ def connect(url: str) -> Any:
             2,
             supported_errors=(errors.ConnectionError,),  # not of a server that is silent
         )
-        pool = made.BlockingConnectionPool.from_url(
+        pool = redis.BlockingConnectionPool.from_url(
             url, max_connections=1, timeout=None, retry=retry, socket_timeout=SILENCE
         )
         pool.connection_class = _packing(pool.connection_class)
-        return made.Redis.from_pool(pool)
+        return redis.Redis.from_pool(pool)
     except ValueError:
         raise UsageError(
             "the relay's address must look like redis://user:password@host:6379/0"
@@ -206,7 +211,7 @@ def _packing(connection: type[Any]) -> type[Any]:
     return type(connection.__name__, (connection,), own)
 
 
-def away() -> tuple[type[BaseException], ...]:
+def outages() -> tuple[type[BaseException], ...]:
     """Return the exceptions raised if Redis is not reachable, does not answer, or cannot write."""
     errors = import_module("redis.exceptions")
     silent = (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError)

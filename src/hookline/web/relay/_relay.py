@@ -18,8 +18,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from hookline import Message
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
@@ -28,9 +26,9 @@ from hookline.web._runs.header import Header
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live
 from hookline.web.relay._claims import Claims
-from hookline.web.relay._durable.chats import Shown
+from hookline.web.relay._durable.chats import LifePublisher
 from hookline.web.relay._link import Link
-from hookline.web.relay._messages import Notes
+from hookline.web.relay._messages import ProcessInbox
 from hookline.web.relay._observe import Observer
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import (
@@ -41,9 +39,9 @@ from hookline.web.relay._redis import (
     connect,
     unreachable,
 )
-from hookline.web.relay._remote.run import Followed
-from hookline.web.relay._remote.runs import Elsewhere
-from hookline.web.relay._writer import OBSERVED, Told, Writer
+from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote.runs import RemoteRuns
+from hookline.web.relay._writer import BATCH, OBSERVED, RunSink, Writer, partition_of
 
 logger = logging.getLogger("hookline.web")
 
@@ -53,9 +51,9 @@ class RedisRelay:
 
     The name of every Redis key begins with `prefix`. `ttl`: how many seconds a stream is kept after
     its end. `lease`: after how many seconds without a sign of life a process counts as dead.
-    `entries`: how many entries a stream holds; the oldest are dropped first. `held_bytes`: how much
-    data waits in memory while Redis is not reachable. `keep`: how many seconds events are kept for
-    remote observers. Raises UsageError for an invalid address.
+    `max_entries`: how many entries a stream holds; the oldest are dropped first.
+    `max_waiting_bytes`: how much data waits in memory while Redis is not reachable. `observer_ttl`:
+    how many seconds events are kept for remote observers. Raises UsageError for an invalid address.
     """
 
     def __init__(
@@ -65,36 +63,37 @@ class RedisRelay:
         prefix: str = "hookline:",
         ttl: float = 600.0,
         lease: float = 10.0,
-        entries: int = 20_000,
-        held_bytes: int = 8 * 1024 * 1024,
-        keep: float = 7 * 24 * 3600.0,
+        max_entries: int = 20_000,
+        max_waiting_bytes: int = 8 * 1024 * 1024,
+        observer_ttl: float = 7 * 24 * 3600.0,
     ) -> None:
         check_url(url)
         if lease < 0.2 or ttl < lease:
             raise UsageError(
                 f"lease={lease!r} must be at least 0.2 seconds, and ttl={ttl!r} at least as long"
             )
-        if entries < 1 or held_bytes < 1 or keep <= 0:
+        if max_entries < 1 or max_waiting_bytes < 1 or observer_ttl <= 0:
             raise UsageError(
-                f"entries={entries!r}, held_bytes={held_bytes!r} and keep={keep!r} must be positive"
+                f"max_entries={max_entries!r}, max_waiting_bytes={max_waiting_bytes!r} and "
+                f"observer_ttl={observer_ttl!r} must be positive"
             )
         self._url = url
         self._names = Names(prefix)
-        self._ttl, self._lease, self._keep = ttl, lease, keep
-        self._entries, self._held = entries, held_bytes
+        self._ttl, self._lease, self._observer_ttl = ttl, lease, observer_ttl
+        self._max_entries, self._max_bytes = max_entries, max_waiting_bytes
         self._runs: Runs | None = None
         self._opening = asyncio.Lock()
         self._open = False
         self._link: Link  # set once the relay is open
         self._claims: Claims
         self._writer: Writer
-        self._elsewhere: Elsewhere
-        self._notes: Notes
+        self._remote_runs: RemoteRuns
+        self._inbox: ProcessInbox
         self._connections: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[str, Told] = {}  # the runs of this process, by key
-        self._shown: set[Shown] = set()  # the durable chats that this process runs
-        self._unsaid: list[Shown] = []  # those whose end Redis has not been told
+        self._sinks: dict[str, RunSink] = {}  # the runs of this process, by key
+        self._publishers: set[LifePublisher] = set()  # the durable chats that this process runs
+        self._unsaid: list[LifePublisher] = []  # those whose end Redis has not been told
 
     # ── its life ────────────────────────────────────────────────────────────────────────────
 
@@ -102,8 +101,8 @@ class RedisRelay:
         """Connect, and serve these runs. Raises StoreError if Redis cannot be used."""
         async with self._opening:
             if not self._open:
-                known = self._runs if runs is None else runs
-                await self._connect(Runs() if known is None else known)
+                runs_ = self._runs if runs is None else runs
+                await self._connect(Runs() if runs_ is None else runs_)
                 self._open = True
 
     async def _connect(self, runs: Runs) -> None:
@@ -123,15 +122,15 @@ class RedisRelay:
             writing,
             self._names,
             ttl=self._ttl,
-            entries=self._entries,
-            held=self._held,
-            keep=self._keep,
+            max_entries=self._max_entries,
+            max_bytes=self._max_bytes,
+            observer_ttl=self._observer_ttl,
             back=lambda: link.later(self._say_all()),  # Redis may have lost everything
         )
-        self._notes = Notes(link, runs)
-        feed = Feed(reading, self._notes.wake)
-        feed.follow(self._names.inbox(link.worker), b"0-0", self._notes.take)
-        self._elsewhere = Elsewhere(link, feed, runs.caps.replay_bytes)
+        self._inbox = ProcessInbox(link, runs)
+        feed = Feed(reading, self._inbox.wake)
+        feed.follow(self._names.inbox(link.worker), b"0-0", self._inbox.take)
+        self._remote_runs = RemoteRuns(link, feed, runs.caps.replay_bytes)
         self._tasks = [
             asyncio.create_task(self._writer.run(), name="hookline.web relay writer"),
             asyncio.create_task(feed.run(), name="hookline.web relay feed"),
@@ -151,47 +150,47 @@ class RedisRelay:
                 await link.commands.delete(self._names.worker(link.worker))
         except TimeoutError:
             logger.warning("the relay's Redis is not reachable: waiting entries were not written")
-        except link.away:
+        except link.outages:
             pass  # our key expires with the lease
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._elsewhere.close()
+            self._remote_runs.close()
             await link.aclose()
-            for each in self._connections:
-                await each.aclose()
+            for connection in self._connections:
+                await connection.aclose()
 
     async def _tend(self) -> None:
         """Renew our key, check that other processes are alive, and keep our runs from expiring."""
         loop = asyncio.get_running_loop()
-        said = loop.time()
+        renewed_at = loop.time()
         while True:
             await asyncio.sleep(self._lease / 3)
             try:
                 await self._link.beat()
                 await self._claims.renew()
-                if loop.time() >= said + self._ttl / 3:
-                    said = loop.time()
+                if loop.time() >= renewed_at + self._ttl / 3:
+                    renewed_at = loop.time()
                     await self._say_all()
                 while self._unsaid:
                     await self._unsaid[0].close()
                     del self._unsaid[0]
-                await self._elsewhere.look()
-            except self._link.away as exc:
+                await self._remote_runs.look()
+            except self._link.outages as exc:
                 self._link.complain(exc)
 
     async def _say_all(self) -> None:
-        for told in list(self._told.values()):
-            await self._say_one(told)
-            await self._link.commands.pexpire(told.log, self._link.ttl)
-        for shown in list(self._shown):
-            await shown.renew()
+        for sink in list(self._sinks.values()):
+            await self._say_one(sink)
+            await self._link.commands.pexpire(sink.log, self._link.ttl)
+        for publisher in list(self._publishers):
+            await publisher.renew()
 
-    async def _say_one(self, told: Told) -> None:
-        header = msgspec.json.encode(told.header)
-        args = [told.header.run, self._link.worker, header, self._link.ttl]
-        await self._say(keys=[self._names.run(told.key)], args=args)
+    async def _say_one(self, sink: RunSink) -> None:
+        header = sink.header
+        args = [header.run, self._link.worker, header.to_share(), self._link.ttl]
+        await self._say(keys=[self._names.run(sink.key)], args=args)
 
     # ── runs of this process ────────────────────────────────────────────────────────────────
 
@@ -205,43 +204,43 @@ class RedisRelay:
 
     async def tell(self, key: str, live: Live) -> None:
         """Publish the events of this run to the other processes, from the first event on."""
-        told = Told(self._writer, key, live.header, ended=self._ended)
-        live.sink = told
-        self._told[key] = told
+        sink = RunSink(self._writer, key, live.header, on_end=self._on_end)
+        live.sink = sink
+        self._sinks[key] = sink
         # The run continues, even if the request that began it is cancelled.
-        await asyncio.shield(self._link.later(self._say_first(told)))
+        await asyncio.shield(self._link.later(self._say_first(sink)))
 
-    async def _say_first(self, told: Told) -> None:
+    async def _say_first(self, sink: RunSink) -> None:
         try:
-            await self._say_one(told)
+            await self._say_one(sink)
         finally:
-            self._claims.begun(told.key)
+            self._claims.drop(sink.key)
 
-    def _ended(self, told: Told) -> asyncio.Task[None] | None:
-        if self._told.get(told.key) is told:
-            del self._told[told.key]
+    def _on_end(self, sink: RunSink) -> asyncio.Task[None] | None:
+        if self._sinks.get(sink.key) is sink:
+            del self._sinks[sink.key]
         if not self._open:
             return None
         # Mark it at once; the writer does so as well, after the run's last entry.
-        return self._link.later(self._link.over(told.key, told.header.run, told.life))
+        return self._link.later(self._link.over(sink.key, sink.header.run, sink.life))
 
     # ── durable chats ───────────────────────────────────────────────────────────────────────
 
     async def announce(self, key: str, header: Header) -> None:
         """Before a durable chat starts, claim and publish its run; raises what `claim` raises."""
         await self._claims.take(key, header.run, DURABLE)
-        args = [header.run, DURABLE, msgspec.json.encode(header), self._link.ttl]
+        args = [header.run, DURABLE, header.to_share(), self._link.ttl]
         try:
             await self._say(keys=[self._names.run(key)], args=args)
-        except self._link.away:
-            raise self._link.refused() from None
+        except self._link.outages:
+            raise self._link.refusal() from None
 
     async def close(self, key: str, chat_id: str) -> None:
         """End the run of a finished durable chat if the chat's worker could not end the run."""
         try:
             await self._link.close(key, chat_id)
-        except self._link.away:
-            raise self._link.refused() from None
+        except self._link.outages:
+            raise self._link.refusal() from None
 
     @asynccontextmanager
     async def show(
@@ -249,54 +248,59 @@ class RedisRelay:
         journal: Journal,
         conversation: str,
         messages: Callable[[], Awaitable[Sequence[Message]]],
-    ) -> AsyncGenerator[Shown]:
+    ) -> AsyncGenerator[LifePublisher]:
         """Show one execution of a durable chat: `put` its events, in order.
 
         `messages` returns the messages of the stored conversation. Opens the relay if necessary;
         raises StoreError if Redis cannot be used.
         """
         await self.open()
-        shown = Shown(self._link, self._writer, journal, conversation, messages)
-        self._shown.add(shown)
+        publisher = LifePublisher(self._link, self._writer, journal, conversation, messages)
+        self._publishers.add(publisher)
         error: BaseException | None = None
         try:
-            await shown.begin()
-            yield shown
+            await publisher.begin()
+            yield publisher
         except BaseException as exc:
             error = exc
             raise
         finally:
-            self._shown.discard(shown)
-            await shown.end(error)
-            if shown.unsaid:
-                self._unsaid.append(shown)
+            self._publishers.discard(publisher)
+            await publisher.end(error)
+            if publisher.unsaid:
+                self._unsaid.append(publisher)
 
     # ── runs of other processes ─────────────────────────────────────────────────────────────
 
-    async def find(self, key: str, principal: str) -> Followed | None:
+    async def find(self, key: str, principal: str) -> RemoteRun | None:
         """Return the last run of a conversation, and the run's events, even if the run is over.
 
         Raises Refused (404) if the run belongs to another principal.
         """
-        return await self._elsewhere.find(key, principal)
+        return await self._remote_runs.find(key, principal)
 
     async def running(self, key: str, principal: str) -> Header | None:
         """Return the header of a conversation's run in another process; None if no run exists."""
-        return await self._elsewhere.running(key, principal)
+        return await self._remote_runs.running(key, principal)
 
     async def stop(self, key: str, principal: str, reason: str) -> bool:
         """Stop the run of a conversation in another process; returns False if there is no run."""
-        return await self._notes.stop(key, principal, reason)
+        return await self._inbox.stop(key, principal, reason)
 
     async def forget(self, key: str) -> None:
-        """Delete the data of a conversation's last run."""
+        """Delete the runs of a conversation, and its events for remote observers."""
+        redis, told = self._link.commands, self._names.events(partition_of(key))
         try:
-            run = await self._link.commands.hget(self._names.run(key), "run")
-            if run is not None:
-                log = self._names.log(key, run.decode())
-                await self._link.commands.delete(self._names.run(key), log)
-        except self._link.away:
-            raise self._link.refused() from None
+            logs = [log async for log in redis.scan_iter(self._names.logs(key), count=1000)]
+            await redis.delete(self._names.run(key), *logs)
+            after = "-"
+            while entries := await redis.xrange(told, min=after, count=BATCH):
+                ids = [id for id, fields in entries if fields[b"k"] == key.encode()]
+                if ids:
+                    await redis.xdel(told, *ids)
+                after = f"({entries[-1][0].decode()}"
+        except self._link.outages:
+            raise self._link.refusal() from None
 
     # ── remote observers ────────────────────────────────────────────────────────────────────
 

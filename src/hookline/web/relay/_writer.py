@@ -27,14 +27,14 @@ from hookline.events import (
 )
 from hookline.web._runs.backlog import Item, cost
 from hookline.web._runs.header import Header
-from hookline.web.relay._codec import END, LINES, LOST, end_of, line_of
-from hookline.web.relay._redis import OVER, Names, away
+from hookline.web.relay._codec import END, LINES, LOSS, end_of, line_of
+from hookline.web.relay._redis import OVER, Names, outages
 
 logger = logging.getLogger("hookline.web")
 
 BATCH: Final = 500  # most entries in a pipeline
 PAUSE: Final = 0.2  # seconds before the next attempt to reach Redis
-FREED: Final = 1.0  # most seconds that a response waits for its run to be marked as over
+FREE_TIMEOUT: Final = 1.0  # most seconds that a response waits for its run to be marked as over
 PARTITIONS: Final = 16  # the number of partitions for remote observers
 OBSERVED: Final = (
     *(ChatStarted, ChatDone, ChatAborted, ChatFailed),
@@ -47,7 +47,7 @@ def partition_of(key: str) -> int:
     return crc32(key.encode()) % PARTITIONS
 
 
-class Told:
+class RunSink:
     """One run that is written to its stream. It is the `sink` of a `Live`."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Told:
         header: Header,
         *,
         life: int = 1,
-        ended: Callable[[Told], asyncio.Task[None] | None] = lambda told: None,
+        on_end: Callable[[RunSink], asyncio.Task[None] | None] = lambda sink: None,
     ) -> None:
         self.key = key
         self.header = header
@@ -65,15 +65,15 @@ class Told:
         self.log = writer.names.log(key, header.run)
         self.number = 0
         """The number of the next item."""
-        self.lost = False
+        self.given_up = False
         """Whether the run was given up: only a mark of the loss is written."""
         self._writer = writer
-        self._ended = ended
+        self._on_end = on_end
         self._freeing: asyncio.Task[None] | None = None
 
     def put(self, number: int, at: float, item: Item, *, observed: bool = True) -> None:
         """Queue one item of the run."""
-        if self.lost:
+        if self.given_up:
             return
         self._writer.add(self, number, line_of(at, item), cost(item))
         if observed and isinstance(item, OBSERVED):
@@ -82,22 +82,22 @@ class Told:
     def end(self, error: BaseException | None) -> None:
         """Queue the end of the run."""
         self._writer.end(self, end_of(error))
-        self._freeing = self._ended(self)
+        self._freeing = self._on_end(self)
 
-    async def freed(self) -> None:
+    async def until_free(self) -> None:
         """Wait until Redis knows that the run is over, but not long."""
         if self._freeing is not None:
-            await asyncio.wait([self._freeing], timeout=FREED)
+            await asyncio.wait([self._freeing], timeout=FREE_TIMEOUT)
 
 
 class _Entry:
     """The items of one run that wait to be written."""
 
-    __slots__ = ("bytes", "end", "first", "lines", "over", "since", "told")
+    __slots__ = ("bytes", "end", "first", "lines", "over", "position", "sink")
 
-    def __init__(self, told: Told, first: int, since: int) -> None:
-        self.told = told
-        self.since = since  # how many items were queued before this entry
+    def __init__(self, sink: RunSink, first: int, position: int) -> None:
+        self.sink = sink
+        self.position = position  # how many items were queued before this entry
         self.first = first
         self.lines: list[bytes] = []
         self.bytes = 0
@@ -114,9 +114,9 @@ class Writer:
         names: Names,
         *,
         ttl: float,
-        entries: int,
-        held: int,
-        keep: float,
+        max_entries: int,
+        max_bytes: int,
+        observer_ttl: float,
         back: Callable[[], object],
     ) -> None:
         self.names = names
@@ -124,75 +124,75 @@ class Writer:
         """The number of runs that were given up."""
         self._client = client
         self._ttl = int(ttl * 1000)
-        self._most = entries
-        self._held = held
-        self._keep = keep
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._observer_ttl = observer_ttl
         self._back = back  # called when Redis is reachable again
-        self._waiting: dict[Told, _Entry] = {}
+        self._waiting: dict[RunSink, _Entry] = {}
         self._news: list[tuple[str, dict[bytes, bytes]]] = []
         self._bytes = 0
-        self._put = self._written = 0
+        self._put = self._done = 0
         self._go = asyncio.Event()
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
-        self._away = away()
+        self._outages = outages()
 
     # ── what is to be written ───────────────────────────────────────────────────────────────
 
-    def add(self, told: Told, number: int, line: bytes, size: int) -> None:
+    def add(self, sink: RunSink, number: int, line: bytes, size: int) -> None:
         """Queue one line of a run."""
-        entry = self._waiting.get(told)
+        entry = self._waiting.get(sink)
         if entry is None:
-            entry = self._waiting[told] = _Entry(told, number, self._put)
+            entry = self._waiting[sink] = _Entry(sink, number, self._put)
         entry.lines.append(line)
         entry.bytes += size
         self._bytes += size
-        told.number = number + 1
+        sink.number = number + 1
         self._put += 1
         self._go.set()
-        if self._bytes > self._held:
+        if self._bytes > self._max_bytes:
             self._make_room()
 
-    def end(self, told: Told, how: bytes) -> None:
+    def end(self, sink: RunSink, how: bytes) -> None:
         """Queue the run's last entry."""
-        entry = self._waiting.get(told)
+        entry = self._waiting.get(sink)
         if entry is None:
-            entry = self._waiting[told] = _Entry(told, told.number, self._put)
-        entry.end = LOST if told.lost else how
+            entry = self._waiting[sink] = _Entry(sink, sink.number, self._put)
+        entry.end = LOSS if sink.given_up else how
         entry.over = True
         self._put += 1
         self._go.set()
 
-    def tell(self, told: Told, item: Any) -> None:
+    def tell(self, sink: RunSink, item: Any) -> None:
         """Queue an event for remote observers."""
         fields = {
-            b"k": told.key.encode(),
-            b"p": told.header.principal.encode(),
+            b"k": sink.key.encode(),
+            b"p": sink.header.principal.encode(),
             b"e": item.to_json(),
         }
-        self._news.append((self.names.told(partition_of(told.key)), fields))
+        self._news.append((self.names.events(partition_of(sink.key)), fields))
         self._bytes += len(fields[b"e"])
-        if self._bytes > self._held:
+        if self._bytes > self._max_bytes:
             self._make_room()
 
     def _make_room(self) -> None:
         """Give up the run that has waited longest; if there is none, drop the oldest news."""
-        entry = next((each for each in self._waiting.values() if each.lines), None)
+        entry = next((entry_ for entry_ in self._waiting.values() if entry_.lines), None)
         if entry is not None:
-            self.give_up(entry.told)
+            self.give_up(entry.sink)
             return
-        while self._news and self._bytes > self._held:
+        while self._news and self._bytes > self._max_bytes:
             _, fields = self._news.pop(0)
             self._bytes -= len(fields[b"e"])
             logger.warning("the relay's Redis is not reachable: remote observers miss an event")
 
-    def give_up(self, told: Told) -> None:
+    def give_up(self, sink: RunSink) -> None:
         """Drop the queued items of a run, and write only a mark of the loss."""
-        entry = self._waiting.get(told)
+        entry = self._waiting.get(sink)
         if entry is None:
-            entry = self._waiting[told] = _Entry(told, told.number, self._put)
+            entry = self._waiting[sink] = _Entry(sink, sink.number, self._put)
         self._bytes -= entry.bytes
-        entry.lines, entry.bytes, entry.end = [], 0, LOST
-        told.lost = True
+        entry.lines, entry.bytes, entry.end = [], 0, LOSS
+        sink.given_up = True
         self._go.set()
         self.given_up += 1
         logger.warning(
@@ -201,7 +201,7 @@ class Writer:
 
     async def flush(self) -> None:
         """Wait until all items queued so far are written."""
-        if self._written < self._put:
+        if self._done < self._put:
             flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._flushes.append((self._put, flushed))
             await flushed
@@ -215,14 +215,14 @@ class Writer:
             if not self._waiting and not self._news:
                 await self._go.wait()
             upto = self._put
-            told = list(self._waiting)[:BATCH]
-            batch = [self._waiting.pop(each) for each in told]
+            sinks = list(self._waiting)[:BATCH]
+            batch = [self._waiting.pop(sink) for sink in sinks]
             news, self._news = self._news, []
             self._bytes -= sum(entry.bytes for entry in batch)
             self._bytes -= sum(len(fields[b"e"]) for _, fields in news)
             await self._write(batch, news)
             first = next(iter(self._waiting.values()), None)  # the one that has waited longest
-            self._written = upto if first is None else min(upto, first.since)
+            self._done = upto if first is None else min(upto, first.position)
             self._flushed()
 
     async def _write(self, batch: list[_Entry], news: list[tuple[str, dict[bytes, bytes]]]) -> None:
@@ -231,16 +231,18 @@ class Writer:
             pipe = self._client.pipeline(transaction=False)
             for entry in batch:
                 self._write_entry(pipe, entry)
-            oldest = int((time.time() - self._keep) * 1000)
+            oldest = int((time.time() - self._observer_ttl) * 1000)
             for stream, fields in news:
                 pipe.xadd(stream, fields, minid=oldest, approximate=True)
+            for stream in {stream for stream, _ in news}:
+                pipe.pexpire(stream, int(self._observer_ttl * 1000))
             try:
                 answers = await pipe.execute(raise_on_error=False)
                 for answer in answers:
-                    if isinstance(answer, self._away):  # it is full, or only a copy
+                    if isinstance(answer, self._outages):  # it is full, or only a copy
                         raise answer
                 break
-            except self._away:
+            except self._outages:
                 was_away = True
                 await asyncio.sleep(PAUSE)
         for answer in answers:
@@ -253,24 +255,24 @@ class Writer:
             self._back()
 
     def _write_entry(self, pipe: Any, entry: _Entry) -> None:
-        told = entry.told
+        sink = entry.sink
         fields: dict[bytes, bytes] = {}
         if entry.lines:
             fields[LINES] = b"\n".join(entry.lines)
         if entry.end is not None:
             fields[END] = entry.end
-        id = f"{told.life}-{entry.first + 1}"
-        pipe.xadd(told.log, fields, id=id, maxlen=self._most, approximate=True)
+        id = f"{sink.life}-{entry.first + 1}"
+        pipe.xadd(sink.log, fields, id=id, maxlen=self._max_entries, approximate=True)
         if entry.first == 0 or entry.end is not None:
-            pipe.pexpire(told.log, self._ttl)
+            pipe.pexpire(sink.log, self._ttl)
         if entry.over:
-            pipe.eval(OVER, 1, self.names.run(told.key), told.header.run, told.life)
+            pipe.eval(OVER, 1, self.names.run(sink.key), sink.header.run, sink.life)
 
     def _flushed(self) -> None:
-        left: list[tuple[int, asyncio.Future[None]]] = []
+        remaining: list[tuple[int, asyncio.Future[None]]] = []
         for number, flushed in self._flushes:
-            if number > self._written:
-                left.append((number, flushed))
+            if number > self._done:
+                remaining.append((number, flushed))
             elif not flushed.done():
                 flushed.set_result(None)
-        self._flushes = left
+        self._flushes = remaining

@@ -55,36 +55,55 @@ export class Card {
     this.body.append(make('div', 'label', outcome === 'ok' ? 'Result' : 'Outcome'), shown);
   }
 
+  // Names who decided about the call, if that was somebody else.
+  decided(ran) {
+    if (!ran?.by || ran.approved == null || actions.about?.approvals !== false) return;
+    const text = `${ran.approved ? 'approved' : 'denied'} by ${ran.by}${ran.note ? `: ${ran.note}` : ''}`;
+    this.badge.before(make('span', 'by', null, ...seen(text)));
+  }
+
   // The question does not take the focus: a person who is typing must not approve by accident.
-  ask(request) {
+  // `decide` gets an answer, and resolves to whether the server accepted it; without it, somebody
+  // else decides.
+  ask(request, decide) {
+    this.request = request;
     this.element.open = true;
-    this.state('waiting', 'needs your approval');
-    const reason = make('input', 'reason');
-    reason.placeholder = 'Reason (optional)';
-    reason.setAttribute('aria-label', `Why ${this.name} may not run; the model sees the reason`);
-    const all = () => this.question.querySelectorAll('button, input, textarea');
-    const answer = (said) => {
-      for (const each of all()) each.disabled = true;
-      actions.answer(request.id, said).then((fine) => {
-        if (!fine) for (const each of all()) each.disabled = false;
-      });
-    };
-    const deny = () => answer({ approved: false, reason: reason.value.trim() || 'denied by the user' });
-    reason.addEventListener('keydown', (event) => {
-      if (event.key === 'Enter') { event.preventDefault(); deny(); }
-    });
-    const decides = actions.about?.approvals !== false;
-    const buttons = decides ? make('div', 'buttons', null,
-      button('', 'Approve', () => answer({ approved: true })),
-      ...(actions.about?.edits === false ? [] : [button('plain', 'Edit', () => this.edit(request, answer))]),
-      make('span', 'deny', null, reason, button('danger', 'Deny', deny)))
-      : make('p', 'said', 'Someone else decides.');
+    this.state('waiting', decide ? 'needs your approval' : 'waiting for approval');
     this.question?.remove();
     this.question = make('div', 'question', null,
-      make('p', 'said', null, ...seen(request.prompts.join('\n'))), buttons);
+      make('p', 'said', null, ...seen(request.prompts.join('\n'))),
+      ...(request.details ?? []).flatMap((detail) => (detail ? described(detail) : [])),
+      decide ? this.answers(request, decide) : make('p', 'quiet', 'Somebody else decides. The decision appears here.'));
     this.question.setAttribute('role', 'group');
-    this.question.setAttribute('aria-label', `Approve ${this.name}?`);
+    this.question.setAttribute('aria-label', decide ? `Approve ${this.name}?` : `${this.name} waits for approval`);
     this.element.append(this.question);
+  }
+
+  // The question was answered, and the call runs or not elsewhere.
+  answered(approved) {
+    this.settled = true;
+    this.state(approved ? 'ok' : 'denied', approved ? 'approved' : 'denied');
+    this.question.remove();
+    this.element.open = false;
+  }
+
+  answers(request, decide) {
+    const note = make('input', 'reason');
+    note.placeholder = 'Reason (optional)';
+    note.setAttribute('aria-label', `Why ${this.name} may run or not; the model sees why it may not`);
+    const all = () => this.question.querySelectorAll('button, input, textarea');
+    const answer = async (said) => {
+      for (const each of all()) each.disabled = true;
+      if (!await decide(said, note.value.trim())) for (const each of all()) each.disabled = false;
+    };
+    const deny = () => answer({ approved: false, reason: note.value.trim() || 'denied by the user' });
+    note.addEventListener('keydown', (event) => {
+      if (event.key === 'Enter') event.preventDefault(); // a button decides, and not a line that ends
+    });
+    return make('div', 'buttons', null,
+      button('', 'Approve', () => answer({ approved: true })),
+      ...(actions.about?.edits === false ? [] : [button('plain', 'Edit', () => this.edit(request, answer))]),
+      make('span', 'deny', null, note, button('danger', 'Deny', deny)));
   }
 
   edit(request, answer) {
@@ -110,4 +129,19 @@ export class Card {
     this.question.append(this.editor);
     area.focus();
   }
+}
+
+// Shows the details of a question: a command or a text as it is, a diff by its lines.
+function described({ kind, ...detail }) {
+  return Object.entries(detail).flatMap(([name, value]) => {
+    const text = pretty(value);
+    if (!/^(?:text|diff|command)$/.test(name) && !text.includes('\n')) {
+      return [make('p', 'fact', null, make('span', 'quiet', `${seenText(name)}: `), ...seen(text))];
+    }
+    const diff = name === 'diff' || kind === 'diff';
+    const lines = diff ? text.split(/(?<=\n)/).map((line) => make('span', line[0] === '+' ? 'i' : line[0] === '-' ? 'd' : '', null, ...seen(line))) : seen(text);
+    const shown = make('pre', diff ? 'diff' : '', null, ...lines);
+    shown.tabIndex = 0;
+    return [make('div', 'label', seenText(name === 'text' ? kind ?? name : name)), shown];
+  });
 }

@@ -82,13 +82,13 @@ export function seen(text, strict = true) {
   let from = 0;
   for (const { 0: char, index } of text.matchAll(strict ? STRICT : PROSE)) {
     if (PLAIN.has(char) || (!strict && WRITTEN.has(char))) continue;
-    if (index > from) nodes.push(text.slice(from, index));
+    if (index > from) nodes.push(document.createTextNode(text.slice(from, index)));
     const shown = make('span', 'unseen', number(char));
     shown.title = 'an invisible character';
     nodes.push(shown);
     from = index + char.length;
   }
-  if (from < text.length) nodes.push(text.slice(from));
+  if (from < text.length) nodes.push(document.createTextNode(text.slice(from)));
   return nodes;
 }
 

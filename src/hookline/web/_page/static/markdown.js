@@ -1,87 +1,54 @@
-// Markdown while it streams. The server parses the text and sends blocks; here each becomes
-// elements, with only the tags below. Until the blocks arrive, the plain text is shown.
+// Markdown while it streams. The server parses the text and sends blocks; elements.js shows them.
+// Until the blocks arrive, the plain text is shown.
 
-import { $, copyButton, make, seen } from './dom.js';
+import { $, make, seen } from './dom.js';
+import { lastOf, update } from './elements.js';
 import { actions, askJson } from './server.js';
 
-const TAGS = new Set(('p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr '
-  + 'table thead tbody tr th td span').split(' '));
-const CLASSES = new Set(['c', 'k', 'b', 'f', 's', 'n', 'i', 'd', 'maths']);
 const MOST = 50; // texts in one request
-
-// ── blocks → elements ─────────────────────────────────────────────────────────────────────────
-
-function built(node) {
-  if (typeof node === 'string') return seen(node, false);
-  const [tag, attributes, ...children] = node;
-  if (!TAGS.has(tag)) return children.flatMap(built);
-  if (tag === 'pre') return [code(attributes.language ?? '', children)];
-  // Headings of an answer are below the page's heading, whatever level the model uses.
-  const heading = /^h[1-6]$/.test(tag);
-  const element = make(heading ? 'h2' : tag, heading ? `level-${tag[1]}` : '', null, ...children.flatMap(built));
-  if (tag === 'a') return link(element, attributes.href ?? '');
-  if (CLASSES.has(attributes.class)) element.className = attributes.class;
-  if (['left', 'center', 'right'].includes(attributes.align)) element.classList.add(attributes.align);
-  if (/^\d{1,9}$/.test(attributes.start ?? '')) element.start = Number(attributes.start);
-  if (tag === 'table') {
-    const box = make('div', 'table', null, element);
-    box.tabIndex = 0;
-    box.setAttribute('role', 'region');
-    box.setAttribute('aria-label', 'Table');
-    return [box];
-  }
-  return [element];
-}
-
-function link(element, href) {
-  let address;
-  try { address = new URL(href); } catch { return [...element.childNodes]; }
-  if (!['http:', 'https:', 'mailto:'].includes(address.protocol)) return [...element.childNodes];
-  element.href = address.href;
-  element.target = '_blank';
-  element.rel = 'noopener noreferrer nofollow';
-  element.title = address.href;
-  // A link text that looks like another address is followed by the real host.
-  const named = element.textContent.match(/^\s*(?:https?:\/\/)?([\w-]+(?:\.[\w-]+)+)/i);
-  if (named && address.host && named[1].toLowerCase() !== address.hostname.toLowerCase()) {
-    return [element, make('span', 'leads', ` (${address.host})`)];
-  }
-  return [element];
-}
-
-function code(language, children) {
-  const inner = make('code', '', null, ...children.flatMap(built));
-  const text = children.map((each) => (typeof each === 'string' ? each : each[2])).join('');
-  const head = make('div', 'code-head', null,
-    make('span', 'language', /^[\w+#.-]+$/.test(language) ? language : 'text'),
-    copyButton(() => text, 'Copy the code'));
-  const pre = make('pre', '', null, inner);
-  pre.tabIndex = 0;
-  return make('div', 'code', null, head, pre);
-}
+const REQUESTS = 2; // at once
+const TRIES = 10; // of a request that finds the server busy
+const LONGEST = 200000; // a longer text is not parsed as a whole
+const OFTEN = 60; // milliseconds between two parses of a text
+const SPEED = 20; // characters to parse per millisecond: a long block is parsed less often
 
 // ── asking the server ─────────────────────────────────────────────────────────────────────────
 
 let waiting = [];
+let running = 0; // requests that are not answered yet
 
 // Texts that are needed at about the same time share a request.
 function read(text) {
   return new Promise((done, failed) => {
     if (!waiting.length) setTimeout(flush);
     waiting.push({ text, done, failed });
-    if (waiting.length >= MOST) flush();
   });
 }
 
 async function flush() {
-  const these = waiting;
-  waiting = [];
-  if (!these.length) return;
+  if (!waiting.length || running === REQUESTS) return;
+  const these = waiting.splice(0, MOST);
+  running += 1;
   try {
-    const { texts } = await askJson('page/markdown', { method: 'POST', body: { texts: these.map(({ text }) => text) } });
+    const { texts } = await parse(these.map(({ text }) => text));
     these.forEach(({ done }, at) => done(texts[at]));
   } catch (error) {
     for (const { failed } of these) failed(error);
+  } finally {
+    running -= 1;
+    setTimeout(flush);
+  }
+}
+
+// A server that is busy is asked again.
+async function parse(texts) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await askJson('page/markdown', { method: 'POST', body: { texts } });
+    } catch (error) {
+      if (error.status !== 503 || tries === TRIES) throw error;
+      await new Promise((done) => setTimeout(done, 1000));
+    }
   }
 }
 
@@ -95,15 +62,20 @@ const near = new IntersectionObserver((entries) => {
   }
 }, { root: $('log'), rootMargin: '1000px' });
 
-// A growing Markdown text. All blocks except the last one are final: only the text after them is
-// parsed again.
+// A growing Markdown text. All blocks except the last one are final: only the text from that one on is
+// parsed again, until the text is complete.
 export class Prose {
   constructor() {
     this.text = '';
-    this.from = 0; // the start of the part that is parsed again
-    this.finished = 0; // the number of elements before that part
-    this.reading = false;
+    this.parsed = 0; // the length of the text in `blocks`
+    this.from = 0; // the start of the last block
+    this.blocks = []; // as they are shown
+    this.final = 0; // the number of blocks before the last one
+    this.complete = true; // whether no more text comes
+    this.whole = false; // whether all of the text is parsed again
+    this.busy = false; // whether a parse is under way, or about to be
     this.tail = document.createTextNode('');
+    this.loose = [this.tail]; // the text that is not parsed yet
     this.element = make('div', 'prose', null, this.tail);
     this.element.prose = this;
   }
@@ -111,71 +83,83 @@ export class Prose {
   append(text) {
     text = text.replaceAll('\r', '');
     this.text += text;
+    this.complete = false;
     if (PLAIN_ONLY.test(text)) this.tail.appendData(text);
-    else this.tail.parentNode.append(...seen(text, false), this.tail = document.createTextNode(''));
+    else this.add(this.tail.parentNode, text);
     this.refresh();
   }
 
   // Sets a complete text; it is parsed once it is near the visible part.
   set(text) {
     this.text = text.replaceAll('\r', '');
-    this.element.replaceChildren(...seen(this.text, false), this.tail);
+    this.add(this.element, this.text);
     near.observe(this.element);
   }
 
-  // A link may be defined below its use.
+  // A link may be defined below its use, and a definition may be in any block.
   finish() {
-    if (/^ {0,3}\[[^\]]+\]:/m.test(this.text)) {
-      this.from = this.finished = 0;
-      this.seenUpTo = -1;
-    }
+    this.complete = true;
+    this.whole = this.text.length <= LONGEST && this.text.includes(']:');
+    this.wake?.();
     this.refresh();
+  }
+
+  add(element, text) {
+    this.tail = document.createTextNode('');
+    const nodes = [...seen(text, false), this.tail];
+    element.append(...nodes);
+    this.loose.push(...nodes);
   }
 
   async refresh() {
-    if (this.reading || this.seenUpTo === this.text.length) return;
-    this.reading = true;
-    const { from } = this;
-    const upTo = this.text.length;
-    const part = this.text.slice(from, upTo);
+    if (this.busy) return;
+    this.busy = true;
     try {
-      const blocks = await read(part);
-      if (this.from === from) { // else `finish` wants the whole text by now, and not this part
-        this.seenUpTo = upTo;
-        this.change(() => this.draw(blocks, part, upTo));
+      while (this.whole || this.parsed < this.text.length) {
+        const from = this.whole ? 0 : this.from;
+        const upTo = this.text.length;
+        const whole = this.complete;
+        const blocks = await read(this.text.slice(from, upTo)).catch(() => null);
+        if (!blocks) return; // the plain text stays
+        if (whole) this.whole = false;
+        actions.stick(() => this.draw(blocks, from, upTo));
+        if (!this.complete) await this.pause(Math.max(OFTEN, (upTo - from) / SPEED));
       }
-    } catch {
-      if (this.from === from) return; // keep the plain text
     } finally {
-      this.reading = false;
-    }
-    this.refresh();
-  }
-
-  draw(blocks, part, upTo) {
-    const kept = [...this.element.childNodes].slice(0, this.finished);
-    const made = blocks.map(({ node }) => built(node));
-    this.tail = document.createTextNode('');
-    this.element.replaceChildren(...kept, ...made.flat());
-    this.growing(part).append(...seen(this.text.slice(upTo), false), this.tail);
-    if (blocks.length > 1) {
-      this.finished += made.slice(0, -1).flat().length;
-      let line = blocks.at(-1).line;
-      let at = 0;
-      while (line-- > 0) at = part.indexOf('\n', at) + 1;
-      this.from += at;
+      this.busy = false;
     }
   }
 
-  // Where unparsed text is appended: in the last paragraph, item or code block.
+  // Waits, at most until the text is complete.
+  pause(milliseconds) {
+    return new Promise((done) => {
+      this.wake = done;
+      setTimeout(done, milliseconds);
+    });
+  }
+
+  // Shows the blocks of a part of the text.
+  draw(blocks, from, upTo) {
+    for (const node of this.loose) node.remove();
+    this.loose = [];
+    const final = from ? this.blocks.slice(0, this.final) : [];
+    const changed = this.blocks.slice(final.length);
+    this.blocks = [...final, ...update(this.element, changed, blocks.map(({ node }) => node))];
+    this.final = Math.max(0, this.blocks.length - 1);
+    this.parsed = upTo;
+    const part = this.text.slice(from, upTo);
+    this.add(this.growing(part), this.text.slice(upTo));
+    let line = blocks.at(-1)?.line ?? 0;
+    let at = 0;
+    while (line-- > 0) at = part.indexOf('\n', at) + 1;
+    this.from = from + at;
+  }
+
+  // Where text that is not parsed yet is appended: in the last paragraph, item or code block.
   growing(part) {
-    const last = this.element.lastElementChild;
-    if (last?.localName === 'p') return last;
     if (/(^|\n) *(```+|~~~+) *\n*$/.test(part)) return this.element; // the code block has ended, or begins
-    return [...this.element.querySelectorAll(':scope > :last-child :is(li, pre > code)')].at(-1) ?? this.element;
+    return lastOf(this.blocks) ?? this.element;
   }
-
-  change(how) { actions.stick(how); }
 }
 
 const PLAIN_ONLY = /^[\n\t\x20-\x7e\u00a1-\u00ac\u00ae-\u02ff]*$/;

@@ -4,6 +4,7 @@
 import { $, button, make } from './dom.js';
 import { enqueue, grow, hint, nextQueued, take, unqueue } from './compose.js';
 import { save } from './export.js';
+import { closeInbox, openInbox, watchInbox } from './inbox.js';
 import { markCurrent, refreshList } from './list.js';
 import './look.js';
 import { actions, ask, askJson, events, Problem, useToken } from './server.js';
@@ -14,6 +15,7 @@ const wide = matchMedia('(min-width: 68.01rem)');
 let conversation = null; // the id of the shown conversation
 let view = null; // the view of the conversation; each conversation gets a new view
 let running = false;
+let met = null; // resolves when the agent and the options are known
 let filled = null; // resolves when the stored conversation is on the page
 
 // ── runs ──────────────────────────────────────────────────────────────────────────────────────
@@ -55,10 +57,27 @@ async function run(body) {
 // Ends a run: sends the queued message, unless the run failed or was aborted.
 function over(ended) {
   setRunning(false);
+  if (ended === 'asked') awaitDecision(view);
   if (ended !== 'chat_done') unqueue();
   else {
     const taken = nextQueued();
     if (taken) say(taken);
+  }
+}
+
+// Waits until somebody else has decided about the calls that wait in the conversation.
+async function awaitDecision(mine) {
+  await met;
+  if (actions.about?.approvals !== false) return;
+  const id = conversation;
+  let before = null;
+  for (let wait = 1000; ; wait = Math.min(15000, wait * 1.2)) {
+    await new Promise((done) => setTimeout(done, wait));
+    if (mine !== view || running) return;
+    const now = await askJson(`page/${encodeURIComponent(id)}/pending`).catch(() => null);
+    if (!now || mine !== view || running) continue;
+    before ??= mine.waiting().sort().join();
+    if (now.running || now.pending.sort().join() !== before) return void load(id);
   }
 }
 
@@ -67,8 +86,13 @@ async function show(mine, response) {
   let last = '';
   let tries = 0;
   for (;;) {
+    let since = performance.now();
     try {
       for await (const [id, event] of events(response)) {
+        if (performance.now() - since > 20) { // many events at once: let the browser draw
+          await new Promise((done) => setTimeout(done));
+          since = performance.now();
+        }
         if (mine !== view) return '';
         tries = 0;
         last = id || last;
@@ -98,13 +122,15 @@ async function show(mine, response) {
 // Keeps the end of the conversation visible, unless the reader has scrolled away from it.
 let following = true;
 let top = 0; // the last scroll position of the log
+let moving = 0; // the next frame, if the view moves in it
 
 function stick(change) {
   change();
-  follows();
+  if (!moving) moving = requestAnimationFrame(follows); // one layout for all changes of a frame
 }
 
 function follows() {
+  moving = 0;
   if (following) $('log').scrollTop = $('log').scrollHeight;
   $('latest').hidden = following;
 }
@@ -168,6 +194,7 @@ async function fill(mine, id) {
     const [{ messages, pending, running: live }, kept] = await Promise.all([
       askJson(`native/${path}/messages`),
       askJson(`page/${path}/timeline`).catch(() => ({ runs: [], feedback: {} })),
+      met,
     ]);
     if (mine !== view) return false;
     mine.feedback = kept.feedback;
@@ -181,6 +208,7 @@ async function fill(mine, id) {
     for (const each of past) if (!each.after && each.ended !== 'done') mine.past(each);
     for (const request of pending ?? []) mine.question(request);
     mine.commit();
+    if (pending?.length) awaitDecision(mine);
     toEnd();
     requestAnimationFrame(toEnd); // once the height of the last messages is known
     return live;
@@ -242,7 +270,7 @@ Object.assign(actions, {
   conversation: () => conversation,
   state: (text) => setState(running ? text : '', running),
   stick,
-  open(id) { closePanels(); load(id); },
+  open(id) { closePanels(); closeInbox(); load(id); },
   gone(id) { if (id === conversation) load(null); },
   answer: (id, said) => run({ conversation, answers: { [id]: said } }),
   again: (messageId) => run({ conversation, regenerate: true, messageId }),
@@ -282,7 +310,7 @@ $('say').addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
 });
 $('stop').addEventListener('click', () => { stop(); $('say').focus(); });
-$('new').addEventListener('click', () => { closePanels(); load(null); $('say').focus(); });
+$('new').addEventListener('click', () => { closePanels(); closeInbox(); load(null); $('say').focus(); });
 $('latest').addEventListener('click', toEnd);
 $('log').addEventListener('scroll', scrolled);
 $('log').addEventListener('load', follows, true); // an image has its size now
@@ -306,10 +334,13 @@ addEventListener('keydown', (event) => {
   const { classList } = document.body;
   if ($('export').open) $('export').open = false;
   else if (classList.contains('list-open') || classList.contains('timeline-open')) closePanels();
+  else if (!$('inbox').hidden) closeInbox();
   else stop();
 });
 addEventListener('hashchange', () => {
-  const id = new URLSearchParams(location.hash.slice(1)).get('c');
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has('approvals')) return openInbox();
+  const id = given.get('c');
   if (id !== conversation) load(id);
 });
 
@@ -324,13 +355,15 @@ async function meet() {
     actions.about = await askJson('page/about');
     document.title = actions.about.title;
     if ($('empty')) showEmpty();
+    watchInbox();
   } catch { /* the page works without it */ }
 }
 
 function begin() {
   const given = new URLSearchParams(location.hash.slice(1));
   refreshList();
-  meet();
+  met = meet();
+  if (given.has('approvals')) openInbox();
   load(given.get('c')); // at once: a late response must not replace the page of a fast typist
 }
 

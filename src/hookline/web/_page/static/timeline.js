@@ -143,7 +143,7 @@ export class Timeline {
     this.count += event.times ?? 1;
     const same = this.last && ['point', 'hook', 'outcome'].every((key) => this.last.event[key] === event[key]);
     if (same) {
-      this.last.times += 1;
+      this.last.times += event.times ?? 1;
       this.last.spent += event.duration;
       this.last.point.textContent = `${event.point} ×${this.last.times}`;
       this.last.took.textContent = milliseconds(this.last.spent);

@@ -179,6 +179,7 @@ export class View {
 
   result(message) {
     const card = this.calls.get(message.call_id);
+    card?.decided(message.ran);
     if (!card || card.settled) return;
     let value = message.text;
     try { value = JSON.parse(value); } catch { /* plain text */ }
@@ -255,11 +256,7 @@ export class View {
         card.state('running', 'running');
         break;
       }
-      case 'tool_call_finished': {
-        const { result } = event;
-        this.calls.get(event.call_id)?.settle(event.outcome, result.message ?? result.value ?? null);
-        break;
-      }
+      case 'tool_call_finished': this.settle(event); break;
       case 'status': this.tell(event.call_id, event.type, event.data); break;
       case 'message_added':
         if (event.message.role === 'assistant') {
@@ -276,10 +273,16 @@ export class View {
 
   nested(event) {
     this.timeline.event(event);
+    if (event.event === 'tool_call_finished') this.settle(event); // a question of a sub-agent
     const card = this.calls.get(event.path[0]);
     if (!card) return;
     if (event.event === 'status') card.tell(event.type, event.data);
     if (event.event === 'tool_call_started') card.tell(`calls ${event.call.name}`);
+  }
+
+  settle({ call_id: id, outcome, result }) {
+    const card = this.calls.get(id);
+    if (card && !card.settled) card.settle(outcome, result.message ?? result.value ?? null);
   }
 
   tell(callId, type, data) {
@@ -321,9 +324,16 @@ export class View {
     }
   }
 
+  // The ids of the requests that wait for an answer.
+  waiting() {
+    return [...this.calls.values()].filter((card) => card.request && !card.settled).map((card) => card.request.id);
+  }
+
   question(request) {
-    const card = this.card(request.call.id, request.call.name);
+    // A call of a sub-agent may have the id of a call of its parent.
+    const card = this.card([...(request.path ?? []), request.call.id].join('/'), request.call.name);
     card.arguments(request.call.arguments);
-    card.ask(request);
+    const mine = actions.about?.approvals !== false;
+    card.ask(request, mine ? (said) => actions.answer(request.id, said) : null);
   }
 }

@@ -20,27 +20,29 @@ from hookline.web._protocols.ai_sdk.encoder import usage_of
 from hookline.web._protocols.attachments import address_of
 from hookline.web._protocols.changes import (
     Aborted,
-    Answered,
-    AnyAct,
-    Asked,
+    AnyChange,
+    ApprovalPending,
+    AttachmentAdded,
     Begin,
-    Brought,
     CallClose,
     CallMore,
     CallOpen,
     Done,
     Failed,
-    Note,
+    MessageCommitted,
     PartClose,
     PartMore,
     PartOpen,
-    Said,
+    ResultCommitted,
+    StatusShown,
     StepClose,
     StepOpen,
     Withdrawn,
+    decision_on,
 )
-from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
 from hookline.web._protocols.outline import Outline
+from hookline.web._runs.backlog import Lagged
 
 VERSION: Final = "1.0"
 STATE: Final = "ag_ui.state"  # the status with the changes of the shared state
@@ -50,7 +52,9 @@ class AgUiEncoder:
     """Encodes the events of one chat as an AG-UI run.
 
     `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent, as objects
-    or as their JSON text. `posted`: the ids of the calls whose results the client sent.
+    or as their JSON text; None if they are unknown, so that withdrawing a text raises Lagged.
+    `client_results`: the ids of the calls whose results the client sent. `approvals`: whether the
+    client may answer approvals.
     """
 
     media_type = "text/event-stream"
@@ -64,31 +68,34 @@ class AgUiEncoder:
         thread_id: str,
         run_id: str,
         modern: bool = True,
-        messages: Sequence[dict[str, Any] | msgspec.Raw] = (),
-        known: Sequence[str] = (),
-        posted: Sequence[str] = (),
-        errors: ErrorText | None = None,
+        messages: Sequence[dict[str, Any] | msgspec.Raw] | None = (),
+        earlier_calls: Sequence[str] = (),
+        client_results: Sequence[str] = (),
+        describe_error: DescribeError | None = None,
         chat_id: str = "",
+        approvals: bool = True,
     ) -> None:
-        self._outline = Outline(known)
-        self._posted = frozenset(posted)
-        self._mask = Mask(errors, chat_id=chat_id)
+        self._outline = Outline(earlier_calls)
+        self._client_results = frozenset(client_results)
+        self._mask = Mask(describe_error, chat_id=chat_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._modern = modern
-        self._messages = [_text(message) for message in messages]
+        self._may_answer = approvals
+        self._messages_known = messages is not None
+        self._messages = [_text(message) for message in messages or ()]
         self._reasoning: dict[str, str] = {}  # shown reasoning texts, by id
         self._more = b""  # the frame of a delta of the open part, without its text
-        self._begun = False
+        self._started = False
         self._text: str | None = None  # the open text message
         self._announced: set[str] = set()  # messages that had a TEXT_MESSAGE_START
-        self._brought: list[bytes] = []  # sent once their message is committed
-        self._asked: list[ApprovalRequest] = []
+        self._attachments: list[bytes] = []  # sent once their message is committed
+        self._approvals: list[ApprovalRequest] = []
         self._usage: dict[str, Usage] = {}  # by model
 
     @property
-    def ended(self) -> bool:
+    def complete(self) -> bool:
         """Whether the last frame was written. Later events are dropped."""
-        return self._outline.ended
+        return self._outline.complete
 
     def encode(self, event: ChatEvent) -> bytes:
         """Encode one event; returns no bytes for an event that the protocol does not show."""
@@ -96,84 +103,83 @@ class AgUiEncoder:
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
         """Close everything that is still open; returns no bytes if the events already ended."""
-        if self.ended:
+        if self.complete:
             return b""
         if error is None:
             return self._write(self._outline.stop(reason))
-        said = ErrorInfo(type="Error", message=self._mask.words(error))
-        return self._write(self._outline.fail(said))
+        return self._write(self._outline.fail(self._mask.info(error)))
 
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
-        if self.ended:
+        if self.complete:
             return b""
-        lost = ErrorInfo(type="reload", message=RELOAD)
-        return self._write(self._outline.fail(lost))
+        info = ErrorInfo(type="reload", message=RELOAD)
+        return self._write(self._outline.fail(info))
 
-    # ── acts ────────────────────────────────────────────────────────────────────────────────
+    # ── changes ─────────────────────────────────────────────────────────────────────────────
 
-    def _write(self, acts: list[AnyAct]) -> bytes:
-        return b"".join([self._act(act) for act in acts])
+    def _write(self, changes: list[AnyChange]) -> bytes:
+        return b"".join([self._encode_change(change) for change in changes])
 
-    def _act(self, act: AnyAct) -> bytes:
-        match act:
+    def _encode_change(self, change: AnyChange) -> bytes:
+        match change:
             case PartMore():
-                if act.kind == "reasoning":
-                    self._reasoning[act.id] += act.text
-                return self._more + dumps(act.text) + FRAME_END
+                if change.kind == "reasoning":
+                    self._reasoning[change.id] += change.text
+                return self._more + dumps(change.text) + FRAME_END
             case PartOpen(kind="text"):
                 kind = "TEXT_MESSAGE_CONTENT"
-                self._more = frame_until("delta", type=kind, messageId=act.message)
-                return self._open_text(act.message)
+                self._more = frame_until("delta", type=kind, messageId=change.message)
+                return self._open_text(change.message)
             case PartOpen():
                 kind = "REASONING_MESSAGE_CONTENT"
-                self._more = frame_until("delta", type=kind, messageId=act.id)
-                self._reasoning[act.id] = ""
-                start = _event("REASONING_MESSAGE_START", messageId=act.id, role="reasoning")
-                return _event("REASONING_START", messageId=act.id) + start
+                self._more = frame_until("delta", type=kind, messageId=change.id)
+                self._reasoning[change.id] = ""
+                start = _event("REASONING_MESSAGE_START", messageId=change.id, role="reasoning")
+                return _event("REASONING_START", messageId=change.id) + start
             case PartClose(kind="text"):
                 return b""  # the message stays open until it is committed
             case PartClose():
                 ends = ("REASONING_MESSAGE_END", "REASONING_END")
-                return b"".join(_event(name, messageId=act.id) for name in ends)
-            case Brought():
-                self._brought.append(_event("CUSTOM", **_brought(act)))
+                return b"".join(_event(name, messageId=change.id) for name in ends)
+            case AttachmentAdded():
+                self._attachments.append(_event("CUSTOM", **_attachment(change)))
                 return b""
             case CallOpen():
-                return self._open_call(act)
+                return self._open_call(change)
             case CallMore():
-                return _event("TOOL_CALL_ARGS", toolCallId=act.id, delta=act.text)
+                return _event("TOOL_CALL_ARGS", toolCallId=change.id, delta=change.text)
             case CallClose():
-                return _event("TOOL_CALL_END", toolCallId=act.id)
+                return _event("TOOL_CALL_END", toolCallId=change.id)
             case Begin():
                 return self._begin()
             case StepOpen():
-                return _event("STEP_STARTED", stepName=f"step {act.number}")
+                return _event("STEP_STARTED", stepName=f"step {change.number}")
             case StepClose():
-                return self._close_text() + self._bring() + _step_end(act.number)
-            case Said():
-                return self._said(act.message)
-            case Answered():
-                return self._answered(act.message)
+                return self._close_text() + self._bring() + _step_end(change.number)
+            case MessageCommitted():
+                return self._commit_message(change.message)
+            case ResultCommitted():
+                return self._commit_result(change.message)
             case Withdrawn():
-                return self._withdraw(act)
-            case Note():
-                return _note(act.event)
-            case Asked():
-                self._asked.append(act.request)
+                return self._withdraw(change)
+            case StatusShown():
+                return _note(change.event)
+            case ApprovalPending():
+                self._approvals.append(change.request)
                 return b""
             case Done():
-                return self._begin() + self._close_text() + self._finished(act)
+                return self._begin() + self._close_text() + self._finished(change)
             case Aborted() | Failed():
-                step = b"" if act.step is None else _step_end(act.step)
-                return self._begin() + self._close_text() + step + self._broken(act)
+                step = b"" if change.step is None else _step_end(change.step)
+                return self._begin() + self._close_text() + step + self._broken(change)
             case _:
                 return b""
 
     def _begin(self) -> bytes:
-        if self._begun:
+        if self._started:
             return b""
-        self._begun = True
+        self._started = True
         return _event("RUN_STARTED", **self._ids, protocolVersion=VERSION)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────
@@ -192,71 +198,80 @@ class AgUiEncoder:
 
     def _bring(self) -> bytes:
         """Send the sources and files of a committed message. The protocol cannot withdraw them."""
-        found, self._brought = self._brought, []
-        return b"".join(found)
+        frames, self._attachments = self._attachments, []
+        return b"".join(frames)
 
-    def _open_call(self, act: CallOpen) -> bytes:
+    def _open_call(self, change: CallOpen) -> bytes:
         """Open a call. The client must know its message, so a message without text starts empty."""
-        before = b"" if act.message in self._announced else self._open_text(act.message)
+        before = b"" if change.message in self._announced else self._open_text(change.message)
         return (
             before
             + self._close_text()
             + _event(
                 "TOOL_CALL_START",
-                toolCallId=act.id,
-                toolCallName=act.name,
-                parentMessageId=act.message,
+                toolCallId=change.id,
+                toolCallName=change.name,
+                parentMessageId=change.message,
             )
         )
 
-    def _said(self, message: AssistantMessage) -> bytes:
+    def _commit_message(self, message: AssistantMessage) -> bytes:
         if message.usage is not None:
             name = message.model or ""
             self._usage[name] = self._usage.get(name, Usage()) + message.usage
         self._messages.append(_text(as_ag_ui(message)))
         return self._close_text() + self._bring()
 
-    def _answered(self, message: ToolMessage) -> bytes:
-        if message.call_id in self._posted:  # the client sent this result itself
+    def _commit_result(self, message: ToolMessage) -> bytes:
+        if message.call_id in self._client_results:  # the client sent this result itself
             return b""
         self._messages.append(_text(as_ag_ui(message)))
+        decision = decision_on(message)
         return _event(
             "TOOL_CALL_RESULT",
             messageId=message.id,
             toolCallId=message.call_id,
             content=message.text,
             role="tool",
+            **({"metadata": {"hookline": decision}} if decision and self._modern else {}),
         )
 
-    def _withdraw(self, act: Withdrawn) -> bytes:
-        for kind, id in act.parts:
+    def _withdraw(self, change: Withdrawn) -> bytes:
+        if not self._messages_known:
+            raise Lagged
+        for kind, id in change.parts:
             if kind == "reasoning":  # a client keeps reasoning that a snapshot lacks
                 self._reasoning[id] = ""
         reasoning = [
             _text({"id": id, "role": "reasoning", "content": text})
             for id, text in self._reasoning.items()
         ]
-        self._announced.discard(act.message)
-        self._brought = []
+        self._announced.discard(change.message)
+        self._attachments = []
         snapshot = _event("MESSAGES_SNAPSHOT", messages=[*self._messages, *reasoning])
         return self._close_text() + snapshot
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────
 
-    def _finished(self, act: Done) -> bytes:
+    def _finished(self, change: Done) -> bytes:
         outcome: dict[str, Any] = {"type": "success"}
-        if self._asked:
-            interrupts = [_interrupt(request) for request in self._asked]
+        if self._approvals:
+            interrupts = [
+                _interrupt(request, may_answer=self._may_answer) for request in self._approvals
+            ]
             outcome = {"type": "interrupt", "interrupts": interrupts}
-        elif act.response.client_calls:
-            outcome["pendingToolCallIds"] = [call.id for call in act.response.client_calls]
+        elif change.response.client_calls:
+            outcome["pendingToolCallIds"] = [call.id for call in change.response.client_calls]
         return self._run_finished(outcome)
 
-    def _broken(self, act: Aborted | Failed) -> bytes:
-        if isinstance(act, Aborted):
+    def _broken(self, change: Aborted | Failed) -> bytes:
+        if isinstance(change, Aborted):
             return self._run_finished({"type": "cancelled"})
-        code = {"code": "reload"} if act.error.type == "reload" else {}
-        return _event("RUN_ERROR", message=act.error.message, **code)
+        more: dict[str, Any] = {"code": "reload"} if change.error.type == "reload" else {}
+        again = retry_of(change.error)
+        if again and self._modern:
+            more["metadata"] = {"hookline": again}
+        return _event("RUN_ERROR", message=change.error.message, **more)
 
     def _run_finished(self, outcome: dict[str, Any]) -> bytes:
         more: dict[str, Any] = {}
@@ -281,20 +296,20 @@ def _note(event: Status) -> bytes:
     return _event("CUSTOM", name="status", value=value)
 
 
-def _brought(act: Brought) -> dict[str, Any]:
+def _attachment(change: AttachmentAdded) -> dict[str, Any]:
     """Encode a source or a file. The protocol has no event for it."""
-    part = act.part
-    about: dict[str, Any] = {"messageId": act.message, "id": act.id, "url": address_of(part)}
+    part = change.part
+    about: dict[str, Any] = {"messageId": change.message, "id": change.id, "url": address_of(part)}
     about["mimeType"] = part.media_type
     if not isinstance(part, Image):
         about["filename"] = part.name
     if isinstance(part, Source):
         about["title"] = part.title
-    value = {name: each for name, each in about.items() if each is not None}
+    value = {name: field for name, field in about.items() if field is not None}
     return {"name": "source" if isinstance(part, Source) else "file", "value": value}
 
 
-def _interrupt(request: ApprovalRequest) -> dict[str, Any]:
+def _interrupt(request: ApprovalRequest, *, may_answer: bool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "id": request.id,
         "reason": "tool_call",
@@ -302,6 +317,8 @@ def _interrupt(request: ApprovalRequest) -> dict[str, Any]:
         "message": "\n".join(request.prompts),
         "responseSchema": ANSWER_SCHEMA,
     }
+    if not may_answer:
+        out["metadata"] = {"hookline": {"approvals": False}}
     if request.expires is not None:
         out["expiresAt"] = datetime.fromtimestamp(request.expires, UTC).isoformat()
     return out

@@ -22,6 +22,7 @@ from hookline import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import dumps, json_text
+from hookline.web._protocols.changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
 from hookline.web._protocols.incoming import (
     Answer,
@@ -75,11 +76,13 @@ def to_ag_ui_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def as_ag_ui(message: AssistantMessage | ToolMessage) -> dict[str, Any]:
     """Convert one message to AG-UI."""
     if isinstance(message, ToolMessage):
+        decision = decision_on(message)
         return {
             "id": message.id,
             "role": "tool",
             "content": message.text,
             "toolCallId": message.call_id,
+            **({"metadata": {"hookline": decision}} if decision else {}),
         }
     out: dict[str, Any] = {"id": message.id, "role": "assistant", "content": message.text}
     calls = [
@@ -221,11 +224,13 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         conversation_id=thread_id,
         run_id=run_id,
         modern=isinstance(version, str) and version.split(".")[0].isdigit() and version >= "1",
-        sent=tuple([_sent(item) for item in items if item.get("role") != "activity"]),
+        client_messages=tuple(
+            [_snapshot_form(item) for item in items if item.get("role") != "activity"]
+        ),
         tools=tuple(objects(body.get("tools") or [], "tools")),
         results=_results(items),
         state=_state(body.get("state")),
-        context=tuple(_context(each) for each in objects(body.get("context") or [], "context")),
+        context=tuple(_context(entry) for entry in objects(body.get("context") or [], "context")),
     )
     resume = objects(body.get("resume") or [], "resume")
     if resume:
@@ -237,11 +242,11 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
         return msgspec.structs.replace(incoming, history=tuple(messages))
     if not messages or not isinstance(messages[-1], UserMessage):
         raise Refused(400, "The last message must be a user message.")
-    said = not_empty(messages[-1])
-    return msgspec.structs.replace(incoming, message=said, history=tuple(messages[:-1]))
+    message = not_empty(messages[-1])
+    return msgspec.structs.replace(incoming, message=message, history=tuple(messages[:-1]))
 
 
-def _sent(item: dict[str, Any]) -> msgspec.Raw:
+def _snapshot_form(item: dict[str, Any]) -> msgspec.Raw:
     """Encode a message for a MESSAGES_SNAPSHOT, without unknown fields, which no client reads."""
     return msgspec.Raw(dumps({name: item[name] for name in FIELDS if name in item}))
 
@@ -259,15 +264,15 @@ def _context(entry: dict[str, Any]) -> tuple[str, str]:
 
 def _results(items: list[dict[str, Any]]) -> dict[str, ToolResult | ToolFailure]:
     """Return the results after the last answer, including those of calls that the client ran."""
-    found: dict[str, ToolResult | ToolFailure] = {}
+    results: dict[str, ToolResult | ToolFailure] = {}
     for item in reversed(items):
         if item.get("role") != "tool":
             break
         id = call_id_of(item.get("toolCallId"))
         error = item.get("error")
         failed = isinstance(error, str)
-        found[id] = ToolFailure(str(error)) if failed else ToolResult(item.get("content"))
-    return found
+        results[id] = ToolFailure(str(error)) if failed else ToolResult(item.get("content"))
+    return results
 
 
 def _answer(entry: dict[str, Any]) -> tuple[str, Answer]:

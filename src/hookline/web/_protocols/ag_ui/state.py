@@ -38,35 +38,38 @@ def share(
     """Add the shared state and context to a chat's options; raises Refused for a bad state."""
     hooks: list[Any] = []
     if state:
-        options = {**options, "state": {**(options.get("state") or {}), **_taken(incoming, state)}}
-        hooks += Shown(state).hooks
+        options = {
+            **options,
+            "state": {**(options.get("state") or {}), **_typed_state(incoming, state)},
+        }
+        hooks += StateSender(state).hooks
     if context and incoming.context:
-        hooks.append(_told(incoming.context))
+        hooks.append(_context_hook(incoming.context))
     if hooks and options.get("hooks"):
         hooks.insert(0, SimpleNamespace(hooks=options["hooks"]))
     return {**options, "hooks": hooks} if hooks else options
 
 
-def _taken(incoming: Incoming, declared: AgUiState) -> dict[str, Any]:
+def _typed_state(incoming: Incoming, declared: AgUiState) -> dict[str, Any]:
     """Convert the state from the front end to the declared types."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, type in declared.items():
         if type is not None and key in incoming.state:
             try:
-                found[key] = msgspec.convert(incoming.state[key], type)
+                values[key] = msgspec.convert(incoming.state[key], type)
             except (msgspec.ValidationError, RecursionError):
                 raise Refused(
                     400, f"The state {key!r} must fit the type that the server declares."
                 ) from None
-    return found
+    return values
 
 
-class Shown:
+class StateSender:
     """The hooks that send the state of one chat to the front end."""
 
     def __init__(self, keys: AgUiState) -> None:
         self._keys = tuple(keys)
-        self._shown: dict[str, Any] | None = None
+        self._last: dict[str, Any] | None = None
         self._telling = False
 
     @property
@@ -90,7 +93,7 @@ class Shown:
             self._telling = False
 
     def _change(self, state: dict[str, Any]) -> dict[str, Any] | None:
-        before, now = self._shown, self._json(state)
+        before, now = self._last, self._json(state)
         if before is None:
             if not now:
                 return None
@@ -100,20 +103,20 @@ class Shown:
             if not patch:
                 return None
             change = {"delta": patch}
-        self._shown = now
+        self._last = now
         return change
 
     def _json(self, state: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key in self._keys:
             if key in state:
                 try:
-                    found[key] = msgspec.json.decode(msgspec.json.encode(state[key]))
+                    values[key] = msgspec.json.decode(msgspec.json.encode(state[key]))
                 except (TypeError, ValueError, RecursionError) as exc:
                     raise UsageError(
                         f"run.state[{key!r}] is shared with front ends; keep JSON data in it: {exc}"
                     ) from exc
-        return found
+        return values
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
@@ -130,33 +133,33 @@ def differences(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]
 
 
 def _of_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    operations: list[dict[str, Any]] = []
     for key, value in before.items():
         place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
         if key in after:
-            found += differences(value, after[key], place)
+            operations += differences(value, after[key], place)
         else:
-            found.append({"op": "remove", "path": place})
+            operations.append({"op": "remove", "path": place})
     for key, value in after.items():
         if key not in before:
             place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            found.append({"op": "add", "path": place, "value": value})
-    return found
+            operations.append({"op": "add", "path": place, "value": value})
+    return operations
 
 
 def _of_arrays(before: list[Any], after: list[Any], path: str) -> list[dict[str, Any]]:
     """Compare arrays element by element; additions and removals are at the end."""
-    found: list[dict[str, Any]] = []
+    operations: list[dict[str, Any]] = []
     for at, (old, new) in enumerate(zip(before, after, strict=False)):
-        found += differences(old, new, f"{path}/{at}")
+        operations += differences(old, new, f"{path}/{at}")
     for at in range(len(before) - 1, len(after) - 1, -1):
-        found.append({"op": "remove", "path": f"{path}/{at}"})
+        operations.append({"op": "remove", "path": f"{path}/{at}"})
     for value in after[len(before) :]:
-        found.append({"op": "add", "path": f"{path}/-", "value": value})
-    return found
+        operations.append({"op": "add", "path": f"{path}/-", "value": value})
+    return operations
 
 
-def _told(context: tuple[tuple[str, str], ...]) -> HookDef:
+def _context_hook(context: tuple[tuple[str, str], ...]) -> HookDef:
     """Return the hook that adds the context to requests, after the user's message; never stored."""
     lines = [f"- {description}: {value}" for description, value in context]
     section = "\n".join([f"## {TITLE}", *lines])

@@ -1,10 +1,10 @@
 """The UI message stream of the Vercel AI SDK, for `useChat` and related clients.
 
 One answer is one UI message, however many steps it has. The default is the chunks of version 6,
-which version 7 accepts, too. `target=7` adds `reset-step`, which removes a withdrawn text from the
-screen; `target=5` leaves out chunks that version 5 does not know. Up to version 6 a text ends when
-its message is committed, so that the end can mark the text as withdrawn. Sources and files are sent
-at the same time, because the protocol cannot withdraw them.
+which version 7 accepts, too. `ai_sdk_version=7` adds `reset-step`, which removes a withdrawn text
+from the screen; `ai_sdk_version=5` leaves out chunks that version 5 does not know. Up to version 6
+a text ends when its message is committed, so that the end can mark the text as withdrawn. Sources
+and files are sent at the same time, because the protocol cannot withdraw them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from hookline import ToolCall, ToolFailure, Usage
+from hookline import ToolCall, ToolFailure, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
-from hookline.web._protocols.attachments import brought
+from hookline.web._protocols.attachments import attachment_part
 from hookline.web._protocols.changes import (
     Aborted,
-    AnyAct,
-    Asked,
+    AnyChange,
+    ApprovalPending,
+    AttachmentAdded,
     Begin,
-    Brought,
     CallDone,
     CallLost,
     CallMore,
@@ -29,19 +29,21 @@ from hookline.web._protocols.changes import (
     CallReady,
     Done,
     Failed,
-    Note,
+    MessageCommitted,
     PartClose,
     PartMore,
     PartOpen,
-    Said,
+    ResultCommitted,
+    StatusShown,
     StepClose,
     StepOpen,
     Withdrawn,
+    decision_on,
 )
-from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
 from hookline.web._protocols.outline import Outline
 
-Target = Literal[5, 6, 7]
+AiSdkVersion = Literal[5, 6, 7]
 """The versions of the AI SDK."""
 
 FINISH: Final = {
@@ -57,12 +59,13 @@ GOES_ON: Final = {"messageMetadata": {"stopReason": None}}
 class AiSdkEncoder:
     """Encodes the events of one chat as a UI message stream.
 
-    `message_id` is the id of the message that this answer continues after approvals, and `known`
-    are the calls of that message. `denied` are the calls that the user has just denied. Without
-    `message_id` the answer is a new message; its id is the id of the first committed message. If
-    `started` is True, earlier data of this stream has opened a step. Until the first answer is
-    committed, its id is assumed to be `{chat_id}.{first}`. If a chat fails before its first event,
-    `chat_id` determines the id of the error.
+    `message_id` is the id of the message that this answer continues after approvals, and
+    `earlier_calls` are the calls of that message. `denied` are the calls that the user has just
+    denied. Without `message_id` the answer is a new message; its id is the id of the first
+    committed message. If `started` is True, earlier data of this stream has opened a step. Until
+    the first answer is committed, its id is assumed to be `{chat_id}.{first}`. If a chat fails
+    before its first event, `chat_id` determines the id of the error. `approvals` is whether the
+    client may answer approvals; if not, the metadata of the message says so.
     """
 
     media_type = "text/event-stream"
@@ -74,32 +77,34 @@ class AiSdkEncoder:
         self,
         *,
         message_id: str | None = None,
-        known: Iterable[str] = (),
+        earlier_calls: Iterable[str] = (),
         denied: Iterable[str] = (),
-        target: Target = 6,
-        errors: ErrorText | None = None,
+        ai_sdk_version: AiSdkVersion = 6,
+        describe_error: DescribeError | None = None,
         started: bool = False,
         first: int = 1,
         chat_id: str = "",
+        approvals: bool = True,
     ) -> None:
-        self._outline = Outline(known)
+        self._outline = Outline(earlier_calls)
         self._denied = frozenset(denied)
-        self._mask = Mask(errors, chat_id=chat_id)
-        self._target = target
+        self._mask = Mask(describe_error, chat_id=chat_id)
+        self._version = ai_sdk_version
         self._message_id = message_id
+        self._may_answer = approvals
         self._first = first
         self._expected = ""  # the id of the first answer, before it is committed
         self._started = started  # a prelude has written the start
         self._open = started  # a step is open
         self._more = b""  # the frame of a delta of the open part, without its text
         self._texts: list[str] = []  # complete; they end once their message is committed
-        self._brought: list[bytes] = []  # sent once their message is committed
+        self._attachments: list[bytes] = []  # sent once their message is committed
         self._raw: dict[str, ToolCall] = {}  # calls whose arguments are not a JSON object
 
     @property
-    def ended(self) -> bool:
+    def complete(self) -> bool:
         """Whether the last frame was written. Later events are dropped."""
-        return self._outline.ended
+        return self._outline.complete
 
     def encode(self, event: ChatEvent) -> bytes:
         """Encode one event; returns no bytes for an event that the protocol does not show."""
@@ -107,79 +112,79 @@ class AiSdkEncoder:
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
         """Close everything that is still open; returns no bytes if the events already ended."""
-        if self.ended:
+        if self.complete:
             return b""
         if error is None:
             return self._write(self._outline.stop(reason))
-        said = ErrorInfo(type="Error", message=self._mask.words(error))
-        return self._write(self._outline.fail(said))
+        return self._write(self._outline.fail(self._mask.info(error)))
 
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
-        if self.ended:
+        if self.complete:
             return b""
-        sign = _chunk("data-reload", data={}, transient=True)
+        sign = self._begin(self._expected) + _chunk("data-reload", data={}, transient=True)
         return sign + self._write(self._outline.fail(ErrorInfo(type="Error", message=RELOAD)))
 
-    # ── acts ────────────────────────────────────────────────────────────────────────────────
+    # ── changes ─────────────────────────────────────────────────────────────────────────────
 
-    def _write(self, acts: list[AnyAct]) -> bytes:
-        return b"".join([self._act(act) for act in acts])
+    def _write(self, changes: list[AnyChange]) -> bytes:
+        return b"".join([self._encode_change(change) for change in changes])
 
-    def _act(self, act: AnyAct) -> bytes:
-        match act:
+    def _encode_change(self, change: AnyChange) -> bytes:
+        match change:
             case PartMore():
-                return self._more + dumps(act.text) + FRAME_END
+                return self._more + dumps(change.text) + FRAME_END
             case PartOpen():
-                self._more = frame_until("delta", type=f"{act.kind}-delta", id=act.id)
-                return self._begin(act.message) + _chunk(f"{act.kind}-start", id=act.id)
-            case PartClose(kind="text") if self._target < 7:
-                self._texts.append(act.id)
+                self._more = frame_until("delta", type=f"{change.kind}-delta", id=change.id)
+                return self._begin(change.message) + _chunk(f"{change.kind}-start", id=change.id)
+            case PartClose(kind="text") if self._version < 7:
+                self._texts.append(change.id)
                 return b""
             case PartClose():
-                return _chunk(f"{act.kind}-end", id=act.id)
-            case Brought():
-                return self._bring(act)
-            case Said():
+                return _chunk(f"{change.kind}-end", id=change.id)
+            case AttachmentAdded():
+                return self._bring(change)
+            case MessageCommitted():
                 return self._end_texts()
+            case ResultCommitted():
+                return self._decision(change.message)
             case StepOpen():
-                before = self._begin(act.message) + self._end_texts() + self._close_step()
+                before = self._begin(change.message) + self._end_texts() + self._close_step()
                 self._open = True
                 return before + _chunk("start-step")
             case StepClose():
                 return self._end_texts() + self._close_step()
             case CallOpen():
-                return self._begin(act.message) + _chunk(
-                    "tool-input-start", toolCallId=act.id, toolName=act.name
+                return self._begin(change.message) + _chunk(
+                    "tool-input-start", toolCallId=change.id, toolName=change.name
                 )
             case CallMore():
-                return _chunk("tool-input-delta", toolCallId=act.id, inputTextDelta=act.text)
+                return _chunk("tool-input-delta", toolCallId=change.id, inputTextDelta=change.text)
             case CallReady():
-                return self._ready(act.call)
+                return self._ready(change.call)
             case CallDone():
-                return self._begin(None) + self._done(act.event)
+                return self._begin(None) + self._done(change.event)
             case CallLost():
-                return self._lost(act)
+                return self._close_lost(change)
             case Withdrawn():
-                return self._withdraw(act)
+                return self._withdraw(change)
             case Begin():
-                self._expected = f"{act.event.chat_id}.{self._first}"
+                self._expected = f"{change.event.chat_id}.{self._first}"
                 return b""
-            case Note():
-                note = {"type": act.event.type, "data": act.event.data}
-                if act.event.call_id is not None:
-                    note["toolCallId"] = act.event.call_id
+            case StatusShown():
+                note = {"type": change.event.type, "data": change.event.data}
+                if change.event.call_id is not None:
+                    note["toolCallId"] = change.event.call_id
                 begin = self._begin(self._expected)
                 return begin + _chunk("data-status", data=note, transient=True)
-            case Asked():
-                if self._target < 6:
+            case ApprovalPending():
+                request = change.request
+                if self._version < 6 or request.path:  # a client knows no calls of sub-agents
                     return b""
-                request = act.request
-                return self._begin(None) + _chunk(
-                    "tool-approval-request", approvalId=request.id, toolCallId=request.call.id
-                )
+                ids = {"approvalId": request.id, "toolCallId": request.call.id}
+                return self._begin(None) + _chunk("tool-approval-request", **ids)
             case Done() | Aborted() | Failed():
-                return self._begin(None) + self._end_texts() + self._last(act) + DONE
+                return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
                 return b""
 
@@ -192,17 +197,17 @@ class AiSdkEncoder:
             return _chunk("start", messageId=self._message_id, **GOES_ON)
         return _chunk("start", messageId=message_id) if message_id else _chunk("start")
 
-    def _bring(self, act: Brought) -> bytes:
-        chunk = _chunk(**brought(act.id, act.part))
-        if self._target < 7:
-            self._brought.append(chunk)
+    def _bring(self, change: AttachmentAdded) -> bytes:
+        chunk = _chunk(**attachment_part(change.id, change.part))
+        if self._version < 7:
+            self._attachments.append(chunk)
             return b""
-        return self._begin(act.message) + chunk
+        return self._begin(change.message) + chunk
 
     def _end_texts(self, *, withdrawn: bool = False) -> bytes:
         mark = {"providerMetadata": {"hookline": {"withdrawn": True}}} if withdrawn else {}
         ids, self._texts = self._texts, []
-        whole, self._brought = self._brought, []
+        whole, self._attachments = self._attachments, []
         ends = [_chunk("text-end", id=id, **mark) for id in ids]
         return b"".join(ends if withdrawn else [*ends, *whole])
 
@@ -242,41 +247,52 @@ class AiSdkEncoder:
                 errorText=result.message,
             )
         # A client accepts a denial only for a call that asked; other refusals are sent as errors.
-        if event.outcome == "denied" and event.call_id in self._denied and self._target >= 6:
+        if event.outcome == "denied" and event.call_id in self._denied and self._version >= 6:
             return _chunk("tool-output-denied", toolCallId=event.call_id)
         return _chunk("tool-output-error", toolCallId=event.call_id, errorText=result.message)
 
-    def _lost(self, act: CallLost) -> bytes:
-        call = self._raw.pop(act.id, None)
-        fields: dict[str, Any] = {"toolCallId": act.id, "errorText": "Not finished"}
-        if act.ready and call is None:
-            return _chunk("tool-output-error", **fields)
-        said: Any = call.raw if call is not None else {}
-        return _chunk("tool-input-error", toolName=act.name, input=said, **fields)
+    def _decision(self, message: ToolMessage) -> bytes:
+        decision = decision_on(message)
+        if not decision:
+            return b""
+        metadata = {"decisions": {message.call_id: decision}}
+        return self._begin(None) + _chunk("message-metadata", messageMetadata=metadata)
 
-    def _withdraw(self, act: Withdrawn) -> bytes:
+    def _close_lost(self, change: CallLost) -> bytes:
+        call = self._raw.pop(change.id, None)
+        fields: dict[str, Any] = {"toolCallId": change.id, "errorText": "Not finished"}
+        if change.ready and call is None:
+            return _chunk("tool-output-error", **fields)
+        input: Any = call.raw if call is not None else {}
+        return _chunk("tool-input-error", toolName=change.name, input=input, **fields)
+
+    def _withdraw(self, change: Withdrawn) -> bytes:
         """Withdraw parts and calls. Version 6 cannot: mark texts as withdrawn, and close calls."""
-        if self._target >= 7:
+        if self._version >= 7:
             return _chunk("reset-step")
         out = [self._end_texts(withdrawn=True)]
-        for id, name in act.calls:
+        for id, name in change.calls:
             fields: dict[str, Any] = {"toolCallId": id, "toolName": name, "input": {}}
             out.append(_chunk("tool-input-error", **fields, errorText="Withdrawn"))
         return b"".join(out)
 
-    def _last(self, act: Done | Aborted | Failed) -> bytes:
-        if isinstance(act, Done):
-            response = act.response
+    def _last(self, change: Done | Aborted | Failed) -> bytes:
+        if isinstance(change, Done):
+            response = change.response
             waits = bool(response.pending or response.client_calls)
             reason = "tool-calls" if waits else FINISH.get(response.finish_reason or "", "other")
             metadata: dict[str, Any] = {"usage": usage_of(response.usage)}
+            if response.pending and not self._may_answer:
+                metadata["approvals"] = False
             if response.stop_reason is not None:
                 metadata["stopReason"] = response.stop_reason
             return _chunk("finish", finishReason=reason, messageMetadata=metadata)
-        if isinstance(act, Aborted):
-            extra = {"reason": act.reason} if act.reason else {}
+        if isinstance(change, Aborted):
+            extra = {"reason": change.reason} if change.reason else {}
             return _chunk("abort", **extra) + self._close_step()
-        error = _chunk("error", errorText=act.error.message)
+        again = retry_of(change.error)
+        advice = _chunk("data-error", data=again, transient=True) if again else b""
+        error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
 
 

@@ -28,8 +28,9 @@ from hookline import (
     UserMessage,
 )
 from hookline.web._http.refused import Refused
-from hookline.web._protocols.ai_sdk.encoder import Target
-from hookline.web._protocols.attachments import brought
+from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
+from hookline.web._protocols.attachments import attachment_part
+from hookline.web._protocols.changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
 from hookline.web._protocols.incoming import (
     SystemPolicy,
@@ -52,15 +53,17 @@ def to_ui_messages(
     pending: Sequence[ApprovalRequest] = (),
     *,
     client_calls: Sequence[ToolCall] = (),
-    target: Target = 6,
+    ai_sdk_version: AiSdkVersion = 6,
+    approvals: bool = True,
 ) -> list[dict[str, Any]]:
-    """Convert a history to UI messages, for clients of version `target`.
+    """Convert a history to UI messages, for clients of version `ai_sdk_version`.
 
     The calls in `pending` are shown as waiting for an approval. The calls in `client_calls` are
-    shown as calls for the client to run.
+    shown as calls for the client to run. Without `approvals` the client may not answer approvals;
+    the metadata of the waiting message says so.
     """
-    waiting = {request.call.id: request for request in pending} if target >= 6 else {}
-    wanted = {call.id: call for call in client_calls}
+    waiting = _by_call(pending) if ai_sdk_version >= 6 else {}
+    to_run = {call.id: call for call in client_calls}
     out: list[dict[str, Any]] = []
     calls: dict[str, tuple[dict[str, Any], str]] = {}  # the part and the chat of each call
     for message in messages:
@@ -68,18 +71,40 @@ def to_ui_messages(
             parts = [_user_part(part) for part in message.parts]
             out.append({"id": message.id, "role": "user", "parts": parts})
         elif isinstance(message, AssistantMessage):
-            if not out or out[-1]["role"] != "assistant":
-                out.append({"id": message.id, "role": "assistant", "parts": []})
-            out[-1]["parts"].append({"type": "step-start"})
-            for part in _answer_parts(message, waiting, wanted):
-                if "toolCallId" in part:
-                    calls[part["toolCallId"]] = part, message.id
-                out[-1]["parts"].append(part)
+            parts = list(_answer_parts(message, waiting, to_run))
+            _add_answer(out, message, parts, approvals=approvals)
+            calls |= {
+                part["toolCallId"]: (part, message.id) for part in parts if "toolCallId" in part
+            }
         elif message.call_id in calls:
-            shown, made_by = calls[message.call_id]
-            asked = target >= 6 and _chat_of(message.id) != _chat_of(made_by)
-            _settle(shown, message, asked=asked)
+            call_part, made_by = calls[message.call_id]
+            waited_for_approval = ai_sdk_version >= 6 and _chat_of(message.id) != _chat_of(made_by)
+            _settle(call_part, message, waited_for_approval=waited_for_approval)
+            _add_decision(out[-1], message)
     return out
+
+
+def _add_answer(
+    out: list[dict[str, Any]],
+    message: AssistantMessage,
+    parts: list[dict[str, Any]],
+    *,
+    approvals: bool,
+) -> None:
+    """Put an answer into the last UI message, which all answers of a turn share."""
+    if not out or out[-1]["role"] != "assistant":
+        out.append({"id": message.id, "role": "assistant", "parts": []})
+    out[-1]["parts"] += [{"type": "step-start"}, *parts]
+    if not approvals and any("approval" in part for part in parts):
+        out[-1].setdefault("metadata", {})["approvals"] = False
+
+
+def _add_decision(ui_message: dict[str, Any], message: ToolMessage) -> None:
+    """Put who decided about a call into the metadata."""
+    decision = decision_on(message)
+    if decision:
+        metadata = ui_message.setdefault("metadata", {})
+        metadata.setdefault("decisions", {})[message.call_id] = decision
 
 
 def _chat_of(id: str) -> str:
@@ -99,10 +124,15 @@ def _user_part(part: Text | Image | File) -> dict[str, Any]:
     return out
 
 
+def _by_call(pending: Iterable[ApprovalRequest]) -> dict[str, ApprovalRequest]:
+    """The requests by the ids of their calls, without those of sub-agents."""
+    return {request.call.id: request for request in pending if not request.path}
+
+
 def _answer_parts(
     message: AssistantMessage,
     waiting: dict[str, ApprovalRequest],
-    wanted: dict[str, ToolCall],
+    to_run: dict[str, ToolCall],
 ) -> Iterable[dict[str, Any]]:
     counts = {"source": count(), "file": count()}
     for part in message.parts:
@@ -113,32 +143,32 @@ def _answer_parts(
                 yield {"type": "reasoning", "text": part.text, "state": "done"}
         elif not isinstance(part, ToolCall):
             kind = "source" if isinstance(part, Source) else "file"
-            yield brought(f"{message.id}.{kind}{next(counts[kind])}", part)
+            yield attachment_part(f"{message.id}.{kind}{next(counts[kind])}", part)
         else:
-            shown = {
+            call = {
                 "type": f"tool-{part.name}",
                 "toolCallId": part.id,
                 "state": "input-available",
-                "input": wanted.get(part.id, part).arguments,
+                "input": to_run.get(part.id, part).arguments,
             }
             request = waiting.get(part.id)
             if request is not None:
-                shown["state"] = "approval-requested"
-                shown["input"] = request.call.arguments
-                shown["approval"] = {"id": request.id}
-            yield shown
+                call["state"] = "approval-requested"
+                call["input"] = request.call.arguments
+                call["approval"] = {"id": request.id}
+            yield call
 
 
-def _settle(part: dict[str, Any], message: ToolMessage, *, asked: bool) -> None:
+def _settle(part: dict[str, Any], message: ToolMessage, *, waited_for_approval: bool) -> None:
     """Write the result of a call into its part.
 
-    A client accepts a denial only for a call that it was `asked` about; a call that a later chat
-    answers has waited for an approval. Any other refusal is sent as an error with its reason.
+    A client accepts a denial only for a call that `waited_for_approval`; a call that a later
+    chat answers has waited. Any other refusal is sent as an error with its reason.
     """
     if message.outcome in ("ok", "answered"):
         part["state"] = "output-available"
         part["output"] = _value(message.text)
-    elif message.outcome == "denied" and asked:
+    elif message.outcome == "denied" and waited_for_approval:
         part["state"] = "output-denied"
         reason = _error_text(message.text)
         part["approval"] = {"id": message.call_id, "approved": False, "reason": reason}
@@ -234,10 +264,10 @@ def _assistant(item: dict[str, Any]) -> Iterable[Message]:
 
 def _source(part: dict[str, Any]) -> Source:
     names = {"url": "url", "title": "title", "name": "filename", "media_type": "mediaType"}
-    given = {ours: part.get(theirs) for ours, theirs in names.items()}
+    values = {ours: part.get(theirs) for ours, theirs in names.items()}
     fields: dict[str, Any] = {
         name: text_of(value, "A field of a source")
-        for name, value in given.items()
+        for name, value in values.items()
         if value is not None
     }
     return Source(**fields)

@@ -47,17 +47,17 @@ def parse_ai_sdk(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> In
     if last.get("role") == "assistant" and not regenerate:
         return _answering(conversation_id, items, system)
     messages = from_ui_messages(items, system=system)
-    said = messages[-1] if messages else None
-    if not isinstance(said, UserMessage):
+    message = messages[-1] if messages else None
+    if not isinstance(message, UserMessage):
         if not regenerate:
             raise Refused(400, "The last message must be a user message.")
-        said = None
+        message = None
     elif not regenerate:
-        not_empty(said)
+        not_empty(message)
     return Incoming(
         conversation_id=conversation_id,
-        message=said,
-        history=tuple(messages[:-1] if said is not None else messages),
+        message=message,
+        history=tuple(messages[:-1] if message is not None else messages),
         regenerate=regenerate,
         message_id=message_id if regenerate else None,
     )
@@ -82,7 +82,7 @@ def _answering(
 
 def _answers(message: dict[str, Any]) -> dict[str, Answer]:
     """Return the answered approvals in the last answer."""
-    found: dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     for part in objects(message.get("parts"), "The parts of a message"):
         if part.get("state") != "approval-responded":
             continue
@@ -90,25 +90,25 @@ def _answers(message: dict[str, Any]) -> dict[str, Answer]:
         id = text_of(approval.get("id"), "An approval's id")
         if "input" not in part:
             raise Refused(400, "An approval must include the call's input.")
-        if id in found:
+        if id in answers:
             raise Refused(400, "Send one answer to each approval.")
-        found[id] = Answer(
+        answers[id] = Answer(
             decision=decision_of(approval.get("approved"), approval.get("reason")),
             call_id=call_id_of(part.get("toolCallId")),
             tool=tool_of(part),
             arguments=part["input"],
         )
-    return found
+    return answers
 
 
 def _results(message: dict[str, Any]) -> dict[str, ToolResult | ToolFailure]:
     """Return the results of the last answer's calls, including those that the client ran."""
-    found: dict[str, ToolResult | ToolFailure] = {}
+    results: dict[str, ToolResult | ToolFailure] = {}
     for part in objects(message.get("parts"), "The parts of a message"):
         state = part.get("state")
         if state == "output-available" and part.get("preliminary") is not True:
-            found[call_id_of(part.get("toolCallId"))] = ToolResult(part.get("output"))
+            results[call_id_of(part.get("toolCallId"))] = ToolResult(part.get("output"))
         elif state == "output-error":
             text = text_of(part.get("errorText", ""), "The errorText of a part")
-            found[call_id_of(part.get("toolCallId"))] = ToolFailure(text)
-    return found
+            results[call_id_of(part.get("toolCallId"))] = ToolFailure(text)
+    return results

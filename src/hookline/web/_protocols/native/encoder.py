@@ -19,12 +19,11 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
-    ErrorInfo,
     TextDelta,
     ToolCallStarted,
 )
 from hookline.web._http.sse import dumps, frame, plain
-from hookline.web._protocols.error_texts import ErrorText, Mask
+from hookline.web._protocols.error_texts import DescribeError, Mask
 from hookline.web._runs.items import HookFired
 
 
@@ -47,46 +46,46 @@ class NativeEncoder:
         *,
         run: str = "",
         conversation_id: str | None = None,
-        errors: ErrorText | None = None,
+        describe_error: DescribeError | None = None,
         scope_of: Callable[[str], str | None] | None = None,
         chat_id: str = "",
     ) -> None:
-        self.shown_as = (conversation_id, id(errors))
+        self.shown_as = (conversation_id, id(describe_error))
         """Encoders of one run with the same value write the same bytes."""
-        self._mask = Mask(errors, chat_id=chat_id)
+        self._mask = Mask(describe_error, chat_id=chat_id)
         self._scope_of = scope_of
         self._conversation_id = conversation_id
         self._run = run
         self._chat_id = chat_id
         self._seq = 0
-        self.ended = False
+        self.complete = False
         """Whether the last frame was written. Later events are dropped."""
 
-    def agree(self, told: dict[str, str]) -> None:
+    def agree(self, call_texts: dict[str, str]) -> None:
         """Use the same error texts, by call id, as the other encoders of the run."""
-        self._mask.told = told
+        self._mask.call_texts = call_texts
 
     def encode(self, event: ChatEvent, at: float | None = None, number: int | None = None) -> bytes:
         """Encode one event; `at` is its time in seconds, and `number` its position in the run."""
-        if self.ended:
+        if self.complete:
             return b""
-        self.passed(event)
+        self.record(event)
         if type(event) is TextDelta and not event.path:
             return self._frame(self._text(event, at), number)
-        event = self._shown(self._mask.event(event))
+        event = self._for_client(self._mask.event(event))
         data = plain(event)
         if type(event) is ToolCallStarted and not event.path and self._scope_of is not None:
             data["scope"] = self._scope_of(event.call.name)
         return self._frame(dumps(_timed(data, at)), number)
 
-    def passed(self, event: ChatEvent) -> None:
+    def record(self, event: ChatEvent) -> None:
         """Record an event that this encoder, or one that writes the same bytes, has written."""
         self._chat_id = self._chat_id or event.chat_id
         self._seq = event.seq
         if isinstance(event, (ChatDone, ChatAborted, ChatFailed)):
-            self.ended = event.chat_id == self._chat_id
+            self.complete = event.chat_id == self._chat_id
 
-    def _shown(self, event: ChatEvent) -> ChatEvent:
+    def _for_client(self, event: ChatEvent) -> ChatEvent:
         """Return the event with the client's id of the conversation."""
         if self._conversation_id is None:
             return event
@@ -106,26 +105,26 @@ class NativeEncoder:
 
     def hook(self, hook: HookFired, at: float | None = None, number: int | None = None) -> bytes:
         """Encode the frame of a hook that ran."""
-        if self.ended:
+        if self.complete:
             return b""
         return self._frame(dumps(_timed({"event": "hook", **plain(hook)}, at)), number)
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
         """Encode a closing event if the stream ended without one."""
-        if self.ended:
+        if self.complete:
             return b""
         last: ChatAborted | ChatFailed
         if error is None:
             last = ChatAborted(chat_id=self._chat_id, seq=self._seq + 1, reason=reason)
         else:
-            said = ErrorInfo(type="Error", message=self._mask.words(error))
-            last = ChatFailed(chat_id=self._chat_id, seq=self._seq + 1, error=said)
-        self.passed(last)
+            info = self._mask.info(error)
+            last = ChatFailed(chat_id=self._chat_id, seq=self._seq + 1, error=info)
+        self.record(last)
         return self._frame(dumps(plain(last)), None)
 
     def reload(self) -> bytes:
         """If events were lost, encode the last frame, which asks the client to reload."""
-        self.ended = True
+        self.complete = True
         return frame(dumps({"event": "reload"}))
 
     def _text(self, event: TextDelta, at: float | None) -> bytes:

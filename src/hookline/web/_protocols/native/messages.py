@@ -48,18 +48,18 @@ def parse_native(body: dict[str, Any]) -> Incoming:
     `regenerate` may have `messageId`. Raises Refused for any other request, and for an unknown key.
     """
     only(bounded(body), "The body", KEYS)
-    given = {key: value for key, value in body.items() if value is not None}
-    conversation_id = optional_id(given.get("conversation"), "conversation")
-    history = tuple([_message(item) for item in objects(given.get("history", []), "history")])
-    regenerate = given.get("regenerate", False)
+    fields = {key: value for key, value in body.items() if value is not None}
+    conversation_id = optional_id(fields.get("conversation"), "conversation")
+    history = tuple([_message(item) for item in objects(fields.get("history", []), "history")])
+    regenerate = fields.get("regenerate", False)
     if not isinstance(regenerate, bool):
         raise Refused(400, "regenerate must be true or false.")
-    answering = "answers" in given or "results" in given
-    if answering + regenerate + ("message" in given) != 1:
+    answering = "answers" in fields or "results" in fields
+    if answering + regenerate + ("message" in fields) != 1:
         raise Refused(400, "Send exactly one of: message; answers and results; regenerate.")
     if answering:
-        answers = _answers(given.get("answers", {}))
-        results = _results(given.get("results", {}))
+        answers = _answers(fields.get("answers", {}))
+        results = _results(fields.get("results", {}))
         if not answers and not results:
             raise Refused(400, "There must be at least one answer or result.")
         return Incoming(
@@ -67,39 +67,41 @@ def parse_native(body: dict[str, Any]) -> Incoming:
         )
     return Incoming(
         conversation_id=conversation_id,
-        message=None if regenerate else _said(given.get("message")),
+        message=None if regenerate else _user_message(fields.get("message")),
         history=history,
         regenerate=regenerate,
-        message_id=optional_id(given.get("messageId"), "messageId"),
+        message_id=optional_id(fields.get("messageId"), "messageId"),
     )
 
 
 def _answers(value: Any) -> dict[str, Answer]:
-    found: dict[str, Answer] = {}
-    for id, each in object_of(value, "answers").items():
-        said = only(object_of(each, "An answer"), "An answer", ANSWER)
-        decision = decision_of(said.get("approved"), said.get("reason"), said.get("arguments"))
-        found[id] = Answer(decision=decision)
-    return found
+    answers: dict[str, Answer] = {}
+    for id, entry in object_of(value, "answers").items():
+        answer = only(object_of(entry, "An answer"), "An answer", ANSWER)
+        decision = decision_of(
+            answer.get("approved"), answer.get("reason"), answer.get("arguments")
+        )
+        answers[id] = Answer(decision=decision)
+    return answers
 
 
 def _results(value: Any) -> dict[str, ToolResult | ToolFailure]:
-    found: dict[str, ToolResult | ToolFailure] = {}
-    for id, each in object_of(value, "results").items():
-        said = only(object_of(each, "A result"), "A result", RESULT)
-        if len(said) != 1:
+    results: dict[str, ToolResult | ToolFailure] = {}
+    for id, entry in object_of(value, "results").items():
+        result = only(object_of(entry, "A result"), "A result", RESULT)
+        if len(result) != 1:
             raise Refused(400, "A result must have a value or an error.")
-        if "error" in said:
-            found[id] = ToolFailure(text_of(said["error"], "An error"))
+        if "error" in result:
+            results[id] = ToolFailure(text_of(result["error"], "An error"))
         else:
-            found[id] = ToolResult(said["value"])
-    return found
+            results[id] = ToolResult(result["value"])
+    return results
 
 
-def _said(value: Any) -> UserMessage:
+def _user_message(value: Any) -> UserMessage:
     if isinstance(value, dict):
-        given = only(cast("dict[str, Any]", value), "The message", MESSAGE)
-        message = _message({"role": "user", **given})
+        fields = only(cast("dict[str, Any]", value), "The message", MESSAGE)
+        message = _message({"role": "user", **fields})
         if not isinstance(message, UserMessage):
             raise Refused(400, "The message must be a user message.")
         if message.id:

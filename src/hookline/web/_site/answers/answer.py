@@ -17,8 +17,8 @@ from hookline.web._protocols.table import Protocol, parse
 from hookline.web._runs.backlog import Run
 from hookline.web._runs.run import Live
 from hookline.web._site.answers.presence import Presence
-from hookline.web._site.answers.queued import Asked, Queued
-from hookline.web._site.answers.remote import answer_afar, deps_of, hooks_of
+from hookline.web._site.answers.queued import AnswerRequest, Queued
+from hookline.web._site.answers.remote import answer_remotely, deps_of, hooks_of
 from hookline.web._site.answers.streaming import Streaming
 from hookline.web._site.begin import Opening, Options, begin, check_answers
 from hookline.web._site.config import SiteConfig
@@ -37,14 +37,14 @@ class Answers:
         self._index = index
         self._presence = presence
 
-    async def ask(self, request: Request, principal: str, protocol: Protocol) -> Answer:
+    async def ask(self, http: Request, principal: str, protocol: Protocol) -> Answer:
         config = self._config
-        body = await request.body(self._runs.caps.body_bytes, self._runs.caps.send)
+        body = await http.body(self._runs.caps.body_bytes, self._runs.caps.send)
         incoming = parse(protocol, read_object(body))
         incoming = replace(incoming, history=())  # the server stores the history
         check_answers(incoming, approvals=config.approvals)
-        asked = Asked(
-            request=request,
+        request = AnswerRequest(
+            http=http,
             principal=principal,
             protocol=protocol,
             incoming=incoming,
@@ -52,53 +52,55 @@ class Answers:
             run=token_hex(6),
         )
         if config.on_busy == "queue" and incoming.message is not None and not incoming.regenerate:
-            return await self._in_turn(asked)
-        self._runs.check(asked.key, principal)
-        if config.abroad is not None:
-            return self.streaming(await answer_afar(config, self._index, asked), protocol, asked.id)
+            return await self._in_turn(request)
+        self._runs.check(request.key, principal)
+        if config.durable is not None:
+            return self.streaming(
+                await answer_remotely(config, self._index, request), protocol, request.id
+            )
         if config.relay is None:
-            return await self._begun(await self._begin(asked), asked)
+            return await self._stream(await self._begin(request), request)
         try:
-            live = await self._begin(asked)
+            live = await self._begin(request)
         except BaseException:
-            config.relay.release(asked.key, asked.run)
+            config.relay.release(request.key, request.run)
             raise
-        await config.relay.tell(asked.key, live)
-        return await self._begun(live, asked)
+        await config.relay.tell(request.key, live)
+        return await self._stream(live, request)
 
-    async def _in_turn(self, asked: Asked) -> Answer:
+    async def _in_turn(self, request: AnswerRequest) -> Answer:
         """Answer a message, or queue it behind the answers before it."""
-        place = self._runs.join(asked.key, asked.principal)
+        place = self._runs.join(request.key, request.principal)
         if not place.turn.done():
             return Queued(
                 place=place,
                 runs=self._runs,
-                begin=partial(self._late, asked),
-                asked=asked,
-                errors=self._config.errors,
+                begin=partial(self._late, request),
+                request=request,
+                describe_error=self._config.describe_error,
             )
         try:
-            live = await self._begin(asked)
+            live = await self._begin(request)
         finally:
             self._runs.leave(place)
-        return await self._begun(live, asked)
+        return await self._stream(live, request)
 
-    async def _late(self, asked: Asked) -> Streaming:
+    async def _late(self, request: AnswerRequest) -> Streaming:
         """Answer a queued message. It must not deny approvals that its user has not seen."""
-        return await self._begun(await self._begin(asked, waited=True), asked)
+        return await self._stream(await self._begin(request, queued=True), request)
 
-    async def _begun(self, live: Live, asked: Asked) -> Streaming:
+    async def _stream(self, live: Live, request: AnswerRequest) -> Streaming:
         """Return the answer once its chat has begun; raises Refused for what prevents the chat.
 
         A chat may be slow to begin, so the response then begins first, and comments keep its
         connection open.
         """
         try:
-            await self._runs.begun(asked.key, live, self._runs.caps.keep_alive)
+            await self._runs.until_begun(request.key, live, self._runs.caps.keep_alive)
         except Exception as exc:
             chat_id = live.header.chat_id
-            raise not_begun(exc, self._config.errors, chat_id) from exc
-        return self.streaming(live, asked.protocol, asked.id)
+            raise not_begun(exc, self._config.describe_error, chat_id) from exc
+        return self.streaming(live, request.protocol, request.id)
 
     def streaming(
         self, run: Run, protocol: Protocol, id: str, *, start: int = 0, replay: bool = False
@@ -108,23 +110,24 @@ class Answers:
             protocol=protocol,
             conversation_id=id,
             caps=self._runs.caps,
-            target=self._config.target,
-            errors=self._config.errors,
+            ai_sdk_version=self._config.ai_sdk_version,
+            describe_error=self._config.describe_error,
+            approvals=self._config.approvals,
             start=start,
             replay=replay,
             presence=self._presence,
         )
 
-    async def _begin(self, asked: Asked, *, waited: bool = False) -> Live:
-        config, principal, incoming = self._config, asked.principal, asked.incoming
-        preparing = self.prepare(asked, waited=waited)
-        conversation, options = await self._runs.starts.prepare(asked.key, asked.run, preparing)
+    async def _begin(self, request: AnswerRequest, *, queued: bool = False) -> Live:
+        config, principal, incoming = self._config, request.principal, request.incoming
+        preparing = self.prepare(request, queued=queued)
+        conversation, options = await self._runs.starts.prepare(request.key, request.run, preparing)
         opening = Opening(
             agent=config.agent,
             runs=self._runs,
-            protocol=asked.protocol,
+            protocol=request.protocol,
             on_disconnect=config.on_disconnect,
-            target=config.target,
+            ai_sdk_version=config.ai_sdk_version,
             edits=config.edits,
             client_tools=config.client_tools,
             ag_ui_state=config.ag_ui_state,
@@ -133,34 +136,36 @@ class Answers:
         live = begin(
             opening,
             incoming,
-            key=asked.key,
+            key=request.key,
             principal=principal,
             conversation=conversation,
             options=options,
-            run=asked.run,
+            run=request.run,
         )
-        self._index.touch(principal, asked.id, conversation)
+        self._index.touch(principal, request.id, conversation)
         return live
 
-    async def prepare(self, asked: Asked, *, waited: bool = False) -> tuple[Conversation, Options]:
+    async def prepare(
+        self, request: AnswerRequest, *, queued: bool = False
+    ) -> tuple[Conversation, Options]:
         """Load what a run needs."""
-        config, principal = self._config, asked.principal
+        config, principal = self._config, request.principal
         if config.relay is not None:
-            await config.relay.claim(asked.key, asked.run)
-        conversation = await self._index.open(principal, asked.id)
-        if waited and (conversation.pending or conversation.client_calls):
+            await config.relay.claim(request.key, request.run)
+        conversation = await self._index.open(principal, request.id)
+        if queued and (conversation.pending or conversation.client_calls):
             raise Refused(
                 409, "The previous answer needs your approval or a result; send it first."
             )
         options = dict(config.options)
         if config.deps is not None:
-            options["deps"] = await deps_of(config, asked)
+            options["deps"] = await deps_of(config, request)
         hooks: list[Any] = []
-        given = await hooks_of(config, asked)
-        if given is not None:
-            hooks.append(SimpleNamespace(hooks=given))  # a list cannot contain a dict of hooks
+        chat_hooks = await hooks_of(config, request)
+        if chat_hooks is not None:
+            hooks.append(SimpleNamespace(hooks=chat_hooks))  # a list cannot contain a dict of hooks
         if not conversation.meta.get("title"):
-            hooks.append(self._index.titling(principal, asked.id))
+            hooks.append(self._index.titling(principal, request.id))
         if hooks:
             options["hooks"] = hooks
         return conversation, options

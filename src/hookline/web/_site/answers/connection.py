@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from hookline.web._http.asgi import ASGIMessage, Headers, Receive, Send
-from hookline.web._http.sse import KEEP_ALIVE, OPENED
+from hookline.web._http.sse import KEEP_ALIVE, OPEN
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.table import Encoder
 from hookline.web._runs.backlog import Backlog, Entry, Lagged, Reader
@@ -40,8 +41,10 @@ async def line_to(
     line = Line(send, reader, caps)
     try:
         yield line
-    except (OSError, TimeoutError):
-        pass  # the client has left, or no longer accepts data
+    except OSError as exc:  # the client has left, or no longer accepts data
+        if isinstance(exc, TimeoutError):
+            logger.info("a client accepted no data for %g seconds: disconnected", caps.send)
+            _expect_incomplete_response()
     finally:
         line.close()
         listener.cancel()
@@ -49,18 +52,37 @@ async def line_to(
         await asyncio.gather(listener, return_exceptions=True)
 
 
+_is_dropped: Final = ContextVar("hookline.web dropped", default=False)
+
+
+class _ExpectedErrors(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (_is_dropped.get() and "without completing response" in record.getMessage())
+
+
+_expected_errors: Final = _ExpectedErrors()
+
+
+def _expect_incomplete_response() -> None:
+    """Keep uvicorn from logging an error for a response that ends early on purpose: a client that
+    reads nothing must not fill the log.
+    """
+    _is_dropped.set(True)  # in the task of this request
+    logging.getLogger("uvicorn.error").addFilter(_expected_errors)
+
+
 async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -> None:
     """Send the entries of a run, until it ends or the client leaves."""
     if isinstance(encoder, NativeEncoder):
-        encoder.agree(log.told(encoder.shown_as))
+        encoder.agree(log.call_texts(encoder.shown_as))
     try:
-        while not reader.gone:
+        while not reader.disconnected:
             entries = reader.take()
             if entries:
-                await line.put(b"".join([_frame(log, encoder, entry) for entry in entries]))
-            elif log.lost:
+                await _put_entries(line, log, encoder, entries)
+            elif log.incomplete:
                 raise Lagged
-            elif log.ended:
+            elif log.complete:
                 await line.put(encoder.end(log.error), last=True)
                 return
             else:
@@ -68,6 +90,17 @@ async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -
     except Lagged:
         logger.warning("a reader missed a part of an answer, and must reload the answer")
         await line.put(encoder.reload(), last=True)
+
+
+async def _put_entries(line: Line, log: Backlog, encoder: Encoder, entries: list[Entry]) -> None:
+    frames: list[bytes] = []
+    try:
+        for entry in entries:
+            frames.append(_frame(log, encoder, entry))
+    except Lagged:
+        await line.put(b"".join(frames))
+        raise
+    await line.put(b"".join(frames))
 
 
 class Line:
@@ -95,7 +128,7 @@ class Line:
         all = (*STREAM_HEADERS, *headers)
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all]
         await self._put({"type": "http.response.start", "status": 200, "headers": raw})
-        await self.put(OPENED)
+        await self.put(OPEN)
 
     async def wait(self) -> None:
         """Wait until the reader has work; send comments during a long silence."""
@@ -158,11 +191,11 @@ def _frame(log: Backlog, encoder: Encoder, entry: Entry) -> bytes:
     number, at, item = entry
     if not isinstance(encoder, NativeEncoder):
         return b"" if isinstance(item, HookFired) else encoder.encode(item)
-    known = log.shared(number, encoder.shown_as)
-    if known is not None and not encoder.ended:
+    frame = log.frame_of(number, encoder.shown_as)
+    if frame is not None and not encoder.complete:
         if not isinstance(item, HookFired):
-            encoder.passed(item)
-        return known
+            encoder.record(item)
+        return frame
     if isinstance(item, HookFired):
         data = encoder.hook(item, at, number)
     else:

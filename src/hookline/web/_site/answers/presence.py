@@ -29,27 +29,29 @@ class Presence:
     def enter(self, who: OnClientAttached) -> Leave:
         """Note that a client has arrived; returns the function to call when it leaves."""
         loop = asyncio.get_running_loop()
-        left: asyncio.Future[OnClientDetached] = loop.create_future()
-        task = loop.create_task(self._visit(who, left), name="hookline.web visit")
+        departure: asyncio.Future[OnClientDetached] = loop.create_future()
+        task = loop.create_task(self._visit(who, departure), name="hookline.web visit")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
         def leave(readers: int, finished: bool) -> None:
-            if not left.done():
-                gone = OnClientDetached(
+            if not departure.done():
+                context = OnClientDetached(
                     principal=who.principal,
                     conversation_id=who.conversation_id,
                     protocol=who.protocol,
                     readers=readers,
                     finished=finished,
                 )
-                left.set_result(gone)
+                departure.set_result(context)
 
         return leave
 
-    async def _visit(self, who: OnClientAttached, left: asyncio.Future[OnClientDetached]) -> None:
+    async def _visit(
+        self, who: OnClientAttached, departure: asyncio.Future[OnClientDetached]
+    ) -> None:
         await self._tell(who)
-        await self._tell(await left)
+        await self._tell(await departure)
 
     async def _tell(self, ctx: OnClientAttached | OnClientDetached) -> None:
         try:

@@ -14,12 +14,12 @@ import msgspec
 from hookline import Message
 from hookline.web._http.asgi import Headers, Receive, Send
 from hookline.web._http.messages import Request
-from hookline.web._protocols.error_texts import ErrorText
+from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.table import Protocol, encoder_for
 from hookline.web._runs.backlog import Reader
 from hookline.web._runs.header import Header
-from hookline.web._runs.preparing import Stopped
+from hookline.web._runs.preparing import StoppedEarly
 from hookline.web._runs.queue import Place
 from hookline.web._runs.registry import Runs
 from hookline.web._site.answers.connection import Line, line_to
@@ -29,10 +29,10 @@ from hookline.web._site.conversations import conversation_key
 logger = logging.getLogger("hookline.web")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer, with its principal and the id of its run."""
 
-    request: Request
+    http: Request
     principal: str
     protocol: Protocol
     incoming: Incoming
@@ -59,9 +59,9 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
     runs: Runs
-    asked: Asked
+    request: AnswerRequest
     begin: Callable[[], Awaitable[Streaming]]
-    errors: ErrorText | None
+    describe_error: DescribeError | None
 
     async def send(self, receive: Receive, send: Send, cors: Headers) -> None:
         """Wait for the turn, start the answer, and send it until it ends or the client leaves."""
@@ -69,7 +69,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
         self.place.turn.add_done_callback(lambda _: reader.wake())
         async with line_to(reader, self.runs.caps, receive, send) as line:
             try:
-                await line.open(headers_of(self.asked.protocol, self.asked.id, cors))
+                await line.open(headers_of(self.request.protocol, self.request.id, cors))
                 streaming = await self._turn(line, reader)
             finally:
                 self.runs.leave(self.place)
@@ -81,7 +81,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
         """Wait for the turn, and start the answer; None if there is none."""
         turn = self.place.turn
         while not turn.done():
-            if reader.gone:
+            if reader.disconnected:
                 return None
             await line.wait()
         why = turn.result()
@@ -90,7 +90,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
             return None
         try:
             return await self.begin()
-        except Stopped as stopped:
+        except StoppedEarly as stopped:
             await line.put(self._ending(None, stopped.reason), last=True)
             return None
         except Exception as exc:
@@ -100,18 +100,18 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
     def _ending(self, error: Exception | None, reason: str | None = None) -> bytes:
         """Encode the end of an answer that has not begun."""
-        asked, incoming = self.asked, self.asked.incoming
+        request, incoming = self.request, self.request.incoming
         header = Header(
-            run=asked.run,
+            run=request.run,
             chat_id="",
             run_id=incoming.run_id,
             modern=incoming.modern,
-            sent=incoming.sent,
+            client_messages=incoming.client_messages,
         )
         encoder, _ = encoder_for(
-            asked.protocol,
+            request.protocol,
             Unbegun(header=header),
-            conversation_id=asked.id,
-            errors=self.errors,
+            conversation_id=request.id,
+            describe_error=self.describe_error,
         )
         return encoder.end(error, reason)

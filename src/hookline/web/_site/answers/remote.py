@@ -9,15 +9,15 @@ from typing import Any, Literal
 from hookline import Conversation
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.table import release_for
-from hookline.web._site.answers.queued import Asked
+from hookline.web._site.answers.queued import AnswerRequest
 from hookline.web._site.begin import scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.statuses import refused_for
-from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.run import RemoteRun
 
 
-async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> Followed | None:
+async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> RemoteRun | None:
     """Return a conversation's last run in another process, ready to be shown."""
     assert config.relay is not None
     run = await config.relay.find(conversation_key(principal, id), principal)
@@ -32,48 +32,50 @@ async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> F
     return run
 
 
-async def deps_of(config: SiteConfig, asked: Asked) -> Any:
+async def deps_of(config: SiteConfig, request: AnswerRequest) -> Any:
     """Call `deps=` for a request."""
-    return await _called("deps", config, asked)
+    return await _call("deps", config, request)
 
 
-async def hooks_of(config: SiteConfig, asked: Asked) -> Any:
+async def hooks_of(config: SiteConfig, request: AnswerRequest) -> Any:
     """Call `hooks=` for a request."""
-    return await _called("hooks", config, asked)
+    return await _call("hooks", config, request)
 
 
-async def _called(name: Literal["deps", "hooks"], config: SiteConfig, asked: Asked) -> Any:
+async def _call(name: Literal["deps", "hooks"], config: SiteConfig, request: AnswerRequest) -> Any:
     """Call a function of the application; the log names the function if it raises."""
     function = getattr(config, name)
     if function is None:
         return None
     try:
-        value = function(asked.request.scope, asked.principal)
+        value = function(request.http.scope, request.principal)
         return await value if isawaitable(value) else value
     except Exception as exc:
-        raise refused_for(exc, config.errors, what=f"{name}= raised") from exc
+        raise refused_for(exc, config.describe_error, what=f"{name}= raised") from exc
 
 
-async def _prepare(config: SiteConfig, index: Index, asked: Asked) -> tuple[Conversation, Any]:
+async def _prepare(
+    config: SiteConfig, index: Index, request: AnswerRequest
+) -> tuple[Conversation, Any]:
     """Load what a chat needs."""
-    deps = await deps_of(config, asked)
-    return await index.open(asked.principal, asked.id), deps
+    deps = await deps_of(config, request)
+    return await index.open(request.principal, request.id), deps
 
 
-async def answer_afar(config: SiteConfig, index: Index, asked: Asked) -> Followed:
+async def answer_remotely(config: SiteConfig, index: Index, request: AnswerRequest) -> RemoteRun:
     """Let a durable worker answer, and follow its run. Raises Refused."""
-    assert config.abroad is not None
-    incoming, principal = asked.incoming, asked.principal
-    preparing = _prepare(config, index, asked)
-    conversation, deps = await config.runs.starts.prepare(asked.key, asked.run, preparing)
-    index.touch(principal, asked.id, conversation)
+    assert config.durable is not None
+    incoming, principal = request.incoming, request.principal
+    preparing = _prepare(config, index, request)
+    conversation, deps = await config.runs.starts.prepare(request.key, request.run, preparing)
+    index.touch(principal, request.id, conversation)
     options: dict[str, Any] = {
         "deps": deps,
-        "release": release_for(config.agent, asked.protocol, config.target),
+        "release": release_for(config.agent, request.protocol, config.ai_sdk_version),
         **config.options,
     }
-    await config.abroad.ask(incoming, conversation, principal, **options)
-    run = await follow(config, index, principal, asked.id)
+    await config.durable.ask(incoming, conversation, principal, **options)
+    run = await follow(config, index, principal, request.id)
     if run is None:
         raise Refused(503, "The answer cannot be read now; load the messages again.")
     return run

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Whole:
     """A complete response: a refusal, or no content (204)."""
 
-    def __init__(self, refused: Refused | None) -> None:
-        self.status = 204 if refused is None else refused.status
-        self._reply = refusal(refused if refused is not None else Refused(204, ""))
+    def __init__(self, refusal_: Refused | None) -> None:
+        self.status = 204 if refusal_ is None else refusal_.status
+        self._reply = refusal(refusal_ if refusal_ is not None else Refused(204, ""))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._reply.send(send)

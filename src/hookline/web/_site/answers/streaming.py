@@ -8,15 +8,15 @@ from urllib.parse import quote
 import msgspec
 
 from hookline.web._http.asgi import Headers, Receive, Send
-from hookline.web._protocols.ai_sdk.encoder import Target
-from hookline.web._protocols.error_texts import ErrorText
+from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
+from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
 from hookline.web._runs.backlog import Reader, Run
 from hookline.web._runs.points import OnClientAttached
 from hookline.web._runs.run import Caps, Live
 from hookline.web._site.answers.connection import Line, line_to, send_run
 from hookline.web._site.answers.presence import Leave, Presence
-from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.run import RemoteRun
 
 CONVERSATION: Final = "x-hookline-conversation"
 
@@ -28,8 +28,9 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
     protocol: Protocol
     conversation_id: str
     caps: Caps
-    target: Target = 6
-    errors: ErrorText | None = None
+    ai_sdk_version: AiSdkVersion = 6
+    describe_error: DescribeError | None = None
+    approvals: bool = True
     start: int = 0
     replay: bool = False
     presence: Presence | None = None
@@ -50,8 +51,9 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
             run,
             conversation_id=self.conversation_id,
             replay=self.replay,
-            target=self.target,
-            errors=self.errors,
+            ai_sdk_version=self.ai_sdk_version,
+            describe_error=self.describe_error,
+            approvals=self.approvals,
         )
         leave = self._enter()
         try:
@@ -59,7 +61,7 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
             await send_run(line, run.log, reader, encoder)
         finally:
             if leave is not None:
-                leave(len(run.log.readers - {reader}), encoder.ended)
+                leave(len(run.log.readers - {reader}), encoder.complete)
 
     def _enter(self) -> Leave | None:
         if self.presence is None:
@@ -83,11 +85,11 @@ def headers_of(protocol: Protocol, conversation_id: str, cors: Headers) -> Heade
     return more
 
 
-def start_of(run: Live | Followed, last: str) -> int | None:
+def start_of(run: Live | RemoteRun, last: str) -> int | None:
     """Return the number of the next entry for a client whose last frame was `last`; None if it has
     everything, or if the entry is no longer kept. The client then reloads the messages.
     """
-    if not run.kept:
+    if not run.detached:
         return None
     id, _, number = last.rpartition("-")
     log = run.log
@@ -99,5 +101,5 @@ def start_of(run: Live | Followed, last: str) -> int | None:
     if run.over and start >= log.number:
         return None
     # The last entry that another process has sent may still be on its way to us.
-    known = log.number if isinstance(run, Live) else max(log.number, start)
-    return start if log.first <= start <= known else None
+    end = log.number if isinstance(run, Live) else max(log.number, start)
+    return start if log.first <= start <= end else None

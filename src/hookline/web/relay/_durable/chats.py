@@ -36,16 +36,16 @@ from hookline.events import (
 from hookline.runtimes import Journal
 from hookline.web._runs.header import Header
 from hookline.web._runs.titles import titling
-from hookline.web.relay._codec import END, LOST, WAITS, end_of
+from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
 from hookline.web.relay._link import Link
 from hookline.web.relay._redis import refusals
-from hookline.web.relay._writer import Told, Writer
+from hookline.web.relay._writer import RunSink, Writer
 
 OF_ANSWER: Final = (TextDelta, ReasoningDelta, ToolCallDelta, ResponseReset)
 
 
-class Shown:
+class LifePublisher:
     """Publishes the events of one life of a durable chat, as the witness of the life's journal."""
 
     def __init__(
@@ -63,28 +63,28 @@ class Shown:
         self._journal = journal
         self._key = key
         self._messages = messages  # of the stored conversation
-        self._run: Told | None = None
+        self._run: RunSink | None = None
         self._number = 0  # the number of the run's next event
-        self._begun = 0.0
-        self._told: set[str] = set()
+        self._start = 0.0
+        self._names: set[str] = set()
         self._silent = False
         self._rested: int | None = None  # the number of the last event before the first rest
         self._back = asyncio.Event()  # the chat is back at its rest
-        self._lost = False  # nothing further is written
-        self._ended = False  # this life has ended
-        self._away: tuple[type[BaseException], ...] = (
+        self._mute = False  # nothing further is written
+        self._over = False  # this life has ended
+        self._outages: tuple[type[BaseException], ...] = (
             TimeoutError,
             StoreError,
-            *link.away,
+            *link.outages,
             *refusals(),
         )
-        self._seen = journal.past.seq
+        self._last_seq = journal.past.seq
         self._more = asyncio.Event()
         self._order = asyncio.Lock()  # keeps writes in order
         self._pausing: asyncio.Task[None] | None = None
         self._started: ChatStarted | None = None
         self._step: StepStarted | None = None
-        self._asked: dict[str, ApprovalRequest] = {}  # by the id of the call
+        self._approvals: dict[str, ApprovalRequest] = {}  # by the id of the call
 
     @property
     def hooks(self) -> list[HookDef]:
@@ -101,12 +101,12 @@ class Shown:
     async def _find(self) -> None:
         state = await self._link.state(self._key)
         if state is None or state.header.chat_id != self._journal.chat_id:
-            self._silent = self._seen > 0
+            self._silent = self._last_seq > 0
         elif state.over:
             log = self._link.names.log(self._key, state.header.run)
             last = await self._link.commands.xrevrange(log, count=1)
             self._silent = True
-            self._lost = bool(last) and last[0][1].get(END, WAITS) not in (WAITS, LOST)
+            self._mute = bool(last) and last[0][1].get(END, WAITS) not in (WAITS, LOSS)
         else:
             await self._go_on(state.header)
 
@@ -118,13 +118,13 @@ class Shown:
         log = self._link.names.log(self._key, header.run)
         before = await read_before(self._link.commands, log)
         self._number = run.number = len(before.events)
-        self._told |= before.names
+        self._names |= before.names
         for event in before.events:
             self._note(event)
         if not before.events:
-            self._silent = self._seen > 0
-        elif not before.whole or max(e.seq for e in before.events) < self._seen:
-            await self._end(LOST)  # Redis has lost part of the run
+            self._silent = self._last_seq > 0
+        elif not before.whole or max(e.seq for e in before.events) < self._last_seq:
+            await self._end(LOSS)  # Redis has lost part of the run
             self._silent = True
 
     # ── what the chat tells ─────────────────────────────────────────────────────────────────
@@ -135,7 +135,7 @@ class Shown:
             async with self._order:
                 await self._tell(event)
         self._note(event)
-        self._seen = max(self._seen, event.seq)
+        self._last_seq = max(self._last_seq, event.seq)
         self._wake()
 
     def _is_new(self, event: ChatEvent) -> bool:
@@ -147,9 +147,9 @@ class Shown:
                 return False
             self._silent = False
             return True
-        if name in self._told:
+        if name in self._names:
             return False
-        self._told.add(name)
+        self._names.add(name)
         if name == OVER or (self._rested is not None and event.seq > self._rested):
             self._silent = False
         return not self._silent
@@ -163,14 +163,14 @@ class Shown:
             case StepStarted():
                 self._step = event
             case ApprovalRequested(request=request):
-                self._asked[request.call.id] = request
+                self._approvals[request.call.id] = request
             case ToolCallFinished(call_id=id):
-                self._asked.pop(id, None)
+                self._approvals.pop(id, None)
             case _:
                 pass
 
     async def _tell(self, event: ChatEvent) -> None:
-        if self._run is None and not self._lost:
+        if self._run is None and not self._mute:
             await self._patiently(self._open(event))
         if self._number == 0 and not isinstance(event, ChatStarted) and self._started is not None:
             self._write(self._started.replace(resumes=self._journal.chat_id, message=None))
@@ -180,12 +180,12 @@ class Shown:
 
     def _write(self, event: ChatEvent, *, observed: bool = True) -> None:
         run = self._run
-        if run is None or self._lost:
+        if run is None or self._mute:
             return
-        at = asyncio.get_running_loop().time() - self._begun
+        at = asyncio.get_running_loop().time() - self._start
         run.put(self._number, at, event, observed=observed)
         self._number += 1
-        self._lost = run.lost
+        self._mute = run.given_up
 
     async def _open(self, first: ChatEvent | None) -> None:
         """Begin a run: the requested one, or a new one."""
@@ -198,12 +198,12 @@ class Shown:
         messages = await self._messages()
         before = len(messages)
         if self._started is None:
-            asked = first.message if isinstance(first, ChatStarted) else None
-            own = None if asked is None else asked.id  # a user's message may bring its own id
+            question = first.message if isinstance(first, ChatStarted) else None
+            own = None if question is None else question.id  # a user's message may bring its own id
             of_chat = (
                 number
-                for number, each in enumerate(messages)
-                if each.id == own or each.id.startswith(f"{chat}.")
+                for number, message in enumerate(messages)
+                if message.id == own or message.id.startswith(f"{chat}.")
             )
             before = next(of_chat, before)
         header = Header(
@@ -214,19 +214,19 @@ class Shown:
             resumed=self._started is not None,
         )
         if principal is None:
-            self._lost = True
+            self._mute = True
         else:
             await self._take(header)
 
-    async def _take(self, header: Header) -> Told | None:
+    async def _take(self, header: Header) -> RunSink | None:
         """Write to a run from here on; Redis then refuses the writes of earlier lives."""
-        run = Told(self._writer, self._key, header, life=self._journal.number)
-        names = msgspec.json.encode(sorted(self._told))
+        run = RunSink(self._writer, self._key, header, life=self._journal.number)
+        names = msgspec.json.encode(sorted(self._names))
         if not await self._link.take(self._key, header, run.life, names):
-            self._lost = True
+            self._mute = True
             return None
         self._run, self._number = run, 0
-        self._begun = asyncio.get_running_loop().time()
+        self._start = asyncio.get_running_loop().time()
         return run
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class Shown:
 
     async def renew(self) -> None:
         """Keep the run from expiring."""
-        if self._run is not None and not self._lost:
+        if self._run is not None and not self._mute:
             await self._link.take(self._key, self._run.header, self._run.life, b"[]")
 
     # ── what the journal tells ──────────────────────────────────────────────────────────────
@@ -243,12 +243,12 @@ class Shown:
     async def recording(self, seq: int) -> None:
         """Write all events up to this one, before the journal records them."""
         await self._until(seq)
-        if not self._lost:
+        if not self._mute:
             await self._patiently(self._writer.flush())
 
     async def _until(self, seq: int) -> None:
         """Wait until this event has arrived from the stream of the chat."""
-        while self._seen < seq and not (self._lost or self._ended):
+        while self._last_seq < seq and not (self._mute or self._over):
             self._more.clear()
             await self._more.wait()
 
@@ -263,20 +263,20 @@ class Shown:
 
     async def asking(self) -> None:
         """Hold back an answer that is already there until the chat is back at its question."""
-        if self._silent and not self._lost:
+        if self._silent and not self._mute:
             await self._back.wait()
 
     async def _pause(self, seq: int) -> None:
         """End the run, as for any chat that waits for an approval."""
         await self._until(seq)
         async with self._order:
-            if self._run is None or self._number == 0 or self._seen != seq:
+            if self._run is None or self._number == 0 or self._last_seq != seq:
                 return  # nothing was shown since the last rest, or the chat already continues
             waits = Response(
                 chat_id=self._journal.chat_id,
                 finish_reason="tool_calls",
                 stop_reason="approval",
-                pending=tuple(self._asked.values()),
+                pending=tuple(self._approvals.values()),
             )
             done = ChatDone(chat_id=self._journal.chat_id, seq=seq, response=waits)
             self._write(done, observed=False)
@@ -287,16 +287,16 @@ class Shown:
     async def end(self, error: BaseException | None) -> None:
         """End this life; the chat goes on unless the error is one that ends a chat."""
         self._journal.witness = None
-        self._ended = True
+        self._over = True
         self._wake()
         if self._pausing is not None:
             await self._pausing
         goes_on = self._journal.halted or not isinstance(error, Exception | None)
         if not goes_on:
             async with self._order:
-                if self._run is None and not self._told:  # the chat failed before it began
+                if self._run is None and not self._names:  # the chat failed before it began
                     await self._patiently(self._open(None))
-                self.unsaid = self._run is None and self._lost
+                self.unsaid = self._run is None and self._mute
                 await self._end(end_of(error))
 
     async def _end(self, how: bytes) -> None:
@@ -305,7 +305,7 @@ class Shown:
             self._writer.end(run, how)  # also where Redis is away: it is written once it is back
             await self._patiently(self._writer.flush())
             self._number = 0
-            self._lost = False  # the next run is another
+            self._mute = False  # the next run is another
 
     # ── Redis may be away ───────────────────────────────────────────────────────────────────
 
@@ -314,9 +314,9 @@ class Shown:
         try:
             async with asyncio.timeout(self._link.lease):
                 await what
-        except self._away as exc:
+        except self._outages as exc:
             self._link.complain(exc)
-            self._lost = True
+            self._mute = True
             if self._run is not None:
                 self._writer.give_up(self._run)
             self._wake()

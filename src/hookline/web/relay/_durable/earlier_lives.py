@@ -21,7 +21,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.web._runs.items import HookFired
-from hookline.web.relay._codec import END, KNOWN, LINES, items_of
+from hookline.web.relay._codec import END, LINES, NAMES, items_of
 
 PAGE: Final = 500  # entries of a stream to read at a time
 OVER: Final = "over"
@@ -71,8 +71,8 @@ class Before:
 
     def take(self, id: bytes, fields: dict[bytes, bytes]) -> None:
         """Add an entry of the stream."""
-        if KNOWN in fields:
-            self.names.update(_names.decode(fields[KNOWN]))
+        if NAMES in fields:
+            self.names.update(_names.decode(fields[NAMES]))
             return
         in_its_place = int(id.partition(b"-")[2]) - 1 == len(self.events)
         self.whole = self.whole and in_its_place and END not in fields

@@ -17,33 +17,35 @@ from hookline.errors import RemoteChatError
 from hookline.events import ChatAborted, ChatDone, ChatFailed
 from hookline.web._runs.backlog import Backlog
 from hookline.web._runs.header import Header
-from hookline.web.relay._codec import END, KNOWN, LINES, LOST, error_of, items_of
+from hookline.web.relay._codec import END, LINES, LOSS, NAMES, error_of, items_of
 
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)
 
 
-class Followed:
+class RemoteRun:
     """A run of another process."""
 
-    def __init__(self, key: str, header: Header, *, limit: int, left: Callable[[], None]) -> None:
+    def __init__(
+        self, key: str, header: Header, *, limit: int, on_unread: Callable[[], None]
+    ) -> None:
         self.key = key
         self.header = header
         self.before: tuple[Message, ...] = ()
         self.scope_of: Callable[[str], str | None] | None = None
-        self.kept = True
-        self.log = Backlog(kept=True, limit=limit, left=left)
+        self.detached = True
+        self.log = Backlog(detached=True, limit=limit, on_unread=on_unread)
         self.over = False
         """Whether the last event has arrived."""
         self.last = b"0-0"
         """The id of the last entry received."""
-        self.missed = 0
+        self.misses = 0
         """How many checks in a row did not find the process of the run."""
 
     def take(self, id: bytes, fields: dict[bytes, bytes]) -> None:
         """Add an entry of the stream to the backlog."""
         self.last = id
         log = self.log
-        if log.ended or KNOWN in fields:
+        if log.complete or NAMES in fields:
             return
         end = fields.get(END)
         try:
@@ -51,7 +53,7 @@ class Followed:
             items = items_of(fields[LINES]) if LINES in fields else []
             if log.number == 0 and not log.readers:
                 log.first = number  # the beginning was trimmed before we started reading
-            if number != log.number or end == LOST:
+            if number != log.number or end == LOSS:
                 self.lose()
                 return
             for at, item in items:
@@ -72,5 +74,5 @@ class Followed:
     def lose(self) -> None:
         """End the backlog because an entry is missing."""
         self.over = True
-        if not self.log.ended:
-            self.log.end(lost=True)
+        if not self.log.complete:
+            self.log.end(incomplete=True)

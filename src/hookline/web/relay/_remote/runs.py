@@ -9,23 +9,23 @@ from hookline.web._http.refused import Refused
 from hookline.web._runs.header import Header
 from hookline.web.relay._link import Link
 from hookline.web.relay._reader import Feed
-from hookline.web.relay._remote.run import Followed
+from hookline.web.relay._remote.run import RemoteRun
 
 LINGER: Final = 1.0  # seconds for which a run without readers is still followed
 PAGE: Final = 500  # entries of a stream to load at a time
 
 
-class Elsewhere:
+class RemoteRuns:
     """The runs that this process follows. `limit`: bytes to hold per run."""
 
     def __init__(self, link: Link, feed: Feed, limit: int) -> None:
-        self.followed: dict[str, asyncio.Future[Followed]] = {}
+        self.runs: dict[str, asyncio.Future[RemoteRun]] = {}
         """By stream."""
         self._link = link
         self._feed = feed
         self._limit = limit
 
-    async def find(self, key: str, principal: str) -> Followed | None:
+    async def find(self, key: str, principal: str) -> RemoteRun | None:
         """Return the last run of a conversation, loaded up to now, even if it is already over.
 
         Raises Refused (404) if the run belongs to another principal.
@@ -37,8 +37,8 @@ class Elsewhere:
             if state.header.principal != principal:
                 raise Refused(404, "There is no such conversation; choose one from the list.")
             return await self._follow(key, state.header)
-        except self._link.away:
-            raise self._link.refused() from None
+        except self._link.outages:
+            raise self._link.refusal() from None
 
     async def running(self, key: str, principal: str) -> Header | None:
         """Return the header of the conversation's run in another process; None if there is none."""
@@ -47,73 +47,77 @@ class Elsewhere:
             if state is None or state.over or state.header.principal != principal:
                 return None
             return state.header if await self._link.lives(state.worker) else None
-        except self._link.away:
-            raise self._link.refused() from None
+        except self._link.outages:
+            raise self._link.refusal() from None
 
-    async def _follow(self, key: str, header: Header) -> Followed:
+    async def _follow(self, key: str, header: Header) -> RemoteRun:
         stream = self._link.names.log(key, header.run)
-        while (known := self.followed.get(stream)) is not None:
-            await asyncio.wait([known])
-            if not known.cancelled():  # the request that loaded the run may have been cancelled
-                return known.result()
-        loading = self.followed[stream] = asyncio.get_running_loop().create_future()
+        while (pending := self.runs.get(stream)) is not None:
+            await asyncio.wait([pending])
+            if not pending.cancelled():  # the request that loaded the run may have been cancelled
+                return pending.result()
+        loading = self.runs[stream] = asyncio.get_running_loop().create_future()
         try:
-            followed = await self._load(key, header, loading)
+            run = await self._load(key, header, loading)
         except BaseException as exc:
-            del self.followed[stream]
+            del self.runs[stream]
             if isinstance(exc, Exception):
                 loading.set_exception(exc)
                 loading.exception()  # mark it as retrieved: it is raised here, too
             else:
                 loading.cancel()
             raise
-        loading.set_result(followed)
-        return followed
+        loading.set_result(run)
+        return run
 
-    async def _load(self, key: str, header: Header, loading: asyncio.Future[Followed]) -> Followed:
+    async def _load(
+        self, key: str, header: Header, loading: asyncio.Future[RemoteRun]
+    ) -> RemoteRun:
         stream = self._link.names.log(key, header.run)
 
-        def left() -> None:
+        def on_unread() -> None:
             asyncio.get_running_loop().call_later(LINGER, drop)
 
         def drop() -> None:
-            if not followed.log.readers and self.followed.get(stream) is loading:
-                del self.followed[stream]
+            if not run.log.readers and self.runs.get(stream) is loading:
+                del self.runs[stream]
                 self._feed.leave(stream)
-                followed.lose()  # a reader that still holds it must reload
+                run.lose()  # a reader that still holds it must reload
 
-        followed = Followed(key, header, limit=self._limit, left=left)
+        run = RemoteRun(key, header, limit=self._limit, on_unread=on_unread)
         after = b"-"
         while True:
             page = await self._link.commands.xrange(stream, min=after, count=PAGE)
             for id, fields in page:
-                followed.take(id, fields)
+                run.take(id, fields)
             if len(page) < PAGE:
                 break
-            after = b"(" + followed.last
-        if not followed.log.ended:
-            self._feed.follow(stream, followed.last, followed.take)
-        return followed
+            after = b"(" + run.last
+        if not run.log.complete:
+            self._feed.follow(stream, run.last, run.take)
+        return run
 
-    def _loaded(self) -> list[Followed]:
-        done = [each for each in self.followed.values() if each.done() and not each.cancelled()]
-        return [each.result() for each in done if each.exception() is None]
+    def _ready_runs(self) -> list[RemoteRun]:
+        done = [future for future in self.runs.values() if future.done() and not future.cancelled()]
+        return [future.result() for future in done if future.exception() is None]
 
     async def look(self) -> None:
         """End the local copies of runs that were replaced, or whose process is gone.
 
         Two failed checks in a row are needed: the last entries may still be on their way.
         """
-        going_on = [each for each in self._loaded() if not each.log.ended]
+        going_on = [run for run in self._ready_runs() if not run.log.complete]
         if not going_on:
             return
-        gone = set(await self._link.gone([(each.key, each.header.run) for each in going_on]))
-        for place, each in enumerate(going_on):
-            each.missed = each.missed + 1 if place in gone else 0
-            if each.missed >= 2:
-                each.lose()
+        missing = set(
+            await self._link.missing_runs([(run.key, run.header.run) for run in going_on])
+        )
+        for place, run in enumerate(going_on):
+            run.misses = run.misses + 1 if place in missing else 0
+            if run.misses >= 2:
+                run.lose()
 
     def close(self) -> None:
         """End all local copies: no further entries arrive."""
-        for each in self._loaded():
-            each.lose()
+        for run in self._ready_runs():
+            run.lose()
