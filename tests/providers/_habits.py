@@ -1,7 +1,7 @@
 """What servers are known to send, and what hookline makes of it: one row a habit.
 
 `test_habits.py` sends each over a loopback socket to the vendor's own SDK, and
-`scripts/generate.py` writes docs/compatibility.md from the same rows. The habits are after public
+`scripts/docs` makes the page “Compatibility” of the same rows. The habits are after public
 documentation, issues and source of the servers; no service was asked.
 """
 
@@ -12,6 +12,7 @@ from base64 import b64encode
 from typing import Any
 
 import msgspec
+from tests.wire import Wire, WireFormat
 
 from hookline.errors import (
     AuthenticationError,
@@ -23,7 +24,6 @@ from hookline.errors import (
     OverloadedError,
     RateLimitError,
 )
-from hookline.testing import Wire, WireFormat
 
 DONE = b"data: [DONE]\n\n"
 
@@ -330,9 +330,8 @@ TEXTS = [
     ),
     Habit(
         server="servers that run DeepSeek-R1, Qwen3 or QwQ and do not parse reasoning",
-        habit="reasoning in the text, as <think>…</think>",
-        does="reads the text as reasoning if the model is known for this or think_tags=True is set",
-        model="deepseek-r1:8b",
+        habit="reasoning at the beginning of the text, as <think>…</think>",
+        does="reads the text as reasoning, unless think_tags=False is set",
         wire=sse(
             delta(content="<thi"),
             delta(content="nk>\nHm."),
@@ -344,12 +343,11 @@ TEXTS = [
         text="Hi.",
     ),
     Habit(
-        server="any other model",
-        habit="<think> in the text",
+        server="any server",
+        habit="<think> later in the text, such as in code",
         does="reads <think> as text",
-        model="gpt-x",
-        wire=sse(delta("stop", content="<think>Hm.</think>Hi.")),
-        text="<think>Hm.</think>Hi.",
+        wire=sse(delta("stop", content="Write `<think>Hm.</think>`.")),
+        text="Write `<think>Hm.</think>`.",
     ),
     Habit(
         server="Mistral",
@@ -1177,12 +1175,10 @@ HABITS = {
 
 
 def page() -> str:
-    """docs/compatibility.md."""
+    """The page “Compatibility” of the documentation."""
     count = sum(map(len, HABITS.values()))
     lines = [
         "# Compatibility",
-        "",
-        "<!-- Written by scripts/generate.py from tests/providers/_habits.py: do not edit. -->",
         "",
         "This page lists known deviations of servers from the providers' formats, and how hookline",
         f"handles each deviation. Each of the {count} rows has a test: a local server sends an",

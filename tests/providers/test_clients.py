@@ -13,15 +13,17 @@ from typing import Any, ClassVar
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
+from tests.wire import Wire, WireServer
 
 from hookline import Agent
 from hookline.errors import MalformedStreamError, ModelConnectionError, UsageError
 from hookline.events import TextDelta
 from hookline.models import Finish, TextChunk
-from hookline.providers import Clients, Exchange, relay, server_sent
 from hookline.providers._adapter import clients as _clients
+from hookline.providers._adapter import connection as _connection
 from hookline.providers._adapter import streaming as _frame
-from hookline.testing import Turn, Wire, WireServer
+from hookline.providers.kit import Clients, Exchange, relay, server_sent_events
+from hookline.testing import Turn
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
 ROOT = Path(__file__).parents[2]
@@ -32,7 +34,7 @@ FIRST_CHAT = """
 import asyncio, json, os, sys, threading
 from hookline import Agent
 from hookline.providers.presets import preset
-from hookline.testing import WireServer
+from tests.wire import WireServer
 from tests._wires import ADAPTERS, KEY
 
 loop, seen = threading.get_ident(), []
@@ -131,7 +133,7 @@ async def test_a_users_function_makes_its_client_in_a_thread_once_for_each_loop(
 async def test_chats_that_begin_at_once_share_the_one_client_that_is_made(kind: Any) -> None:
     async with wire(kind, *["Hi."] * 5) as (model, _):
         await asyncio.gather(*(Agent(model).chat("Hi.") for _ in range(5)))
-        assert len(_clients._shared[asyncio.get_running_loop()]) == 1
+        assert len(_clients._shared_clients[asyncio.get_running_loop()]) == 1
 
 
 class Watched(asyncio.SelectorEventLoop):
@@ -164,7 +166,7 @@ def test_a_thread_may_get_its_client_while_another_forgets_the_clients_of_closed
     old.meanwhile = other_thread
     assert asyncio.run(clients.get()) is not None
     assert len(made) == 1
-    assert old not in _clients._shared
+    assert old not in _clients._shared_clients
 
 
 def absent() -> Any:
@@ -296,14 +298,17 @@ async def test_an_adapter_whose_chat_is_left_has_closed_every_generator_below_it
 
         monkeypatch.setattr(owner, name, kept_once_awaited if awaited else kept)
 
-    hold(ADAPTERS[kind], "_events")
+    hold(
+        ADAPTERS[kind] if kind == "google" else _connection.Connection,
+        "_events" if kind == "google" else "events",
+    )
     if kind == "google":
         from google.genai.models import AsyncModels
 
         hold(AsyncModels, "generate_content_stream", awaited=True)
     else:
-        hold(sys.modules[ADAPTERS[kind].__module__], "posted")
-        hold(_frame, "server_sent")
+        hold(_connection, "send_request")
+        hold(_frame, "server_sent_events")
     answer = Wire(Turn(*["word "] * 300), stall=None if slow else 2000)
     async with WireServer(kind, answer) as server:
         if kind == "google":  # a client of the user's, which tells us of no response
@@ -346,7 +351,7 @@ async def test_a_cancellation_is_not_replaced_by_the_failure_to_close_the_body()
     body, seen = Unclosable(), asyncio.Event()
 
     async def read() -> None:
-        async for _ in relay(Exchange("acme"), server_sent(body), Reader()):
+        async for _ in relay(Exchange("acme"), server_sent_events(body), Reader()):
             seen.set()
 
     task = asyncio.create_task(read())

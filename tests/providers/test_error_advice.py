@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
+from tests.wire import Wire
 
 from hookline import Agent
-from hookline.cli._terminal.error_texts import told as line
+from hookline.cli._terminal.error_texts import error_line as line
 from hookline.errors import ModelConnectionError, ModelError, RateLimitError, UsageError
-from hookline.providers import Exchange, failure, scrubbed
+from hookline.providers.kit import Exchange, failure, scrubbed
 from hookline.providers.presets import preset
-from hookline.testing import Wire
 
 NOT_FOUND = b'{"error": {"message": "Not Found"}}'
 each_wire = pytest.mark.parametrize("kind", WIRES)

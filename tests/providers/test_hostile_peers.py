@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES
-from tests.hostile_peers import MEMORY, MIB, Peer, play
+from tests.hostile_peers import BLOCK, MEMORY, MIB, Peer, cases, play
 
 from hookline import Agent
 from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
-from hookline.providers import server_sent
 from hookline.providers._adapter.http import MAX_VALUES, Messages
 from hookline.providers._adapter.sse import EventTooLarge
-from hookline.providers._adapter.streaming import loaded
+from hookline.providers._adapter.streaming import parse_json
+from hookline.providers.kit import server_sent_events
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
 
@@ -36,9 +36,18 @@ async def test_a_compressed_answer_takes_bounded_memory(kind: str, attack: str) 
     assert figures["peak"] < MEMORY, figures
 
 
+@pytest.mark.parametrize("kind", sorted({kind for kind, _ in cases()} - {*WIRES, "mcp"}))
+async def test_nor_does_any_other_peer_take_more(kind: str) -> None:
+    attack = next(attack for each, attack in cases() if each == kind and "values" in attack)
+    figures = await play(kind, attack, 48 * MIB)
+    assert figures["outcome"] != "answered"
+    assert figures["peak"] < MEMORY, figures
+    assert figures["block"] < BLOCK, figures
+
+
 @each_wire
 async def test_a_redirect_to_another_host_is_not_followed(kind: Any) -> None:
-    peer = Peer("redirect", 0, mcp=False)
+    peer = Peer("redirect", 0)
     error = await failing(kind, peer)
     assert peer.stolen == 0
     assert type(error) is BadRequestError
@@ -49,14 +58,14 @@ async def test_a_redirect_to_another_host_is_not_followed(kind: Any) -> None:
 
 @each_wire
 async def test_a_redirect_on_the_same_host_is_followed(kind: Any) -> None:
-    peer = Peer("moved", 0, mcp=False)
+    peer = Peer("moved", 0)
     error = await failing(kind, peer)
     assert "(400): it moved here" in str(error)
 
 
 @each_wire
 async def test_comments_do_not_count_as_a_sign_of_life(kind: Any) -> None:
-    error = await failing(kind, Peer("slow comments", 0, mcp=False), idle_timeout=0.3)
+    error = await failing(kind, Peer("slow comments", 0), idle_timeout=0.3)
     assert type(error) is IdleTimeoutError
     assert "idle_timeout=" in str(error)
 
@@ -76,13 +85,13 @@ class Comments:
 
 async def test_many_comments_cost_no_more_than_their_number() -> None:
     """A sum over all earlier pieces at each piece would take minutes, and the test's timeout."""
-    assert [event async for event in server_sent(Comments())] == [{"a": 1}]
+    assert [event async for event in server_sent_events(Comments())] == [{"a": 1}]
 
 
 def test_an_event_of_too_many_values_is_refused_before_it_is_parsed() -> None:
     data = b"[" + b"[]," * MAX_VALUES + b"1]"
     with pytest.raises(EventTooLarge, match="JSON values"):
-        loaded(data)
+        parse_json(data)
 
 
 def test_messages_are_counted_one_by_one_wherever_the_pieces_of_a_stream_end() -> None:

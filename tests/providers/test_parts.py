@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES
+from tests.wire import WireServer
 
 from hookline import Agent, File, Image, Text, ToolResult, tool
 from hookline.errors import BadRequestError
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.providers.presets import preset
-from hookline.testing import WireServer, call
+from hookline.testing import call
 
 URL = "https://example.org/it"
 PARTS: dict[str, Image | File] = {

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests._wires import ADAPTERS, KEY, WIRES, wire
+from tests.wire import Wire, WireServer
 
 from hookline import Agent, Conversation, Reasoning, check_history, tool
 from hookline.errors import IdleTimeoutError, MalformedStreamError, ModelConnectionError
 from hookline.events import TextDelta
-from hookline.providers import Exchange, failure, scrubbed
 from hookline.providers._adapter import sse as _sse
 from hookline.providers._adapter.sse import Events, EventTooLarge
-from hookline.providers._adapter.streaming import loaded
-from hookline.testing import Turn, Wire, WireServer, call
+from hookline.providers._adapter.streaming import parse_json
+from hookline.providers.kit import Exchange, failure, scrubbed
+from hookline.testing import Turn, call
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
 
@@ -72,10 +73,10 @@ def test_an_event_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_json_with_half_a_character_is_read_and_other_json_is_not() -> None:
-    assert loaded(b'{"a": "\\ud83d"}') == {"a": "\ud83d"}
+    assert parse_json(b'{"a": "\\ud83d"}') == {"a": "\ud83d"}
     for data in (b"{", b'{"a": "\xff"}', b"[" * 100_000):
         with pytest.raises(ValueError, match=r"."):
-            loaded(data)
+            parse_json(data)
 
 
 # ── streaming ───────────────────────────────────────────────────────────────────────────────
@@ -211,3 +212,8 @@ def test_a_page_is_quoted_without_its_scripts() -> None:
 
 def test_texts_are_bounded() -> None:
     assert len(scrubbed("word " * 10_000)) < 1_100
+    for cut in range(1, len("my-own-secret")):  # a secret at the place where reading stops
+        long = " " * (16 * 1024 - cut) + "my-own-secret" + " and more" * 10_000
+        assert scrubbed(long, ["my-own-secret"]) == "…"
+        many = "my-own-secret" * 2000
+        assert "my" not in scrubbed("." * cut + many, ["my-own-secret"])

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
+from tests.wire import Wire, WireServer
 
 from hookline import Agent, AssistantMessage, Conversation, Limits, Text, check_history, tool
 from hookline.errors import MalformedStreamError, MaxStepsError, UsageError
@@ -24,7 +25,6 @@ from hookline.providers.tools import (
     web_fetch,
     web_search,
 )
-from hookline.testing import Wire, WireServer
 
 from ._habits import PLACE, START, STOP, block, ended, gemini, named, said, sse
 
@@ -173,7 +173,10 @@ async def test_what_anthropics_tools_did_goes_back_whole_with_what_was_cited() -
     talk = Conversation()
     first = named(START, *SEARCHED, *ANSWER, ended("end_turn"), STOP)
     async with WireServer("anthropic", first, "Bye.") as server:
-        agent = Agent(AnthropicModel("m", base_url=server.url, api_key=KEY), tools=[web_search()])
+        agent = Agent(
+            AnthropicModel("m", base_url=server.url, api_key=KEY, provider="anthropic"),
+            tools=[web_search()],
+        )
         response = await agent.chat("Is it so?", conversation=talk)
         assert (response.text, response.tool_results) == ("So it is.", ())
         restored = Conversation(talk.messages)
@@ -340,9 +343,9 @@ async def test_what_a_providers_tool_did_is_not_shown_to_another(kind: Any) -> N
     talk = Conversation()
     first = named(START, *SEARCHED, *ANSWER, ended("end_turn"), STOP)
     async with WireServer("anthropic", first) as server:
-        model = AnthropicModel("m", base_url=server.url, api_key=KEY)
+        model = AnthropicModel("m", base_url=server.url, api_key=KEY, provider="anthropic")
         await Agent(model, tools=[web_search()]).chat("Is it so?", conversation=talk)
-    async with wire(kind, "Yes.") as (other, server):
+    async with wire(kind, "Yes.", provider=kind) as (other, server):
         await Agent(other).chat("Really?", conversation=talk)
     sent = json.dumps(server.requests[0].json)
     assert "So it is." in sent

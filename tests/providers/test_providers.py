@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
+from tests.wire import Wire, WireServer
 
 from hookline import Agent, Conversation, Image, Settings, check_history
 from hookline.errors import (
@@ -36,7 +37,7 @@ from hookline.providers.anthropic import AnthropicModel
 from hookline.providers.google import GoogleModel, GoogleSettings
 from hookline.providers.openai import OpenAIModel
 from hookline.providers.openai_chat import OpenAIChatModel
-from hookline.testing import Turn, Wire, WireServer
+from hookline.testing import Turn
 
 from ._habits import delta, gemini, sse
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES, wire
+from tests.wire import Wire, WireServer
 
 from hookline import Agent, Conversation, Settings, tool
 from hookline.errors import UsageError
@@ -17,7 +18,7 @@ from hookline.providers.google import GoogleModel, GoogleSettings
 from hookline.providers.openai import OpenAIModel, OpenAISettings
 from hookline.providers.openai_chat import OpenAIChatModel, OpenAIChatSettings
 from hookline.providers.presets import OWN, PRESETS, preset
-from hookline.testing import Turn, Wire, WireServer, call
+from hookline.testing import Turn, call
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES
+from tests.wire import Wire, WireServer
+from tests.wire.habits import habits_of
 
 from hookline import Agent, AssistantMessage, Conversation, Reasoning, check_history
 from hookline.errors import MalformedStreamError, ModelError
-from hookline.testing import Turn, Wire, WireServer, call
-from hookline.testing._wire.habits import habits_of
+from hookline.testing import Turn, call
 
 FAILS = ("error", "failed", "no_finish", "blocked", "malformed_call")
 CASES = [(kind, name) for kind in WIRES for name in habits_of(kind)]
@@ -37,8 +37,7 @@ def turn(name: str) -> Turn:
 
 async def chat(kind: Any, name: str, talk: Conversation) -> list[Any]:
     async with WireServer(kind, Wire(turn(name), habits=[name]), "Sunny.") as server:
-        options = {"think_tags": True} if name == "think_tags" else {}
-        model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY, **options)
+        model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY)
         await Agent(model, tools=[weather]).chat("Hi.", conversation=talk)
         return server.requests
 
@@ -76,9 +75,3 @@ async def test_an_answer_that_breaks_is_an_error_and_never_an_answer(kind: Any, 
 def test_a_habit_that_no_server_of_the_format_has_is_refused(kind: Any) -> None:
     with pytest.raises(ValueError, match="use one of"):
         Wire("Hi.", habits=["no_idnex"]).pieces(kind, 1)
-
-
-@pytest.mark.parametrize("kind", WIRES)
-def test_the_docs_name_every_habit(kind: str) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
-    assert all(f"`{name}`" in text for name in habits_of(kind))

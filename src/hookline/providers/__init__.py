@@ -1,23 +1,21 @@
-"""Adapters to model providers, and the building blocks for further adapters.
+"""The models of providers. Each imports its SDK at its first request.
 
-`hookline.providers.openai`, `.openai_chat`, `.anthropic` and `.google` are the adapters; each
-imports its SDK on first use. This module exports the names that a new adapter needs.
+`hookline.providers.presets` has services that use another provider's format, `.tools` the tools
+that a provider runs itself, and `.kit` the building blocks of further adapters.
 """
 
-from hookline.providers._adapter.clients import Clients, check_extra
-from hookline.providers._adapter.errors.details import retry_after, scrubbed
-from hookline.providers._adapter.errors.failures import Exchange, failure, told
-from hookline.providers._adapter.streaming import Reader, relay, server_sent
+from hookline.providers.anthropic import AnthropicModel, AnthropicSettings
+from hookline.providers.google import GoogleModel, GoogleSettings
+from hookline.providers.openai import OpenAIModel, OpenAISettings
+from hookline.providers.openai_chat import OpenAIChatModel, OpenAIChatSettings
 
 __all__ = [
-    "Clients",
-    "Exchange",
-    "Reader",
-    "check_extra",
-    "failure",
-    "relay",
-    "retry_after",
-    "scrubbed",
-    "server_sent",
-    "told",
+    "AnthropicModel",
+    "AnthropicSettings",
+    "GoogleModel",
+    "GoogleSettings",
+    "OpenAIChatModel",
+    "OpenAIChatSettings",
+    "OpenAIModel",
+    "OpenAISettings",
 ]

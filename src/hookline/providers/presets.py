@@ -10,15 +10,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hookline import Model
 from hookline.errors import UsageError
-from hookline.providers._adapter.clients import from_environment, imported, no_key
+from hookline.providers._adapter.clients import (
+    IDLE_TIMEOUT,
+    from_environment,
+    imported,
+    no_key,
+)
+from hookline.providers._adapter.connection import Connection
 from hookline.providers._adapter.http import hooks
 from hookline.providers._adapter.ids import NINE
 from hookline.providers.anthropic import AnthropicModel
-from hookline.providers.openai._model import Connection
 from hookline.providers.openai_chat import OpenAIChatModel
+from hookline.providers.openai_chat._model import SERVICE
 from hookline.providers.openai_chat._request import Dialect
 
 __all__ = ["OWN", "PRESETS", "Preset", "preset"]
@@ -145,9 +152,9 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
     """
     row = PRESETS.get(prefix)
     if row is None:
-        known = ", ".join(PRESETS)
-        raise UsageError(f"there is no preset {prefix!r}; use one of: {known}, or base_url=")
-    given: dict[str, Any]
+        prefixes = ", ".join(PRESETS)
+        raise UsageError(f"there is no preset {prefix!r}; use one of: {prefixes}, or base_url=")
+    all_options: dict[str, Any]
     if prefix == "bedrock":
         if options.get("client") is None:
             key, url = options.pop("api_key", None), options.pop("base_url", None)
@@ -159,35 +166,39 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
         options.pop("client", None)
         of_azure = prefix == "azure" and not options.get("base_url")
         options["connection"] = Connection(
+            replace(
+                SERVICE,
+                keys=row.keys,
+                keyless=row.keyless,
+                make=_azure if of_azure else SERVICE.make,
+            ),
             api_key=options.pop("api_key", None),
             base_url=options.pop("base_url", None) or _address(row),
-            provider=prefix,
-            keys=row.keys,
-            keyless=row.keyless,
-            make=_azure if of_azure else None,
+            provider=options.get("provider", prefix),
+            idle_timeout=options.pop("idle_timeout", IDLE_TIMEOUT),
         )
     own = {"provider": prefix, "dialect": dialect, "takes_schema": row.schemas}
-    given = {**own, **options}
-    return OpenAIChatModel(name, **given)
+    all_options = {**own, **options}
+    return OpenAIChatModel(name, **all_options)
 
 
 def _address(row: Preset) -> str | None:
-    given = from_environment(row.address) if row.address is not None else None
-    return given or row.url
+    from_variable = from_environment(row.address) if row.address is not None else None
+    return from_variable or row.url
 
 
-def _azure(api_key: str | None) -> Any:
+def _azure(connection: Connection[Any]) -> Any:
     """Return Azure's client, for the dated API if its version is set, else for the undated API."""
     endpoint, key = _set("azure", "AZURE_OPENAI_ENDPOINT"), PRESETS["azure"].keys[0]
-    found = api_key or from_environment(key)
-    if found is None and from_environment("AZURE_OPENAI_AD_TOKEN") is None:
+    key_value = connection.api_key or from_environment(key)
+    if key_value is None and from_environment("AZURE_OPENAI_AD_TOKEN") is None:
         raise no_key("azure", key, "AZURE_OPENAI_AD_TOKEN")
     sdk = imported("openai")
     http = sdk.DefaultAsyncHttpxClient(event_hooks=hooks())
-    if found is None or from_environment("OPENAI_API_VERSION") is not None:
-        return sdk.AsyncAzureOpenAI(api_key=found, http_client=http)
+    if key_value is None or from_environment("OPENAI_API_VERSION") is not None:
+        return sdk.AsyncAzureOpenAI(api_key=key_value, http_client=http)
     url = f"{endpoint.rstrip('/')}/openai/v1/"
-    return sdk.AsyncOpenAI(api_key=found, base_url=url, http_client=http)
+    return sdk.AsyncOpenAI(api_key=key_value, base_url=url, http_client=http)
 
 
 def _bedrock(api_key: str | None, base_url: str | None) -> Any:
@@ -201,7 +212,7 @@ def _bedrock(api_key: str | None, base_url: str | None) -> Any:
 
 def _set(prefix: str, *names: str) -> str:
     """Return the value of the first of these environment variables that is set."""
-    found = from_environment(*names)
-    if found is None:
+    value = from_environment(*names)
+    if value is None:
         raise UsageError(f"{prefix}: the address is missing; set {names[0]}, or pass client=")
-    return found
+    return value

@@ -34,8 +34,8 @@ def web_search(
     *, max_uses: int | None = None, allowed_domains: Sequence[str] = (), name: str = "web_search"
 ) -> ProviderTool:
     """Search the web (OpenAI, Anthropic, Gemini). Only Anthropic supports `max_uses`."""
-    allowed = as_tuple("allowed_domains", allowed_domains)
-    domains = {"allowed_domains": list(allowed)} if allowed else {}
+    names = as_tuple("allowed_domains", allowed_domains)
+    domains = {"allowed_domains": list(names)} if names else {}
     uses = {} if max_uses is None else {"max_uses": max_uses}
     entries: dict[str, dict[str, Any]] = {
         "openai": {"type": "web_search", **({"filters": domains} if domains else {})},

@@ -21,15 +21,15 @@ UNKNOWN: Final = "application/octet-stream"
 RATE: Final = 24_000  # the sample rate of generated audio, unless the response states another
 
 
-class Found:
+class Attachments:
     """Collects the sources and files of one answer, without duplicates."""
 
     def __init__(self) -> None:
-        self._known: set[tuple[object, ...]] = set()
+        self._keys: set[tuple[object, ...]] = set()
 
     def source(
         self,
-        given: object,
+        entry: object,
         *,
         url: str = "url",
         title: str = "title",
@@ -37,27 +37,29 @@ class Found:
         meta: Mapping[str, Any] | None = None,
     ) -> Iterable[Chunk]:
         """Return a source; each argument is the name of a field in `given`, or "" for no field."""
-        if not is_object(given):
+        if not is_object(entry):
             return
-        where, called, file = (_text(given.get(each)) for each in (url, title, name))
-        if where is None and called is None and file is None:
+        where, heading, file = (_text(entry.get(field)) for field in (url, title, name))
+        if where is None and heading is None and file is None:
             return
-        key = ("source", where) if where is not None else ("source", called, file)
-        if key in self._known:
+        key = ("source", where) if where is not None else ("source", heading, file)
+        if key in self._keys:
             return
-        self._known.add(key)
+        self._keys.add(key)
         kind = guess_type(file)[0] if file is not None else None
         own = dict(meta) if meta else None
-        yield SourceChunk(Source(url=where, title=called, name=file, media_type=kind, meta=own))
+        yield SourceChunk(Source(url=where, title=heading, name=file, media_type=kind, meta=own))
 
-    def kept(self, meta: Mapping[str, Any], *, id: object, name: object = None) -> Iterable[Chunk]:
+    def stored_file(
+        self, meta: Mapping[str, Any] | None, *, id: object, name: object = None
+    ) -> Iterable[Chunk]:
         """Return a file that the provider created and stored; `meta` identifies the stored file."""
         file = _text(name)
-        if _text(id) is None or ("file", id) in self._known:
+        if _text(id) is None or ("file", id) in self._keys:
             return
-        self._known.add(("file", id))
+        self._keys.add(("file", id))
         kind = (guess_type(file)[0] if file is not None else None) or UNKNOWN
-        yield FileChunk(File(media_type=kind, name=file, meta=dict(meta)))
+        yield FileChunk(File(media_type=kind, name=file, meta=dict(meta or {})))
 
 
 def _text(value: object) -> str | None:
@@ -67,7 +69,7 @@ def _text(value: object) -> str | None:
 # ── files ───────────────────────────────────────────────────────────────────────────────────
 
 
-def made(media_type: str, data: bytes, meta: Mapping[str, Any] | None = None) -> Image | File:
+def media_part(media_type: str, data: bytes, meta: Mapping[str, Any] | None = None) -> Image | File:
     """Return the image or file that a model generated."""
     own = dict(meta) if meta else None
     if media_type.startswith("image/"):
@@ -84,7 +86,7 @@ def pictured(url: object, media_type: str = "image/png") -> Iterable[Chunk]:
         return
     head, _, text = url.partition(",")
     if head.endswith(";base64"):
-        yield FileChunk(made(head[5:-7].partition(";")[0] or media_type, decoded(text)))
+        yield FileChunk(media_part(head[5:-7].partition(";")[0] or media_type, decoded(text)))
 
 
 def decoded(text: str) -> bytes:
@@ -111,13 +113,13 @@ class Sound:
         data, self._pieces = b"".join(self._pieces), []
         if not data:
             return
-        kind, *parameters = [each.strip().lower() for each in self.media_type.split(";")]
+        kind, *parameters = [part.strip().lower() for part in self.media_type.split(";")]
         if kind not in ("audio/pcm", "audio/l16"):
-            yield FileChunk(made(kind, data, meta))
+            yield FileChunk(media_part(kind, data, meta))
             return
-        named = {each.partition("=")[0]: each.partition("=")[2] for each in parameters}
-        rate = int(named["rate"]) if named.get("rate", "").isdecimal() else RATE
-        yield FileChunk(made("audio/wav", _wav(data, rate), meta))
+        options = {part.partition("=")[0]: part.partition("=")[2] for part in parameters}
+        rate = int(options["rate"]) if options.get("rate", "").isdecimal() else RATE
+        yield FileChunk(media_part("audio/wav", _wav(data, rate), meta))
 
 
 def _wav(samples: bytes, rate: int) -> bytes:

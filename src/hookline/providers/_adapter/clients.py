@@ -26,7 +26,7 @@ IDLE_TIMEOUT: Final = 300.0  # seconds: models may think for minutes without sen
 CONNECT_TIMEOUT: Final = 10.0
 
 
-class Kept(Generic[C]):
+class LoopClient(Generic[C]):
     """A client that hookline created, with the generator that closes it at the end of its loop."""
 
     __slots__ = ("client", "keeper")
@@ -36,7 +36,7 @@ class Kept(Generic[C]):
         self.keeper = keeper
 
 
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Kept[Any]]] = (
+_shared_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, LoopClient[Any]]] = (
     WeakKeyDictionary()
 )
 _making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -46,7 +46,7 @@ _imported: set[str] = set()
 class Clients(Generic[C]):
     """Keeps one client per event loop, for all requests in that loop.
 
-    `given` is the user's client, or a function that returns one. If `given` is None, `make` creates
+    `own` is the user's client, or a function that returns one. If `own` is None, `make` creates
     the client, and models with an equal `key()` share that client. Both functions run in a thread.
     A client that is created here is closed when its event loop shuts down. `modules` lists the
     modules that the SDK imports at its first request. Before that request, a thread imports these
@@ -55,7 +55,7 @@ class Clients(Generic[C]):
 
     def __init__(
         self,
-        given: C | Callable[[], C] | None,
+        own: C | Callable[[], C] | None,
         *,
         modules: Sequence[str] = (),
         make: Callable[[], C],
@@ -63,15 +63,15 @@ class Clients(Generic[C]):
         close: Callable[[C], Awaitable[object]],
         prepare: Callable[[C], C] = lambda client: client,
     ) -> None:
-        self._made = given is None or callable(given)
-        self._given = None if self._made else cast("C", given)
+        self._creates = own is None or callable(own)
+        self._client = None if self._creates else cast("C", own)
         self._modules = modules
-        self._make = cast("Callable[[], C]", given) if given is not None and self._made else make
-        self._key = key if given is None else None
+        self._make = cast("Callable[[], C]", own) if own is not None and self._creates else make
+        self._key = key if own is None else None
         self._close = close
         self._prepare = prepare
         self._home: ref[asyncio.AbstractEventLoop] | None = None
-        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, Kept[C]]] = (
+        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, LoopClient[C]]] = (
             WeakKeyDictionary()
         )
 
@@ -80,32 +80,32 @@ class Clients(Generic[C]):
         loop = asyncio.get_running_loop()
         if not _imported.issuperset(self._modules):
             await asyncio.to_thread(_import, self._modules)
-        if self._given is not None:
+        if self._client is not None:
             if self._home is None:
                 self._home = ref(loop)
-                self._given = self._prepare(self._given)
+                self._client = self._prepare(self._client)
             elif self._home() is not loop:
                 raise UsageError(
                     "this model's client= was used in another event loop, and cannot leave that "
                     "loop; pass a function that returns a client: client=lambda: …"
                 )
-            return self._given
-        table = _shared if self._key is not None else self._own
-        for known in (table, _making):
-            for each in known.keyrefs():  # a copy, because other threads change the table
-                other = each()
+            return self._client
+        table = _shared_clients if self._key is not None else self._own
+        for registry in (table, _making):
+            for reference in registry.keyrefs():  # a copy, because other threads change the table
+                other = reference()
                 if other is not None and other.is_closed():
-                    known.pop(other, None)
-        kept = table.setdefault(loop, {})
+                    registry.pop(other, None)
+        clients = table.setdefault(loop, {})
         key = self._key() if self._key is not None else None
-        if key not in kept:
+        if key not in clients:
             async with _making.setdefault(loop, asyncio.Lock()):
-                if key not in kept:  # no other task has created it in the meantime
+                if key not in clients:  # no other task has created it in the meantime
                     client = await self._new()
-                    keeper = _keep(client, self._close, kept, key)
+                    keeper = _keep(client, self._close, clients, key)
                     await anext(keeper)  # from now on the loop closes the generator at its shutdown
-                    kept[key] = Kept(client, keeper)
-        return kept[key].client
+                    clients[key] = LoopClient(client, keeper)
+        return clients[key].client
 
     async def _new(self) -> C:
         """Create a client in a thread: it loads certificates, and may import more of the SDK."""
@@ -124,13 +124,13 @@ class Clients(Generic[C]):
 
 
 async def _keep(
-    client: C, close: Callable[[C], Awaitable[object]], kept: dict[Hashable, Any], key: Hashable
+    client: C, close: Callable[[C], Awaitable[object]], clients: dict[Hashable, Any], key: Hashable
 ) -> AsyncGenerator[None, None]:
     """Stay suspended until the event loop shuts down, which closes all async generators."""
     try:
         yield
     finally:
-        kept.pop(key, None)
+        clients.pop(key, None)
         await close(client)
 
 
@@ -140,10 +140,10 @@ async def _keep(
 def check_extra(module: str, extra: str) -> None:
     """Raise UsageError with the pip command if an SDK is not installed."""
     try:
-        found = importlib.util.find_spec(module) is not None
+        installed = importlib.util.find_spec(module) is not None
     except ImportError:
-        found = False
-    if not found:
+        installed = False
+    if not installed:
         raise UsageError(f'{module} is not installed: pip install "hookline[{extra}]"')
 
 
@@ -156,11 +156,11 @@ def check_async(client: object, right: str) -> None:
 
 def check_alone(client: object, **options: object) -> None:
     """Raise UsageError for options that have no effect because there is a client."""
-    given = " and ".join(f"{name}=" for name, value in options.items() if value is not None)
-    if client is not None and given:
+    names = " and ".join(f"{name}=" for name, value in options.items() if value is not None)
+    if client is not None and names:
         raise UsageError(
-            f"client= has its own key and address, so {given} would have no effect; "
-            f"leave out {given}, or leave out client="
+            f"client= has its own key and address, so {names} would have no effect; "
+            f"leave out {names}, or leave out client="
         )
 
 
@@ -204,12 +204,20 @@ def where_of(url: object, provider: str, host: str) -> str:
     return f"{name}:{parts.port}" if parts.port else name
 
 
+def address_of(client: object) -> object:
+    """Return the address that a client sends its requests to; None if it does not say."""
+    inner = getattr(client, "_api_client", None)  # of Google's SDK
+    return getattr(client, "base_url", None) or getattr(
+        getattr(inner, "_http_options", None), "base_url", None
+    )
+
+
 def keys_of(client: object) -> tuple[str, ...]:
     """Return the keys of a client, which must not appear in errors."""
     inner = getattr(client, "_api_client", None)  # Google's SDK keeps the key there
-    found = [getattr(client, name, None) for name in ("api_key", "auth_token")]
-    found.append(getattr(inner, "api_key", None))
-    return tuple(each for each in found if isinstance(each, str) and each)
+    keys = [getattr(client, name, None) for name in ("api_key", "auth_token")]
+    keys.append(getattr(inner, "api_key", None))
+    return tuple(key for key in keys if isinstance(key, str) and key)
 
 
 def no_key(provider: str, *names: str) -> UsageError:

@@ -35,6 +35,11 @@ def too_many_values(data: bytes) -> bool:
     return len(data) > _SMALL and _values(data) > MAX_VALUES
 
 
+def too_large(data: bytes, limit: int) -> bool:
+    """Return whether this JSON is too large, or could create more than MAX_VALUES objects."""
+    return len(data) * (1 if data.isascii() else _WIDE) > limit or too_many_values(data)
+
+
 def _values(data: bytes) -> int:
     return len(data) - len(data.translate(None, _VALUES))
 
@@ -65,11 +70,11 @@ def _redirect(response: Any) -> bytes | None:
     """Return the error for a redirect to another host, or None."""
     if not response.has_redirect_location:
         return None
-    here = str(response.request.url)
-    there = urljoin(here, response.headers["location"])
-    if _origin(there) == _origin(here):
+    url = str(response.request.url)
+    target = urljoin(url, response.headers["location"])
+    if _origin(target) == _origin(url):
         return None
-    parts = urlsplit(there)
+    parts = urlsplit(target)
     message = (
         f"the server redirects to {parts.scheme}://{parts.netloc.rpartition('@')[2]}, and hookline "
         "follows no redirect to another host; if you trust that host, make it the base_url="
@@ -138,7 +143,7 @@ def _stream_class(library: Any) -> Any:
             return body
 
         async def _read(self) -> AsyncGenerator[bytes]:
-            left = self._limit
+            room = self._limit
             async with aclosing(self._pieces()) as pieces:
                 async for piece in pieces:
                     if self._messages is not None and self._messages.exceed(piece):
@@ -146,12 +151,12 @@ def _stream_class(library: Any) -> Any:
                             f"the server sent a message of more than {self._message} bytes, or "
                             f"of more than {MAX_VALUES} values"
                         )
-                    if left is not None and len(piece) >= left:
-                        yield piece[:left]
+                    if room is not None and len(piece) >= room:
+                        yield piece[:room]
                         return
                     yield piece
-                    if left is not None:
-                        left -= len(piece)
+                    if room is not None:
+                        room -= len(piece)
 
         async def _pieces(self) -> AsyncGenerator[bytes]:
             if not self._encodings:
@@ -159,9 +164,9 @@ def _stream_class(library: Any) -> Any:
                     yield chunk
                 return
             if len(self._encodings) > 1 or self._encodings[0] not in ("gzip", "x-gzip", "deflate"):
-                named = ", ".join(self._encodings)[:100]
+                names = ", ".join(self._encodings)[:100]
                 raise library.DecodingError(
-                    f"the server encoded its answer without asking: {named}"
+                    f"the server encoded its answer without asking: {names}"
                 )
             decoder = zlib.decompressobj(_WBITS)
             async for chunk in self._stream:

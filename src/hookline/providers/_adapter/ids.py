@@ -25,8 +25,8 @@ def call_ids(
     messages: Sequence[Message], provider: str, takes: re.Pattern[str] = USUAL
 ) -> Callable[[str], str]:
     """Return a function that maps the ids in these messages to ids for the provider."""
-    found: dict[str, str] = {}
-    used: set[str] = set()
+    mapping: dict[str, str] = {}
+    others: set[str] = set()
     calls = [
         part
         for message in messages
@@ -35,15 +35,15 @@ def call_ids(
         if isinstance(part, ToolCall)
     ]
     for call in calls:  # accepted ids stay unchanged, even if another call comes first
-        fits = next((id for id in _fitting(call, provider, takes) if id not in used), None)
+        fits = next((id for id in _fitting(call, provider, takes) if id not in others), None)
         if fits is not None:
-            found[call.id] = fits
-            used.add(fits)
+            mapping[call.id] = fits
+            others.add(fits)
     for call in calls:
-        if call.id not in found:
-            found[call.id] = _made(call.id, takes, used)
-            used.add(found[call.id])
-    return lambda id: found.get(id) or _made(id, takes, used)
+        if call.id not in mapping:
+            mapping[call.id] = _new_id(call.id, takes, others)
+            others.add(mapping[call.id])
+    return lambda id: mapping.get(id) or _new_id(id, takes, others)
 
 
 def _fitting(call: ToolCall, provider: str, takes: re.Pattern[str]) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _fitting(call: ToolCall, provider: str, takes: re.Pattern[str]) -> Iterator[
         yield call.id
 
 
-def _made(id: str, takes: re.Pattern[str], used: set[str]) -> str:
+def _new_id(id: str, takes: re.Pattern[str], others: set[str]) -> str:
     number = 0
     while True:
         value = int.from_bytes(sha256(f"{id}\0{number}".encode(errors="replace")).digest()[:12])
@@ -63,9 +63,11 @@ def _made(id: str, takes: re.Pattern[str], used: set[str]) -> str:
         for _ in range(9):
             value, digit = divmod(value, 62)
             digest += _DIGITS[digit]
-        made = digest if takes is NINE else f"{re.sub('[^A-Za-z0-9_-]', '_', id)[:54]}_{digest}"
-        if made not in used:
-            return made
+        candidate = (
+            digest if takes is NINE else f"{re.sub('[^A-Za-z0-9_-]', '_', id)[:54]}_{digest}"
+        )
+        if candidate not in others:
+            return candidate
         number += 1
 
 

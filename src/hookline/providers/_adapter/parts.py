@@ -70,7 +70,7 @@ def refuse(provider: str, what: str, instead: str) -> BadRequestError:
     return BadRequestError(f"{provider}: {what}; {instead}", provider=provider)
 
 
-def said(message: UserMessage) -> Sequence[Text | Image | File]:
+def user_parts(message: UserMessage) -> Sequence[Text | Image | File]:
     """Return the parts of a user message without blank texts, which providers refuse."""
     return [part for part in message.parts if type(part) is not Text or part.text.strip()]
 
@@ -81,13 +81,13 @@ def showing(messages: Sequence[Message], provider: str) -> Sequence[Message]:
     A model needs to see the image that it is asked to change, but accepts only its own images in an
     answer.
     """
-    if not any(isinstance(each, AssistantMessage) and each.files for each in messages):
+    if not any(isinstance(message, AssistantMessage) and message.files for message in messages):
         return messages
     out: list[Message] = []
     waiting: list[Image] = []  # until the results of the answer's calls follow
     for message in messages:
         if waiting and not isinstance(message, ToolMessage):
-            out.append(_shown(waiting))
+            out.append(_images_message(waiting))
             waiting = []
         out.append(message)
         if isinstance(message, AssistantMessage):
@@ -97,27 +97,27 @@ def showing(messages: Sequence[Message], provider: str) -> Sequence[Message]:
                 if isinstance(part, Image) and provider not in (part.meta or {})
             ]
     if waiting and isinstance(out[-1], ToolMessage):
-        out.append(_shown(waiting))
+        out.append(_images_message(waiting))
     return out
 
 
-def _shown(pictures: Sequence[Image]) -> UserMessage:
+def _images_message(pictures: Sequence[Image]) -> UserMessage:
     return UserMessage(parts=(Text("Images that you have made:"), *pictures))
 
 
-def merged(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
     """Merge the provider options into the request; an option of None removes a field.
 
     Tools are added to the existing tools, and an object is merged into the existing object.
     """
     for name, value in (extra or {}).items():
-        there = body.get(name)
+        current = body.get(name)
         if value is None:
             body.pop(name, None)
-        elif name == "tools" and is_list(there) and is_list(value):
-            body[name] = [*there, *value]
-        elif is_object(there) and is_object(value):
-            body[name] = {**there, **value}
+        elif name == "tools" and is_list(current) and is_list(value):
+            body[name] = [*current, *value]
+        elif is_object(current) and is_object(value):
+            body[name] = {**current, **value}
         else:
             body[name] = value
     return body
@@ -144,34 +144,34 @@ def choice(settings: Settings, request: ModelRequest) -> str | None:
 
 def count(usage: object, *path: str) -> int:
     """Return a token count of the provider's usage; 0 if it is missing."""
-    found: Any = usage
+    value: Any = usage
     for name in path:
-        found = found.get(name) if is_object(found) else None
-    return found if type(found) is int and found > 0 else 0
+        value = value.get(name) if is_object(value) else None
+    return value if type(value) is int and value > 0 else 0
 
 
 def text_in(event: Mapping[str, Any], name: str) -> str:
     """Return a text field; None counts as empty. Raises TypeError for any other type."""
-    found = event.get(name)
-    if found is None:
+    value = event.get(name)
+    if value is None:
         return ""
-    if type(found) is not str:
-        raise TypeError(f"{name} is a {type(found).__name__}")
-    return found
+    if type(value) is not str:
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return value
 
 
 def index_in(event: Mapping[str, Any], name: str = "index") -> int:
     """Return a position in the answer; raises TypeError for a non-number, KeyError if missing."""
-    found = event[name]
-    if type(found) is not int:
-        raise TypeError(f"{name} is a {type(found).__name__}")
-    return found
+    value = event[name]
+    if type(value) is not int:
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return value
 
 
 def own(meta: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
     """Return this provider's own data in the meta of a part or message."""
-    found = meta.get(provider) if meta else None
-    return found if is_object(found) else {}
+    data = meta.get(provider) if meta else None
+    return data if is_object(data) else {}
 
 
 def json_text(data: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hookline.providers._adapter.parts import is_list, is_object
 
-NAMED: Final = ("properties", "$defs", "patternProperties")  # schemas by names
+SCHEMA_MAPS: Final = ("properties", "$defs", "patternProperties")  # schemas by names
 INNER: Final = (
     *("items", "prefixItems", "contains", "additionalProperties", "propertyNames"),
     *("anyOf", "oneOf", "allOf", "not", "if", "then", "else"),
@@ -39,17 +39,17 @@ def is_strict(schema: Any) -> bool:
     """
     strict = True
 
-    def look(each: dict[str, Any]) -> dict[str, Any]:
+    def look(part: dict[str, Any]) -> dict[str, Any]:
         nonlocal strict
-        strict = strict and each.keys() <= _STRICT and each.get("format", "date") in _FORMATS
-        strict = strict and ("$ref" not in each or len(each) == 1)
-        strict = strict and _has_form(each)
-        if each.get("type") == "object":
-            fields: dict[str, Any] = each.get("properties") or {}
-            closed = each.get("additionalProperties", False) is False
+        strict = strict and part.keys() <= _STRICT and part.get("format", "date") in _FORMATS
+        strict = strict and ("$ref" not in part or len(part) == 1)
+        strict = strict and _has_form(part)
+        if part.get("type") == "object":
+            fields: dict[str, Any] = part.get("properties") or {}
+            closed = part.get("additionalProperties", False) is False
             strict = strict and closed and bool(fields)
-            strict = strict and set(each.get("required") or ()) == set(fields)
-        return each
+            strict = strict and set(part.get("required") or ()) == set(fields)
+        return part
 
     mapped(schema, look)
     return strict
@@ -60,36 +60,36 @@ def plain(schema: Any) -> Any:
 
     Anthropic takes neither dicts with any names, nor types that contain themselves.
     """
-    taken = True
+    fits = True
 
-    def change(each: dict[str, Any]) -> dict[str, Any]:
-        nonlocal taken
-        if "oneOf" in each:
-            each["anyOf"] = each.pop("oneOf")
-        taken = taken and _has_form(each)
-        if "$ref" in each:  # nothing else may be next to it
-            return {"$ref": each["$ref"]}
-        if each.get("type") == "object":
-            taken = taken and ("properties" in each or not each.get("additionalProperties"))
-            each["additionalProperties"] = False
-        kept = {name: value for name, value in each.items() if name in {*_FORM, "default"}}
-        if each.get("minItems") in (0, 1):
-            kept["minItems"] = each["minItems"]
-        if each.get("format") in {*_FORMATS, "uri"}:
-            kept["format"] = each["format"]
-        return kept
+    def change(part: dict[str, Any]) -> dict[str, Any]:
+        nonlocal fits
+        if "oneOf" in part:
+            part["anyOf"] = part.pop("oneOf")
+        fits = fits and _has_form(part)
+        if "$ref" in part:  # nothing else may be next to it
+            return {"$ref": part["$ref"]}
+        if part.get("type") == "object":
+            fits = fits and ("properties" in part or not part.get("additionalProperties"))
+            part["additionalProperties"] = False
+        fields = {name: value for name, value in part.items() if name in {*_FORM, "default"}}
+        if part.get("minItems") in (0, 1):
+            fields["minItems"] = part["minItems"]
+        if part.get("format") in {*_FORMATS, "uri"}:
+            fields["format"] = part["format"]
+        return fields
 
-    found = mapped(schema, change)
-    return found if taken and not _repeats(schema) else None
+    result = mapped(schema, change)
+    return result if fits and not _repeats(schema) else None
 
 
 def closed(schema: Any) -> Any:
     """Return the schema with additionalProperties set to false wherever it is not set."""
 
-    def close(each: dict[str, Any]) -> dict[str, Any]:
-        if each.get("type") == "object" and "properties" in each:
-            each.setdefault("additionalProperties", False)
-        return each
+    def close(part: dict[str, Any]) -> dict[str, Any]:
+        if part.get("type") == "object" and "properties" in part:
+            part.setdefault("additionalProperties", False)
+        return part
 
     return mapped(schema, close)
 
@@ -97,43 +97,43 @@ def closed(schema: Any) -> Any:
 def mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Return a copy with every subschema changed; names of fields are not taken for keywords."""
     if is_list(schema):
-        return [mapped(each, change) for each in schema]
+        return [mapped(value, change) for value in schema]
     if not is_object(schema):
         return schema
     out: dict[str, Any] = {}
-    for name, each in schema.items():
-        if name in NAMED and is_object(each):
-            out[name] = {field: mapped(inner, change) for field, inner in each.items()}
+    for name, value in schema.items():
+        if name in SCHEMA_MAPS and is_object(value):
+            out[name] = {field: mapped(inner, change) for field, inner in value.items()}
         else:
-            out[name] = mapped(each, change) if name in INNER else each
+            out[name] = mapped(value, change) if name in INNER else value
     return change(out)
 
 
-def _has_form(each: dict[str, Any]) -> bool:
+def _has_form(part: dict[str, Any]) -> bool:
     """Return whether a subschema says which values it describes, in the case of lists, too."""
-    if each.get("type") == "array":
-        return is_object(each.get("items"))
-    return not {"type", "anyOf", "enum", "const", "$ref"}.isdisjoint(each)
+    if part.get("type") == "array":
+        return is_object(part.get("items"))
+    return not {"type", "anyOf", "enum", "const", "$ref"}.isdisjoint(part)
 
 
 def _repeats(schema: dict[str, Any]) -> bool:
     """Return whether a definition contains itself."""
     definitions: dict[str, Any] = schema.get("$defs") or {}
-    known = {name: set(_refs(each)) for name, each in definitions.items()}
-    while leaves := [name for name, refs in known.items() if not refs & known.keys()]:
+    references = {name: set(_refs(definition)) for name, definition in definitions.items()}
+    while leaves := [name for name, refs in references.items() if not refs & references.keys()]:
         for name in leaves:
-            del known[name]
-    return bool(known)
+            del references[name]
+    return bool(references)
 
 
 def _refs(schema: Any) -> Iterator[str]:
     """Yield the names of the definitions that a schema refers to."""
-    found: list[str] = []
+    names: list[str] = []
 
-    def look(each: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(each.get("$ref"), str):
-            found.append(each["$ref"].removeprefix(REF))
-        return each
+    def look(part: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(part.get("$ref"), str):
+            names.append(part["$ref"].removeprefix(REF))
+        return part
 
     mapped(schema, look)
-    yield from found
+    yield from names

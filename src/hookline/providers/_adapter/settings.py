@@ -14,7 +14,7 @@ import msgspec
 
 from hookline import Settings
 from hookline.errors import UsageError
-from hookline.providers._adapter.parts import is_object, merged
+from hookline.providers._adapter.parts import is_object, merge
 
 S = TypeVar("S", bound=Settings)
 
@@ -31,13 +31,13 @@ _FIELDS: Final = frozenset(
 )
 
 
-def effective(own: S, given: Settings) -> S:
+def effective(own: S, settings: Settings) -> S:
     """Return the model's settings, overridden by the request's fields.
 
     Raises UsageError for a provider's settings that were passed to an agent or a chat.
     """
-    if type(given) is not Settings:
-        kind = type(given).__name__
+    if type(settings) is not Settings:
+        kind = type(settings).__name__
         raise UsageError(
             f"settings={kind}(…) must be passed to the model, as in "
             f'Model("…", settings={kind}(…)); for one chat use Settings(extra={{"provider": …}})'
@@ -45,7 +45,7 @@ def effective(own: S, given: Settings) -> S:
     changes = {
         name: value
         for name in Settings.__struct_fields__
-        if name != "extra" and (value := getattr(given, name)) not in (None, ())
+        if name != "extra" and (value := getattr(settings, name)) not in (None, ())
     }
     return msgspec.structs.replace(own, **changes) if changes else own
 
@@ -55,14 +55,14 @@ def with_extra(body: dict[str, Any], provider: str, *settings: Settings) -> dict
 
     Raises UsageError for an entry that does not name a provider.
     """
-    for each in settings:
-        for name, fields in (each.extra or {}).items():
+    for group in settings:
+        for name, fields in (group.extra or {}).items():
             if not is_object(fields) or name in _FIELDS:
                 raise UsageError(
                     f"Settings.extra={{{name!r}: …}} must be grouped by provider, as in "
                     f"extra={{{provider!r}: {{{name!r}: …}}}}"
                 )
-        merged(body, (each.extra or {}).get(provider))
+        merge(body, (group.extra or {}).get(provider))
     return body
 
 
@@ -70,6 +70,6 @@ def put(body: dict[str, Any], fields: Mapping[str, Any]) -> None:
     """Add the fields that are set to the body."""
     for name, value in fields.items():
         if value is not None and value != () and value != {}:
-            listed = isinstance(value, tuple)
+            is_tuple = isinstance(value, tuple)
             # The value is Any, so its items may be anything, too.
-            body[name] = list(value) if listed else value  # pyright: ignore[reportUnknownArgumentType]
+            body[name] = list(value) if is_tuple else value  # pyright: ignore[reportUnknownArgumentType]

@@ -18,21 +18,21 @@ class EventTooLarge(ValueError):
 class Events:
     """Parses bytes, split anywhere, and returns the data of each completed event."""
 
-    __slots__ = ("_data", "_held", "_line", "_started")
+    __slots__ = ("_after_cr", "_data", "_line", "_started")
 
     def __init__(self) -> None:
         self._line = bytearray()  # the incomplete line
         self._data: bytes | bytearray | None = None  # the lines of the incomplete event
-        self._held = False  # whether the last byte was CR, which LF may follow
+        self._after_cr = False  # whether the last byte was CR, which LF may follow
         self._started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of each event that ends in this chunk; raises EventTooLarge."""
-        if self._held:
-            self._held = False
+        if self._after_cr:
+            self._after_cr = False
             chunk = b"\r" + chunk
         if chunk[-1:] == b"\r":
-            self._held = True
+            self._after_cr = True
             chunk = chunk[:-1]
         if b"\n" not in chunk and b"\r" not in chunk:
             self._line += chunk

@@ -122,14 +122,20 @@ class Body(Protocol):
     """A response that is read while it arrives."""
 
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the response."""
+        ...
 
-    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+    def iter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the decoded body in pieces of any size."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the response, also in the middle of its body."""
+        ...
 
 
-async def server_sent(
+async def server_sent_events(
     response: Body, exchange: Exchange | None = None
 ) -> AsyncGenerator[Any, None]:
     """Yield the JSON of each server-sent event of a response; the word [DONE] becomes None.
@@ -140,29 +146,29 @@ async def server_sent(
     exchange = exchange or Exchange("the service")
     events = Events()
     body = response.iter_bytes()
-    begun: bytearray | None = bytearray()  # the body, until the first event
+    head: bytearray | None = bytearray()  # the body, until the first event
     latest = monotonic()  # the time of the latest event: comments do not count
     try:
         async for chunk in body:
-            if begun is not None:
-                begun += chunk
+            if head is not None:
+                head += chunk
             for data in events.feed(chunk):
-                begun = None
-                yield None if data[:6] == b"[DONE]" else loaded(data)
+                head = None
+                yield None if data[:6] == b"[DONE]" else parse_json(data)
                 latest = monotonic()  # the reader may have taken its time
             if monotonic() - latest > exchange.idle:
                 raise exchange.silent("no event")
-            if begun is not None and len(begun) > MAX_PAGE:
-                begun = None
+            if head is not None and len(head) > MAX_PAGE:
+                head = None
         for data in events.end():
-            begun = None
-            yield None if data[:6] == b"[DONE]" else loaded(data)
-        if begun:
-            yield _unstreamed(bytes(begun), response, exchange)
+            head = None
+            yield None if data[:6] == b"[DONE]" else parse_json(data)
+        if head:
+            yield _unstreamed(bytes(head), response, exchange)
     except BaseException:
         with suppress(Exception):  # which would replace the cancellation
             await response.close()
-        await spent(body)
+        await exhaust(body)
         raise
 
 
@@ -171,25 +177,25 @@ def _unstreamed(body: bytes, response: Body, exchange: Exchange) -> Any:
     text = body.decode(errors="replace").strip()
     if text[:1] in ("{", "["):
         with suppress(ValueError):
-            return loaded(body)
+            return parse_json(body)
     kind = response.headers.get("content-type", "").partition(";")[0]
     if text[:1] == "<" or (text and kind not in ("text/event-stream", "application/json")):
         raise exchange.page(text, kind if kind != "text/event-stream" else "")
     raise exchange.cut_off()
 
 
-async def posted(
+async def send_request(
     request: AbstractAsyncContextManager[Body], exchange: Exchange
 ) -> AsyncGenerator[Any, None]:
     """Send a request that an SDK has prepared, and yield the JSON of its events."""
     async with request as response:
-        exchange.heard(response.headers)
-        async with aclosing(server_sent(response, exchange)) as events:
+        exchange.note_request_id(response.headers)
+        async with aclosing(server_sent_events(response, exchange)) as events:
             async for event in events:
                 yield event
 
 
-async def spent(body: AsyncIterator[Any]) -> None:
+async def exhaust(body: AsyncIterator[Any]) -> None:
     """Exhaust the nested generators of an SDK after their connection was closed.
 
     If they were closed from outside, the inner ones would be left to the garbage collector.
@@ -199,7 +205,7 @@ async def spent(body: AsyncIterator[Any]) -> None:
             pass
 
 
-def loaded(data: bytes) -> Any:
+def parse_json(data: bytes) -> Any:
     """Parse JSON; raises ValueError for invalid JSON, and for too many values."""
     if too_many_values(data):
         raise EventTooLarge(f"an event of more than {MAX_VALUES} JSON values")

@@ -15,7 +15,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import Found
+from hookline.providers._adapter.attachments import Attachments
 from hookline.providers._adapter.errors.failures import Exchange, is_error
 from hookline.providers._adapter.ids import own_id
 from hookline.providers._adapter.parts import (
@@ -26,7 +26,7 @@ from hookline.providers._adapter.parts import (
     json_text,
     text_in,
 )
-from hookline.providers._adapter.streaming import loaded
+from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.anthropic._request import PROVIDER
 
 _REASONS: Final[dict[str, FinishReason]] = {
@@ -57,7 +57,7 @@ class MessagesReader:
         self._blocks: dict[int, dict[str, Any]] = {}  # the blocks of tools that the provider runs
         self._typed: dict[int, str] = {}  # the JSON of their inputs
         self._citations: dict[int, list[Any]] = {}  # the citations of each text block
-        self._found = Found()
+        self._attachments = Attachments()
         self._torn: ValueError | None = None  # the input of a provider's tool was not whole JSON
         self._inputs: dict[int, Any] = {}  # non-empty inputs at the start of a block
 
@@ -66,7 +66,7 @@ class MessagesReader:
             return ()
         kind = event.get("type") if is_object(event) else None
         if is_error(event):
-            raise self._exchange.told(event)
+            raise self._exchange.error(event)
         if kind == "message" or not isinstance(kind, str):
             raise self._exchange.unstreamed(event)
         take = self._takes.get(kind)
@@ -82,7 +82,7 @@ class MessagesReader:
             usage=usage_of(self._usage),
             model=self._model,
             response_id=self._id,
-            meta={PROVIDER: {"stop_details": self._details}} if self._details else None,
+            meta=self._exchange.meta({"stop_details": self._details} if self._details else {}),
         )
 
     def _start(self, event: dict[str, Any]) -> Iterable[Chunk]:
@@ -107,7 +107,7 @@ class MessagesReader:
             self._calls.setdefault(index, 0)
             self._inputs[index] = block.get("input")
             id = text_in(block, "id")
-            meta = {PROVIDER: own_id(id)} if own_id(id) else None
+            meta = self._exchange.meta(own_id(id))
             yield ToolCallChunk(index=index, id=id or None, name=text_in(block, "name"), meta=meta)
         elif kind != "text":
             self._blocks[index] = block
@@ -139,53 +139,55 @@ class MessagesReader:
         kind = self._kinds.get(index)
         if kind == "text":
             cited = self._citations.get(index)
-            yield PartEndChunk("text", {PROVIDER: {"citations": cited}} if cited else None)
-            for each in cited or ():
-                yield from self._cited(each)
+            yield PartEndChunk("text", self._exchange.meta({"citations": cited} if cited else {}))
+            for value in cited or ():
+                yield from self._cited(value)
         elif index in self._blocks:
             yield from self._record(index)
-            yield from self._brought(self._blocks[index].get("content"))
+            yield from self._tool_content(self._blocks[index].get("content"))
         elif kind in ("thinking", "redacted_thinking"):
-            meta = {name: each for name, each in self._meta[index].items() if each}
-            yield PartEndChunk("reasoning", {PROVIDER: meta} if meta else None)
+            meta = {name: value for name, value in self._meta[index].items() if value}
+            yield PartEndChunk("reasoning", self._exchange.meta(meta))
         elif kind == "tool_use" and not self._calls[index] and self._inputs.get(index):
             yield ToolCallChunk(index=index, arguments=json_text(self._inputs[index]))
 
     def _record(self, index: int) -> Iterable[Chunk]:
         """Keep a block of a provider's tool, to be sent back: as a part without text."""
-        block = {name: each for name, each in self._blocks[index].items() if each is not None}
+        block = {name: value for name, value in self._blocks[index].items() if value is not None}
         if self._typed[index]:
             try:
-                block["input"] = loaded(self._typed[index].encode())
+                block["input"] = parse_json(self._typed[index].encode())
             except ValueError as exc:
                 self._torn = exc  # only an answer that became too long may end like this
                 return
         json_text(block)  # raises if no store could keep it
-        yield PartEndChunk("reasoning", {PROVIDER: {"block": block}})
+        yield PartEndChunk("reasoning", self._exchange.meta({"block": block}))
 
     def _cited(self, citation: dict[str, Any]) -> Iterable[Chunk]:
         """Return the web page or user document that a text cites."""
         if citation.get("type") == "search_result_location":
             where = citation.get("source")
             of_the_web = isinstance(where, str) and where.startswith(("https://", "http://"))
-            return self._found.source(citation, url="source" if of_the_web else "", name="")
+            return self._attachments.source(citation, url="source" if of_the_web else "", name="")
         title = "title" if citation.get("url") else "document_title"
-        return self._found.source(citation, title=title, name="")
+        return self._attachments.source(citation, title=title, name="")
 
-    def _brought(self, content: Any) -> Iterable[Chunk]:
+    def _tool_content(self, content: Any) -> Iterable[Chunk]:
         """Return the pages that a tool found or read, and the files that its code created."""
         if is_list(content):
-            for each in content:
-                yield from self._found.source(each, name="")
+            for item in content:
+                yield from self._attachments.source(item, name="")
         elif is_object(content):
             page = content.get("content")
             if content.get("type") == "web_fetch_result":
                 title = page.get("title") if is_object(page) else None
-                yield from self._found.source({**content, "title": title}, name="")
-            for each in page if is_list(page) else ():
-                if is_object(each) and each.get("file_id"):
-                    id = each["file_id"]
-                    yield from self._found.kept({PROVIDER: {"file_id": id}}, id=id)
+                yield from self._attachments.source({**content, "title": title}, name="")
+            for item in page if is_list(page) else ():
+                if is_object(item) and item.get("file_id"):
+                    id = item["file_id"]
+                    yield from self._attachments.stored_file(
+                        self._exchange.meta({"file_id": id}), id=id
+                    )
 
     def _delta(self, event: dict[str, Any]) -> Iterable[Chunk]:
         reason = text_in(event["delta"], "stop_reason")
@@ -204,7 +206,7 @@ class MessagesReader:
         """Update the usage. Counts are totals, so a later count replaces an earlier one."""
         usage = event.get("usage")
         if is_object(usage):
-            self._usage.update({name: each for name, each in usage.items() if each is not None})
+            self._usage.update({name: value for name, value in usage.items() if value is not None})
 
     _takes: ClassVar[dict[str, Callable[[Any, dict[str, Any]], Iterable[Chunk]]]] = {
         "message_start": _start,

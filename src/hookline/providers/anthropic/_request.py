@@ -1,8 +1,8 @@
 """Convert a request to the JSON of Anthropic's Messages API. Pure.
 
 Thinking is sent back unchanged, with its signature, which is kept in the meta of the parts under
-"anthropic". Thinking without a signature, or from another provider, is left out. So is thinking
-that was cut off, or that nothing follows.
+the name of its server. Thinking without a signature, or from another server, is left out. So is
+thinking that was cut off, or that nothing follows.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from hookline.providers._adapter.parts import (
     record,
     refuse,
     run_there,
-    said,
     showing,
+    user_parts,
 )
 from hookline.providers._adapter.schemas import plain
 from hookline.providers._adapter.settings import effective, put, with_extra
@@ -91,9 +91,15 @@ DEFAULTS: Final = AnthropicSettings()
 
 
 def request_body(
-    model: str, request: ModelRequest, own_settings: AnthropicSettings = DEFAULTS
+    model: str,
+    request: ModelRequest,
+    own_settings: AnthropicSettings = DEFAULTS,
+    server: str = PROVIDER,
 ) -> dict[str, Any]:
-    """Build the body for /v1/messages; raises BadRequestError for unsupported content."""
+    """Build the body for /v1/messages; raises BadRequestError for unsupported content.
+
+    `server` is the name under which the meta of messages has the data of this server.
+    """
     settings = effective(own_settings, request.settings)
     form = plain(request.output.schema) if request.output is not None else None
     if form is None:
@@ -102,7 +108,7 @@ def request_body(
         "model": model,
         "stream": True,
         "max_tokens": settings.max_tokens or _room(settings),
-        "messages": _messages(request.messages),
+        "messages": _messages(request.messages, server),
     }
     if request.system:
         body["system"] = request.system
@@ -111,14 +117,14 @@ def request_body(
         for tool in functions(request)
     ]
     put(body, {"tools": (*tools, *run_there(request, PROVIDER))})
-    chosen = choice(settings, request)
-    if chosen is None and tools and settings.parallel_tool_calls is False:
-        chosen = "auto"
-    if chosen is not None:
-        named: dict[str, Any] = {"type": "tool", "name": chosen}
-        which: dict[str, Any] = {"type": _CHOICES[chosen]} if chosen in _CHOICES else named
+    tool_choice = choice(settings, request)
+    if tool_choice is None and tools and settings.parallel_tool_calls is False:
+        tool_choice = "auto"
+    if tool_choice is not None:
+        mode = _CHOICES.get(tool_choice)
+        which: dict[str, Any] = {"type": mode} if mode else {"type": "tool", "name": tool_choice}
         body["tool_choice"] = which
-        if settings.parallel_tool_calls is False and chosen != "none":
+        if settings.parallel_tool_calls is False and tool_choice != "none":
             which["disable_parallel_tool_use"] = True
     _put_settings(body, settings, form)
     if settings.cache:
@@ -185,13 +191,13 @@ def _mark(body: dict[str, Any], cache: bool | str) -> None:
         content[-1]["cache_control"] = mark
 
 
-def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], server: str) -> list[dict[str, Any]]:
     """Build alternating turns: tool results belong to the user turn, before the user's text."""
-    ids = call_ids(messages, PROVIDER)
+    ids = call_ids(messages, server)
     out: list[dict[str, Any]] = []
-    for message in showing(messages, PROVIDER):
+    for message in showing(messages, server):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = list(_blocks(message, ids))
+        blocks = list(_blocks(message, ids, server))
         while blocks and blocks[-1]["type"] in _THINKING:
             blocks.pop()  # an answer must not end with thinking
         if not blocks:
@@ -203,9 +209,9 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return out
 
 
-def _blocks(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+def _blocks(message: Message, ids: Callable[[str], str], server: str) -> Iterable[dict[str, Any]]:
     if isinstance(message, UserMessage):
-        yield from map(_block, said(message))
+        yield from map(_block, user_parts(message))
     elif isinstance(message, ToolMessage):
         content: Any = message.text
         if message.media:
@@ -216,12 +222,14 @@ def _blocks(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, A
             block["is_error"] = True
         yield block
     else:
-        yield from _answer(message, ids)
+        yield from _answer(message, ids, server)
 
 
-def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+def _answer(
+    message: AssistantMessage, ids: Callable[[str], str], server: str
+) -> Iterable[dict[str, Any]]:
     for part in message.parts:
-        meta = {} if isinstance(part, ToolCall) else own(part.meta, PROVIDER)
+        meta = {} if isinstance(part, ToolCall) else own(part.meta, server)
         if isinstance(part, ToolCall):
             call = {"type": "tool_use", "id": ids(part.id), "name": call_name(part.name)}
             yield {**call, "input": dict(part.arguments)}
@@ -250,11 +258,11 @@ def _block(part: Text | Image | File) -> dict[str, Any]:
                 PROVIDER, f"images of type {part.media_type} are not supported", "send PNG or JPEG"
             )
         return {"type": "image", "source": _source(part)}
-    named = {"title": part.name} if part.name else {}
+    title = {"title": part.name} if part.name else {}
     if part.media_type.startswith("text/") and part.data is not None:
         text = part.data.decode(errors="replace")
         source = {"type": "text", "media_type": "text/plain", "data": text}
-        return {"type": "document", "source": source, **named}
+        return {"type": "document", "source": source, **title}
     if part.media_type.startswith("text/"):
         raise refuse(
             PROVIDER, f"{part.media_type} cannot be sent as a URL", "pass the file's data="
@@ -262,7 +270,7 @@ def _block(part: Text | Image | File) -> dict[str, Any]:
     if part.media_type != "application/pdf":
         what = f"documents of type {part.media_type} are not supported"
         raise refuse(PROVIDER, what, f"send PDF or text; {_OTHERS}")
-    return {"type": "document", "source": _source(part), **named}
+    return {"type": "document", "source": _source(part), **title}
 
 
 def _source(part: Image | File) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import UNKNOWN, Found, Sound, decoded, made
+from hookline.providers._adapter.attachments import UNKNOWN, Attachments, Sound, decoded, media_part
 from hookline.providers._adapter.errors.failures import Exchange
 from hookline.providers._adapter.ids import own_id
 from hookline.providers._adapter.parts import count, is_list, is_object, json_text, text_in
@@ -45,7 +45,7 @@ class GeminiReader:
         self._grounding: Any = None  # the sources of the answer
         self._read: Any = None  # the addresses that were read
         self._quoted: Any = None
-        self._found = Found()
+        self._attachments = Attachments()
         self._sound: Sound | None = None  # audio that arrives in pieces
         self._usage: Usage | None = None
         self._model: str | None = None
@@ -93,8 +93,8 @@ class GeminiReader:
             )
         yield from self._sounded()
         cites = {"grounding": self._grounding, "citations": self._quoted}
-        kept = {PROVIDER: {name: each for name, each in cites.items() if each}}
-        json_text(kept)  # raises if no store could keep it
+        meta = self._exchange.meta({name: value for name, value in cites.items() if value})
+        json_text(meta)  # raises if no store could keep it
         yield from self._sources()
         reason = _REASONS.get(self._reason, "other")
         if self._calls and reason == "stop":
@@ -104,23 +104,25 @@ class GeminiReader:
             usage=self._usage,
             model=self._model,
             response_id=self._id,
-            meta=kept if kept[PROVIDER] else None,
+            meta=meta,
         )
 
     def _sources(self) -> Iterable[Chunk]:
         grounding = self._grounding if is_object(self._grounding) else {}
-        for each in _list(grounding, "groundingChunks"):
-            if is_object(each):
-                yield from self._found.source(each.get("web"), url="uri", name="")
-                yield from self._found.source(each.get("retrievedContext"), url="uri", name="")
-                yield from self._found.source(each.get("maps"), url="uri", name="")
-                yield from self._found.source(each.get("image"), url="sourceUri", name="")
-        for each in _list(self._read, "urlMetadata"):
-            if is_object(each) and each.get("urlRetrievalStatus") in (None, READ):
-                yield from self._found.source(each, url="retrievedUrl", title="", name="")
+        for item in _list(grounding, "groundingChunks"):
+            if is_object(item):
+                yield from self._attachments.source(item.get("web"), url="uri", name="")
+                yield from self._attachments.source(
+                    item.get("retrievedContext"), url="uri", name=""
+                )
+                yield from self._attachments.source(item.get("maps"), url="uri", name="")
+                yield from self._attachments.source(item.get("image"), url="sourceUri", name="")
+        for item in _list(self._read, "urlMetadata"):
+            if is_object(item) and item.get("urlRetrievalStatus") in (None, READ):
+                yield from self._attachments.source(item, url="retrievedUrl", title="", name="")
         # The API and Vertex AI have different names for the same list.
-        for each in (*_list(self._quoted, "citations"), *_list(self._quoted, "citationSources")):
-            yield from self._found.source(each, url="uri", name="")
+        for item in (*_list(self._quoted, "citations"), *_list(self._quoted, "citationSources")):
+            yield from self._attachments.source(item, url="uri", name="")
 
     def _sounded(self) -> Iterable[Chunk]:
         """Return the collected audio, which is complete."""
@@ -132,14 +134,14 @@ class GeminiReader:
         if part.get("thought"):
             return
         if not is_object(blob):
-            there = part["fileData"]
-            kind, url = text_in(there, "mimeType"), text_in(there, "fileUri")
+            file = part["fileData"]
+            kind, url = text_in(file, "mimeType"), text_in(file, "fileUri")
             yield FileChunk(File(media_type=kind or UNKNOWN, url=url or None, meta=meta))
             return
         kind, data = text_in(blob, "mimeType"), decoded(text_in(blob, "data"))
         if not kind.startswith("audio/"):
             yield from self._sounded()
-            yield FileChunk(made(kind or UNKNOWN, data, meta))
+            yield FileChunk(media_part(kind or UNKNOWN, data, meta))
             return
         if self._sound is None or self._sound.media_type != kind:
             yield from self._sounded()
@@ -151,42 +153,42 @@ class GeminiReader:
         if not is_object(blob):
             yield from self._sounded()
         signature = text_in(part, "thoughtSignature")
-        kept = {"signature": signature} if signature else {}
+        own = {"signature": signature} if signature else {}
         call = part.get("functionCall")
         if is_object(call):
-            yield self._call(call, kept)
+            yield self._call(call, own)
             return
         if is_object(blob) or is_object(part.get("fileData")):
-            yield from self._media(part, blob, {PROVIDER: kept})
+            yield from self._media(part, blob, {self._exchange.server: own})
             return
         if part.get("executableCode") or part.get("codeExecutionResult"):
-            record = {name: each for name, each in part.items() if each is not None}
+            record = {name: value for name, value in part.items() if value is not None}
             json_text(record)  # raises if no store could keep it
-            yield PartEndChunk("reasoning", {PROVIDER: {"part": record}})
+            yield PartEndChunk("reasoning", self._exchange.meta({"part": record}))
             return
         text = text_in(part, "text")
         if part.get("thought") and text:
             yield ReasoningChunk(text)
         elif text:
             yield TextChunk(text)
-        if kept:
-            yield PartEndChunk("reasoning", {PROVIDER: kept})
+        if own:
+            yield PartEndChunk("reasoning", self._exchange.meta(own))
 
-    def _call(self, call: dict[str, Any], kept: dict[str, Any]) -> Chunk:
-        kept = {**kept, **own_id(text_in(call, "id"))}
+    def _call(self, call: dict[str, Any], own: dict[str, Any]) -> Chunk:
+        own = {**own, **own_id(text_in(call, "id"))}
         index, self._calls = self._calls, self._calls + 1
         return ToolCallChunk(
             index=index,
             id=text_in(call, "id") or None,
             name=text_in(call, "name"),
             arguments=json_text(call.get("args") or {}),
-            meta={PROVIDER: kept} if kept else None,
+            meta=self._exchange.meta(own),
         )
 
 
 def _list(holder: object, name: str) -> Iterable[Any]:
-    found = holder.get(name) if is_object(holder) else None
-    return found if is_list(found) else ()
+    value = holder.get(name) if is_object(holder) else None
+    return value if is_list(value) else ()
 
 
 def usage_of(usage: object) -> Usage | None:

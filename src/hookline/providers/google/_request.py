@@ -1,7 +1,8 @@
 """Convert a request to the arguments of Google's SDK. Pure.
 
 Thought signatures are sent back with the part that they arrived with. The signature of a call is in
-the call's meta; any other signature is in a reasoning part without text, under "google".
+the call's meta; any other signature is in a reasoning part without text, under the
+name of the server.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from hookline.providers._adapter.parts import (
     own,
     refuse,
     run_there,
-    said,
     showing,
+    user_parts,
 )
 from hookline.providers._adapter.settings import effective, put, with_extra
 
@@ -82,9 +83,15 @@ DEFAULTS: Final = GoogleSettings()
 
 
 def request_body(
-    model: str, request: ModelRequest, own_settings: GoogleSettings = DEFAULTS
+    model: str,
+    request: ModelRequest,
+    own_settings: GoogleSettings = DEFAULTS,
+    server: str = PROVIDER,
 ) -> dict[str, Any]:
-    """Build the arguments of `generate_content_stream`; raises BadRequestError if unsupported."""
+    """Build the arguments of `generate_content_stream`; raises BadRequestError if unsupported.
+
+    `server` is the name under which the meta of messages has the data of this server.
+    """
     settings = effective(own_settings, request.settings)
     config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
     if request.system:
@@ -99,11 +106,11 @@ def request_body(
     ]
     ours = ({"function_declarations": declared},) if declared else ()
     put(config, {"tools": (*ours, *run_there(request, PROVIDER))})
-    chosen = choice(settings, request)
-    if chosen is not None:
-        mode: dict[str, Any] = {"mode": _CHOICES.get(chosen, "ANY")}
-        if chosen not in _CHOICES:
-            mode["allowed_function_names"] = [chosen]
+    tool_choice = choice(settings, request)
+    if tool_choice is not None:
+        mode: dict[str, Any] = {"mode": _CHOICES.get(tool_choice, "ANY")}
+        if tool_choice not in _CHOICES:
+            mode["allowed_function_names"] = [tool_choice]
         config["tool_config"] = {"function_calling_config": mode}
     _put_settings(config, settings)
     if request.output is not None:
@@ -112,7 +119,7 @@ def request_body(
     put(config, settings.body or {})
     return {
         "model": model,
-        "contents": _contents(request.messages, unsigned=_wants_signatures(model)),
+        "contents": _contents(request.messages, server, unsigned=_wants_signatures(model)),
         "config": with_extra(config, PROVIDER, own_settings, request.settings),
     }
 
@@ -156,17 +163,17 @@ def _put_settings(config: dict[str, Any], settings: GoogleSettings) -> None:
 
 def _wants_signatures(model: str) -> bool:
     """Return whether the model refuses calls without a signature, as Gemini 3 and later do."""
-    found = re.search(r"gemini-(\d+)", model)
-    return found is not None and int(found[1]) >= 3
+    match = re.search(r"gemini-(\d+)", model)
+    return match is not None and int(match[1]) >= 3
 
 
-def _contents(messages: Sequence[Message], *, unsigned: bool) -> list[dict[str, Any]]:
+def _contents(messages: Sequence[Message], server: str, *, unsigned: bool) -> list[dict[str, Any]]:
     """Build alternating turns; tool results are user turns. `unsigned`: mark foreign calls."""
-    ids = call_ids(messages, PROVIDER)
+    ids = call_ids(messages, server)
     out: list[dict[str, Any]] = []
-    for message in showing(messages, PROVIDER):
+    for message in showing(messages, server):
         role = "model" if isinstance(message, AssistantMessage) else "user"
-        parts = list(_parts(message, ids))
+        parts = list(_parts(message, ids, server))
         if not parts:
             continue
         if unsigned and role == "model":
@@ -178,9 +185,9 @@ def _contents(messages: Sequence[Message], *, unsigned: bool) -> list[dict[str, 
     return out
 
 
-def _parts(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+def _parts(message: Message, ids: Callable[[str], str], server: str) -> Iterable[dict[str, Any]]:
     if isinstance(message, UserMessage):
-        yield from map(_part, said(message))
+        yield from map(_part, user_parts(message))
     elif isinstance(message, ToolMessage):
         word = "output" if message.outcome in ("ok", "answered") else "error"
         result: dict[str, Any] = {"name": call_name(message.name), "response": {word: message.text}}
@@ -189,26 +196,28 @@ def _parts(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, An
             result["parts"] = [_part(part) for part in message.media]
         yield {"function_response": result}
     else:
-        yield from _answer(message, ids)
+        yield from _answer(message, ids, server)
 
 
-def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+def _answer(
+    message: AssistantMessage, ids: Callable[[str], str], server: str
+) -> Iterable[dict[str, Any]]:
     for part in message.parts:
         if isinstance(part, Text):
             yield {"text": part.text}
         elif isinstance(part, ToolCall):
-            called = {"name": call_name(part.name), "args": dict(part.arguments)}
-            yield {"function_call": {**called, "id": ids(part.id)}, **_signature(part)}
-        elif isinstance(part, Image) and PROVIDER in (part.meta or {}):
+            function = {"name": call_name(part.name), "args": dict(part.arguments)}
+            yield {"function_call": {**function, "id": ids(part.id)}, **_signature(part, server)}
+        elif isinstance(part, Image) and server in (part.meta or {}):
             if not message.partial:
-                yield {**_part(part), **_signature(part)}
+                yield {**_part(part), **_signature(part, server)}
         elif message.partial or not isinstance(part, Reasoning):
             pass  # only for people to see
-        elif is_object(run := own(part.meta, PROVIDER).get("part")):
+        elif is_object(run := own(part.meta, server).get("part")):
             record: dict[str, Any] = {name: run[name] for name in _RECORD if name in run}
             if record.keys() & {"executableCode", "codeExecutionResult"}:
                 yield record
-        elif signature := _signature(part):  # the thoughts themselves are not sent back
+        elif signature := _signature(part, server):  # the thoughts themselves are not sent back
             yield {"text": "", **signature}
 
 
@@ -219,8 +228,8 @@ def _excuse(parts: list[dict[str, Any]]) -> None:
         calls[0]["thought_signature"] = _bytes("skip_thought_signature_validator")
 
 
-def _signature(part: Reasoning | ToolCall | Image) -> dict[str, bytes]:
-    signature = own(part.meta, PROVIDER).get("signature")
+def _signature(part: Reasoning | ToolCall | Image, server: str) -> dict[str, bytes]:
+    signature = own(part.meta, server).get("signature")
     return {"thought_signature": _bytes(signature)} if isinstance(signature, str) else {}
 
 

@@ -16,7 +16,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import Found, decoded, made, pictured
+from hookline.providers._adapter.attachments import Attachments, decoded, media_part, pictured
 from hookline.providers._adapter.errors.failures import Exchange
 from hookline.providers._adapter.ids import own_id
 from hookline.providers._adapter.parts import (
@@ -45,8 +45,8 @@ class ResponsesReader:
         self._thoughts: set[object] = set()  # the reasoning items with shown text
         self._messages: list[dict[str, Any]] = []
         self._logprobs: list[Any] = []
-        self._refused = False
-        self._found = Found()
+        self._has_refusal = False
+        self._attachments = Attachments()
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
         if event is None or self.done:
@@ -76,14 +76,14 @@ class ResponsesReader:
             usage=usage_of(response.get("usage")),
             model=text_in(response, "model") or None,
             response_id=text_in(response, "id") or None,
-            meta={PROVIDER: meta} if meta else None,
+            meta=self._exchange.meta(meta),
         )
 
     def _text(self, event: dict[str, Any], field: str) -> Iterable[Chunk]:
         self._texts.add((event.get("output_index"), event.get("content_index")))
         if is_list(event.get("logprobs")):
             self._logprobs += event["logprobs"]
-        self._refused = self._refused or event["type"].startswith("response.refusal")
+        self._has_refusal = self._has_refusal or event["type"].startswith("response.refusal")
         return (TextChunk(text_in(event, field)),)
 
     def _whole_text(self, event: dict[str, Any]) -> Iterable[Chunk]:
@@ -115,8 +115,8 @@ class ResponsesReader:
     def _new_call(self, index: int, item: dict[str, Any]) -> Iterable[Chunk]:
         self._calls.setdefault(index, 0)
         id, call_id = text_in(item, "id"), text_in(item, "call_id")
-        kept = {**({"id": id} if id else {}), **own_id(call_id)}
-        meta = {PROVIDER: kept} if kept else None
+        own = {**({"id": id} if id else {}), **own_id(call_id)}
+        meta = self._exchange.meta(own)
         return (
             ToolCallChunk(index=index, id=call_id or None, name=text_in(item, "name"), meta=meta),
         )
@@ -133,33 +133,35 @@ class ResponsesReader:
         return self._record(kind, item)
 
     def _reasoning_done(self, item: dict[str, Any], index: int) -> Iterable[Chunk]:
-        shown = [text_in(each, "text") for each in _list(item, "summary")]
-        if any(shown) and index not in self._thoughts:
-            yield ReasoningChunk("\n\n".join(shown))
+        texts = [text_in(entry, "text") for entry in _list(item, "summary")]
+        if any(texts) and index not in self._thoughts:
+            yield ReasoningChunk("\n\n".join(texts))
         sealed = text_in(item, "encrypted_content")
-        kept = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
-        yield PartEndChunk("reasoning", {PROVIDER: kept} if kept else None)
+        own = {"id": text_in(item, "id"), "encrypted_content": sealed} if sealed else None
+        yield PartEndChunk("reasoning", self._exchange.meta(own))
 
     def _record(self, kind: str, item: dict[str, Any]) -> Iterable[Chunk]:
         """Keep the record of a provider's tool, to send it back whole and in its place."""
-        record = {name: each for name, each in item.items() if each is not None}
+        record = {name: value for name, value in item.items() if value is not None}
         picture = record.pop("result", None) if kind == "image_generation_call" else None
         json_text(record)  # raises if no store could keep it
         if isinstance(picture, str):  # the bytes are kept once, in the image, not in its record
             made_as = f"image/{text_in(item, 'output_format') or 'png'}"
-            yield FileChunk(made(made_as, decoded(picture), {PROVIDER: {"item": record}}))
+            yield FileChunk(
+                media_part(made_as, decoded(picture), self._exchange.meta({"item": record}))
+            )
             return
-        yield PartEndChunk("reasoning", {PROVIDER: {"item": record}})
+        yield PartEndChunk("reasoning", self._exchange.meta({"item": record}))
         action = item.get("action")
         if kind == "web_search_call" and is_object(action):
             for page in (*_list(action, "sources"), action):
-                yield from self._found.source(page, title="", name="")
+                yield from self._attachments.source(page, title="", name="")
         elif kind == "file_search_call":
-            for each in _list(item, "results"):
-                yield from self._found.source(each, url="", title="")
+            for value in _list(item, "results"):
+                yield from self._attachments.source(value, url="", title="")
         elif kind == "code_interpreter_call":
-            for each in _list(item, "outputs"):
-                yield from pictured(each.get("url") if is_object(each) else None)
+            for value in _list(item, "outputs"):
+                yield from pictured(value.get("url") if is_object(value) else None)
 
     def _message_done(self, item: dict[str, Any], index: int) -> Iterable[Chunk]:
         if not any(place in (index, None) for place, _ in self._texts):  # the item came whole
@@ -167,25 +169,27 @@ class ResponsesReader:
                 if is_object(part) and part.get("type") in ("output_text", "refusal"):
                     whole = {**part, "type": f"response.{part['type']}", "output_index": index}
                     yield from self._text(whole, "text" if "text" in part else "refusal")
-        kept = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
-        if kept.get("id"):
-            self._messages.append(kept)
-        notes = [note for each in item.get("content") or () for note in _list(each, "annotations")]
-        yield PartEndChunk("text", {PROVIDER: {"annotations": notes}} if notes else None)
+        own = {name: text_in(item, name) for name in ("id", "phase") if item.get(name)}
+        if own.get("id"):
+            self._messages.append(own)
+        notes = [
+            note for content in item.get("content") or () for note in _list(content, "annotations")
+        ]
+        yield PartEndChunk("text", self._exchange.meta({"annotations": notes} if notes else {}))
         for note in notes:
-            yield from self._noted(note)
+            yield from self._annotation(note)
 
-    def _noted(self, note: Any) -> Iterable[Chunk]:
+    def _annotation(self, note: Any) -> Iterable[Chunk]:
         """Return the source that a text cites, or the file that it mentions."""
         kind = note.get("type") if is_object(note) else None
         if kind == "url_citation":
-            return self._found.source(note, name="")
+            return self._attachments.source(note, name="")
         if kind == "file_citation":
-            return self._found.source(note, url="", title="")
+            return self._attachments.source(note, url="", title="")
         if kind == "container_file_citation":
             where = {name: note.get(name) for name in ("container_id", "file_id")}
             id, name = note.get("file_id"), note.get("filename")
-            return self._found.kept({PROVIDER: where}, id=id, name=name)
+            return self._attachments.stored_file(self._exchange.meta(where), id=id, name=name)
         return ()
 
     def _call_done(
@@ -196,7 +200,7 @@ class ResponsesReader:
         if not self._calls[index]:
             yield from self._arguments(event, text_in(item, "arguments"))
 
-    def _ended(self, event: dict[str, Any]) -> Iterable[Chunk]:
+    def _finish(self, event: dict[str, Any]) -> Iterable[Chunk]:
         response = self._response = event["response"]
         self.done = True
         if event["type"] == "response.incomplete":
@@ -205,12 +209,12 @@ class ResponsesReader:
             self._reason = _CUT.get(str(why), "other")
         elif self._calls:
             self._reason = "tool_calls"
-        elif self._refused:
+        elif self._has_refusal:
             self._reason = "refusal"
         return ()
 
     def _failed(self, event: dict[str, Any]) -> Iterable[Chunk]:
-        raise self._exchange.told((event.get("response") or event).get("error") or event)
+        raise self._exchange.error((event.get("response") or event).get("error") or event)
 
     _takes: ClassVar[dict[str, Callable[[Any, dict[str, Any]], Iterable[Chunk]]]] = {
         "response.output_text.done": _whole_text,
@@ -219,16 +223,16 @@ class ResponsesReader:
         "response.reasoning_summary_part.added": _new_summary,
         "response.output_item.added": _item_added,
         "response.output_item.done": _item_done,
-        "response.completed": _ended,
-        "response.incomplete": _ended,
+        "response.completed": _finish,
+        "response.incomplete": _finish,
         "response.failed": _failed,
         "error": _failed,
     }
 
 
 def _list(holder: object, name: str) -> Iterable[Any]:
-    found = holder.get(name) if is_object(holder) else None
-    return found if is_list(found) else ()
+    value = holder.get(name) if is_object(holder) else None
+    return value if is_list(value) else ()
 
 
 def usage_of(usage: object) -> Usage | None:

@@ -34,8 +34,8 @@ from hookline.providers._adapter.parts import (
     record,
     refuse,
     run_there,
-    said,
     showing,
+    user_parts,
 )
 from hookline.providers._adapter.schemas import closed, is_strict
 from hookline.providers._adapter.settings import effective, put, with_extra
@@ -96,21 +96,29 @@ DEFAULTS: Final = OpenAISettings()
 
 
 def request_body(
-    model: str, request: ModelRequest, own_settings: OpenAISettings = DEFAULTS
+    model: str,
+    request: ModelRequest,
+    own_settings: OpenAISettings = DEFAULTS,
+    server: str = PROVIDER,
 ) -> dict[str, Any]:
-    """Build the body for /responses; raises BadRequestError for unsupported content."""
+    """Build the body for /responses; raises BadRequestError for unsupported content.
+
+    `server` is the name under which the meta of messages has the data of this server.
+    """
     settings = effective(own_settings, request.settings)
     if settings.stop:
         raise refuse(
             PROVIDER, f"the Responses API has no stop={settings.stop!r}", "use OpenAIChatModel"
         )
-    ids = call_ids(request.messages, PROVIDER)
+    ids = call_ids(request.messages, server)
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
         "store": False,
         "input": [
-            item for message in showing(request.messages, PROVIDER) for item in _items(message, ids)
+            item
+            for message in showing(request.messages, server)
+            for item in _items(message, ids, server)
         ],
     }
     if request.system:
@@ -126,10 +134,10 @@ def request_body(
         for tool in functions(request)
     ]
     put(body, {"tools": (*tools, *run_there(request, PROVIDER))})
-    chosen = choice(settings, request)
-    if chosen is not None:
-        known = chosen in ("auto", "none", "required")
-        body["tool_choice"] = chosen if known else {"type": "function", "name": chosen}
+    tool_choice = choice(settings, request)
+    if tool_choice is not None:
+        is_mode = tool_choice in ("auto", "none", "required")
+        body["tool_choice"] = tool_choice if is_mode else {"type": "function", "name": tool_choice}
     _put_settings(body, settings, request)
     put(body, settings.body or {})
     return with_extra(body, PROVIDER, own_settings, request.settings)
@@ -175,16 +183,16 @@ def json_schema(output: OutputSchema) -> dict[str, Any]:
     return {"name": output.name, "schema": schema, "strict": is_strict(schema)}
 
 
-def _items(message: Message, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+def _items(message: Message, ids: Callable[[str], str], server: str) -> Iterable[dict[str, Any]]:
     if isinstance(message, UserMessage):
-        yield {"role": "user", "content": [_input(part) for part in said(message)]}
+        yield {"role": "user", "content": [_input(part) for part in user_parts(message)]}
     elif isinstance(message, ToolMessage):
         output: Any = message.text
         if message.media:
             output = [_input(part) for part in (Text(message.text), *message.media)]
         yield {"type": "function_call_output", "call_id": ids(message.call_id), "output": output}
     else:
-        yield from _answer(message, ids)
+        yield from _answer(message, ids, server)
 
 
 def _input(part: Text | Image | File) -> dict[str, Any]:
@@ -203,7 +211,9 @@ def _input(part: Text | Image | File) -> dict[str, Any]:
     return {"type": "input_file", "filename": part.name or "file", "file_data": data}
 
 
-def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[dict[str, Any]]:
+def _answer(
+    message: AssistantMessage, ids: Callable[[str], str], server: str
+) -> Iterable[dict[str, Any]]:
     """Convert an answer to items. Of an answer that was cut off only the text is sent.
 
     Encrypted reasoning belongs to the items after it, so these items are sent with their ids,
@@ -211,26 +221,28 @@ def _answer(message: AssistantMessage, ids: Callable[[str], str]) -> Iterable[di
     """
     parts = message.parts
     sealed = not message.partial and any(
-        type(part) is Reasoning and own(part.meta, PROVIDER) for part in parts
+        type(part) is Reasoning and own(part.meta, server) for part in parts
     )
-    items: Sequence[Any] = own(message.meta, PROVIDER).get("messages") or ()
+    items: Sequence[Any] = own(message.meta, server).get("messages") or ()
     texts = sum(type(part) is Text for part in parts)
-    known = iter(items if sealed and len(items) == texts else ())
+    originals = iter(items if sealed and len(items) == texts else ())
     for part in parts:
-        meta = own(part.meta, PROVIDER)
+        meta = own(part.meta, server)
         if isinstance(part, Text):
-            yield _text(part, next(known, None))
+            yield _text(part, next(originals, None), server)
         elif isinstance(part, ToolCall):
             call = {"type": "function_call", "call_id": ids(part.id), "name": call_name(part.name)}
             item = {"id": meta["id"]} if sealed and meta.get("id") else {}
             yield {**call, **item, "arguments": json_text(part.arguments)}
         elif not message.partial:
-            yield from _record(part, sealed=sealed)
+            yield from _record(part, server, sealed=sealed)
 
 
-def _record(part: Image | Reasoning | Source | File, *, sealed: bool) -> Iterable[dict[str, Any]]:
+def _record(
+    part: Image | Reasoning | Source | File, server: str, *, sealed: bool
+) -> Iterable[dict[str, Any]]:
     """Return the original item of a part: reasoning, or the record of a provider's tool."""
-    meta = own(part.meta, PROVIDER)
+    meta = own(part.meta, server)
     item = record(meta.get("item"), _RECORDS)
     if isinstance(part, Image):
         if item is not None and part.data is not None:
@@ -240,19 +252,19 @@ def _record(part: Image | Reasoning | Source | File, *, sealed: bool) -> Iterabl
             yield item
         elif sealed and meta.get("id"):
             summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-            yield {"type": "reasoning", "summary": summary, **_named(meta, _REASONING)}
+            yield {"type": "reasoning", "summary": summary, **_fields(meta, _REASONING)}
 
 
-def _text(part: Text, item: dict[str, Any] | None) -> dict[str, Any]:
+def _text(part: Text, item: dict[str, Any] | None, server: str) -> dict[str, Any]:
     """Convert a text, to its original item if the id is known."""
     if item is None:
         return {"role": "assistant", "content": part.text}
-    notes = own(part.meta, PROVIDER).get("annotations") or ()
+    notes = own(part.meta, server).get("annotations") or ()
     output = {"type": "output_text", "text": part.text, "annotations": notes}
     shape = {"type": "message", "role": "assistant", "status": "completed"}
-    return {**shape, **_named(item, _MESSAGE), "content": [output]}
+    return {**shape, **_fields(item, _MESSAGE), "content": [output]}
 
 
-def _named(meta: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _fields(meta: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return these fields of an original item; a role or type is never one of them."""
     return {name: meta[name] for name in names if name in meta}

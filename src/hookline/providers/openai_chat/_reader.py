@@ -21,7 +21,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import Found, Sound, decoded, pictured
+from hookline.providers._adapter.attachments import Attachments, Sound, decoded, pictured
 from hookline.providers._adapter.errors.failures import Exchange, is_error
 from hookline.providers._adapter.ids import own_id
 from hookline.providers._adapter.parts import count, is_list, is_object, json_text, text_in
@@ -45,29 +45,26 @@ _REASONS: Final[dict[str, FinishReason]] = {
 class ChatReader:
     """Reads one response of Chat Completions, event by event.
 
-    `tags`: the model may write its reasoning between tags. `sound`: the requested media type of
-    audio. `server` is set before the first event: the name under which the meta has its data.
+    `sound`: the requested media type of audio. `tags` is set before the first event if the server
+    may send reasoning between tags.
     """
 
-    def __init__(
-        self, exchange: Exchange | None = None, *, tags: bool = False, sound: str = "audio/pcm"
-    ) -> None:
+    def __init__(self, exchange: Exchange | None = None, *, sound: str = "audio/pcm") -> None:
         self.done = False
-        self.server = META
-        self._exchange = exchange or Exchange("openai")
-        self._tags = ThinkTags() if tags else None
+        self._exchange = exchange or Exchange("openai", server=META)
+        self.tags: ThinkTags | None = None
         self._reason: FinishReason | None = None
         self._usage: Usage | None = None
         self._model: str | None = None
         self._id: str | None = None
         self._calls: dict[int, int] = {}  # the server's index → ours
         self._ids: list[str] = []  # the id of each of our calls
-        self._kept: list[dict[str, Any]] = []  # the data to send back with each of our calls
+        self._call_data: list[dict[str, Any]] = []  # the data to send back with each of our calls
         self._field: str | None = None  # the field that carries reasoning
         self._details: list[Any] = []
         self._logprobs: list[Any] = []
-        self._refused = False
-        self._found = Found()
+        self._has_refusal = False
+        self._attachments = Attachments()
         self._notes: list[dict[str, Any]] = []  # annotations of the text
         self._cited: dict[str, Any] = {}  # lists of the sources of the whole answer
         self._sound = Sound(sound)
@@ -86,7 +83,7 @@ class ChatReader:
             self.done = True
             return
         if is_error(event):
-            raise self._exchange.told(event)
+            raise self._exchange.error(event)
         if not is_object(event):
             raise TypeError(f"an event is a {type(event).__name__}")
         self._model = text_in(event, "model") or self._model
@@ -96,10 +93,10 @@ class ChatReader:
         for word in ("citations", "search_results"):  # Perplexity, xAI
             if is_list(event.get(word)):
                 self._cited[word] = event[word]
-        for each in (event.get("choices") or ())[:1]:
-            if is_error(each):  # OpenRouter puts the error of a failed provider into the choice
-                raise self._exchange.told(each)
-            yield from self._choice(each)
+        for choice in (event.get("choices") or ())[:1]:
+            if is_error(choice):  # OpenRouter puts the error of a failed provider into the choice
+                raise self._exchange.error(choice)
+            yield from self._choice(choice)
 
     def _choice(self, choice: dict[str, Any]) -> Iterable[Chunk]:
         delta = choice.get("delta")
@@ -112,64 +109,68 @@ class ChatReader:
         logprobs = choice.get("logprobs")
         if is_object(logprobs) and is_list(logprobs.get("content")):
             self._logprobs += logprobs["content"]
-        self._ended(text_in(choice, "finish_reason"))
+        self._finish(text_in(choice, "finish_reason"))
 
     def end(self) -> Iterable[Chunk]:
         if self._reason is None:
             raise self._exchange.cut_off()
-        if self._tags is not None:
-            yield from self._shown(self._tags.end())
+        if self.tags is not None:
+            yield from self._tagged(self.tags.end())
         yield from self._thought()
-        kept: dict[str, Any] = {"logprobs": self._logprobs} if self._logprobs else {}
+        meta: dict[str, Any] = {"logprobs": self._logprobs} if self._logprobs else {}
         notes = {"annotations": self._notes} if self._notes else {}
         if notes and not self._ids:
-            yield PartEndChunk("text", {self.server: notes})
+            yield PartEndChunk("text", self._exchange.meta(notes))
         else:
-            kept |= notes
-        yield from self._brought()
+            meta |= notes
+        yield from self._sources_and_media()
         reason = self._reason
         if self._ids and reason == "stop":
             reason = "tool_calls"
-        elif self._refused and reason == "stop":
+        elif self._has_refusal and reason == "stop":
             reason = "refusal"
         yield Finish(
             finish_reason=reason,
             usage=self._usage,
             model=self._model,
             response_id=self._id,
-            meta={self.server: kept} if kept else None,
+            meta=self._exchange.meta(meta),
         )
 
-    def _brought(self) -> Iterable[Chunk]:
+    def _sources_and_media(self) -> Iterable[Chunk]:
         """Return the citations of the answer, and the media generated with its text."""
         for note in self._notes:
-            yield from self._found.source(note.get("url_citation") or note, name="")
-        for each in self._cited.get("search_results") or ():
-            yield from self._found.source(each, name="")
-        for each in self._cited.get("citations") or ():
-            yield from self._found.source(each if is_object(each) else {"url": each}, name="")
-        yield from self._sound.file({self.server: {"id": self._voice}} if self._voice else None)
+            yield from self._attachments.source(note.get("url_citation") or note, name="")
+        for entry in self._cited.get("search_results") or ():
+            yield from self._attachments.source(entry, name="")
+        for entry in self._cited.get("citations") or ():
+            yield from self._attachments.source(
+                entry if is_object(entry) else {"url": entry}, name=""
+            )
+        yield from self._sound.file(self._exchange.meta({"id": self._voice} if self._voice else {}))
         for url in self._pictures:
             yield from pictured(url)
 
-    def _beside_text(self, delta: dict[str, Any]) -> Iterable[Chunk]:
+    def _other_fields(self, delta: dict[str, Any]) -> Iterable[Chunk]:
         """Read the fields next to the content: annotations, audio with its transcript, images."""
         notes = delta.get("annotations")
-        self._notes += [each for each in notes or () if is_object(each)] if is_list(notes) else []
+        self._notes += (
+            [entry for entry in notes or () if is_object(entry)] if is_list(notes) else []
+        )
         sound = delta.get("audio")
         if is_object(sound):
             self._voice = text_in(sound, "id") or self._voice
             self._sound.add(decoded(text_in(sound, "data")))
-            if said := text_in(sound, "transcript"):
-                yield from self._text(said)
+            if transcript := text_in(sound, "transcript"):
+                yield from self._text(transcript)
         images = delta.get("images")
-        for each in images if is_list(images) else ():
-            place = each.get("image_url") if is_object(each) else None
+        for entry in images if is_list(images) else ():
+            place = entry.get("image_url") if is_object(entry) else None
             self._pictures.append(place.get("url") if is_object(place) else place)
 
-    def _ended(self, reason: str) -> None:
+    def _finish(self, reason: str) -> None:
         if reason == "error":
-            raise self._exchange.told("the model failed in the middle of its answer")
+            raise self._exchange.error("the model failed in the middle of its answer")
         if reason:
             self._reason = _REASONS.get(reason, "other")
 
@@ -190,17 +191,17 @@ class ChatReader:
         if is_list(content):
             yield from self._parts(content)
             content = None
-        yield from self._beside_text(delta)
+        yield from self._other_fields(delta)
         text, refusal = text_in(delta, "content") if content else "", text_in(delta, "refusal")
         calls: Sequence[Any] = delta.get("tool_calls") or ()
         if is_object(delta.get("function_call")):
             calls = [{"index": 0, "function": delta["function_call"]}]
-        if text and self._tags is not None:
-            yield from self._shown(self._tags.take(text))
+        if text and self.tags is not None:
+            yield from self._tagged(self.tags.take(text))
         elif text:
             yield from self._text(text)
         if refusal:
-            self._refused = True
+            self._has_refusal = True
             yield from self._text(refusal)
         if calls:
             yield from self._thought()
@@ -211,7 +212,7 @@ class ChatReader:
         yield from self._thought()
         yield TextChunk(text)
 
-    def _shown(self, pieces: Iterable[tuple[str, str]]) -> Iterable[Chunk]:
+    def _tagged(self, pieces: Iterable[tuple[str, str]]) -> Iterable[Chunk]:
         for kind, text in pieces:
             if kind == "reasoning":
                 yield ReasoningChunk(text)
@@ -224,8 +225,8 @@ class ChatReader:
             kind = part.get("type")
             if kind == "thinking":
                 thought = part.get("thinking")
-                for each in thought if is_list(thought) else ({"text": thought},):
-                    if text := text_in(each, "text"):
+                for inner in thought if is_list(thought) else ({"text": thought},):
+                    if text := text_in(inner, "text"):
                         yield ReasoningChunk(text)
             elif kind in ("text", "output_text") and (text := text_in(part, "text")):
                 yield from self._text(text)
@@ -238,13 +239,13 @@ class ChatReader:
             self._details = []
         if meta:
             self._field = None
-            yield PartEndChunk("reasoning", {self.server: meta})
+            yield PartEndChunk("reasoning", self._exchange.meta(meta))
 
     def _call(self, call: dict[str, Any]) -> Chunk:
         function: dict[str, Any] = call.get("function") or {}
         id, name = text_in(call, "id"), text_in(function, "name")
-        given = function.get("arguments")
-        arguments = json_text(given) if is_object(given) else text_in(function, "arguments")
+        value = function.get("arguments")
+        arguments = json_text(value) if is_object(value) else text_in(function, "arguments")
         theirs = call.get("index")
         if theirs is None:
             theirs = self._place(id, name)
@@ -254,24 +255,24 @@ class ChatReader:
         if ours is None or (id and name and self._ids[ours] and id != self._ids[ours]):
             ours = self._calls[theirs] = len(self._ids)
             self._ids.append(id)
-            self._kept.append({})
+            self._call_data.append({})
             first = ToolCallChunk(index=ours, id=id or None, name=name)
-            return first.replace(arguments=arguments, meta=self._beside(call, ours))
-        return ToolCallChunk(index=ours, arguments=arguments, meta=self._beside(call, ours))
+            return first.replace(arguments=arguments, meta=self._call_meta(call, ours))
+        return ToolCallChunk(index=ours, arguments=arguments, meta=self._call_meta(call, ours))
 
-    def _beside(self, call: dict[str, Any], ours: int) -> dict[str, Any] | None:
+    def _call_meta(self, call: dict[str, Any], ours: int) -> dict[str, Any] | None:
         """Return the data to send back with the call: a foreign id, a signature of Gemini."""
-        kept = self._kept[ours]
-        kept |= own_id(text_in(call, "id"))
+        own = self._call_data[ours]
+        own |= own_id(text_in(call, "id"))
         if is_object(call.get("extra_content")):
-            kept["extra_content"] = call["extra_content"]
-        return {self.server: dict(kept)} if kept else None
+            own["extra_content"] = call["extra_content"]
+        return self._exchange.meta(dict(own))
 
     def _place(self, id: str, name: str) -> int:
         """Return the position of a call without an index: a new id or a name begins a new call."""
         if id:
-            known = [theirs for theirs, ours in self._calls.items() if self._ids[ours] == id]
-            return known[0] if known else len(self._ids)
+            matches = [theirs for theirs, ours in self._calls.items() if self._ids[ours] == id]
+            return matches[0] if matches else len(self._ids)
         last = max(self._calls, default=-1)
         return last + 1 if name else max(last, 0)
 
@@ -280,13 +281,13 @@ def usage_of(usage: object) -> Usage | None:
     """Read the usage, if present. xAI does not count reasoning as tokens of the completion."""
     if not is_object(usage):
         return None
-    asked, answered = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
+    prompt, completion = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
     reasoning = count(usage, "completion_tokens_details", "reasoning_tokens")
-    if reasoning > answered or asked + answered + reasoning == count(usage, "total_tokens"):
-        answered += reasoning
+    if reasoning > completion or prompt + completion + reasoning == count(usage, "total_tokens"):
+        completion += reasoning
     return Usage(
-        input_tokens=asked,
-        output_tokens=answered,
+        input_tokens=prompt,
+        output_tokens=completion,
         cache_read_tokens=count(usage, "prompt_tokens_details", "cached_tokens"),
         cache_write_tokens=count(usage, "prompt_tokens_details", "cache_write_tokens"),
         reasoning_tokens=reasoning,

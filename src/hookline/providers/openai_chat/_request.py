@@ -34,8 +34,8 @@ from hookline.providers._adapter.parts import (
     own,
     refuse,
     run_there,
-    said,
     showing,
+    user_parts,
 )
 from hookline.providers._adapter.settings import effective, put, with_extra
 from hookline.providers.openai._request import json_schema
@@ -93,13 +93,12 @@ def sound_of(settings: OpenAIChatSettings) -> str:
 class Dialect:
     """The differences between one server's Chat Completions and OpenAI's."""
 
-    __slots__ = ("ids", "limit", "name", "required", "seed", "server", "usage", "video")
+    __slots__ = ("ids", "limit", "name", "required", "seed", "usage", "video")
 
     def __init__(
         self,
         name: str = META,
         *,
-        server: str | None = None,
         limit: str = "max_tokens",
         usage: bool = True,
         seed: str = "seed",
@@ -108,7 +107,6 @@ class Dialect:
         video: bool = True,
     ) -> None:
         self.name = name  # used in Settings.extra, and in errors before anything is sent
-        self.server = server or name  # used in the meta: whose data it is
         self.limit = limit  # the field for the token limit
         self.usage = usage  # whether the usage must be requested
         self.seed = seed
@@ -125,13 +123,17 @@ def request_body(
     request: ModelRequest,
     own_settings: OpenAIChatSettings = DEFAULTS,
     dialect: Dialect = PLAIN,
+    server: str = META,
 ) -> dict[str, Any]:
-    """Build the body for /chat/completions; raises BadRequestError for unsupported content."""
+    """Build the body for /chat/completions; raises BadRequestError for unsupported content.
+
+    `server` is the name under which the meta of messages has the data of this server.
+    """
     settings = effective(own_settings, request.settings)
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
-        "messages": _messages(request, dialect),
+        "messages": _messages(request, dialect, server),
     }
     if dialect.usage:
         body["stream_options"] = {"include_usage": True}
@@ -147,11 +149,11 @@ def request_body(
         for tool in functions(request)
     ]
     put(body, {"tools": (*tools, *run_there(request, dialect.name))})
-    chosen = choice(settings, request)
-    if chosen is not None:
-        known = {"auto": "auto", "none": "none", "required": dialect.required}
-        named = {"type": "function", "function": {"name": chosen}}
-        body["tool_choice"] = known.get(chosen, named)
+    tool_choice = choice(settings, request)
+    if tool_choice is not None:
+        modes = {"auto": "auto", "none": "none", "required": dialect.required}
+        function = {"type": "function", "function": {"name": tool_choice}}
+        body["tool_choice"] = modes.get(tool_choice, function)
     _put_settings(body, settings, request, dialect)
     if request.output is not None:
         form = {"type": "json_schema", "json_schema": json_schema(request.output)}
@@ -190,35 +192,37 @@ def _put_settings(
     )
 
 
-def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
-    ids = call_ids(request.messages, dialect.server, dialect.ids)
+def _messages(request: ModelRequest, dialect: Dialect, server: str) -> list[dict[str, Any]]:
+    ids = call_ids(request.messages, server, dialect.ids)
     out: list[dict[str, Any]] = []
     media: list[Image | File] = []  # media of tool results, which can only be text in this format
     if request.system:
         out.append({"role": "system", "content": request.system})
-    for message in showing(request.messages, dialect.server):
+    for message in showing(request.messages, server):
         if media and not isinstance(message, ToolMessage):
-            out.append(_shown(media, dialect))
+            out.append(_media_message(media, dialect))
             media = []
         if isinstance(message, ToolMessage):
             id = ids(message.call_id)
             out.append({"role": "tool", "tool_call_id": id, "content": message.text})
             media += message.media
         else:
-            out.append(_message(message, dialect, ids))
+            out.append(_message(message, dialect, ids, server))
     if media:
-        out.append(_shown(media, dialect))
+        out.append(_media_message(media, dialect))
     return out
 
 
-def _shown(media: Sequence[Image | File], dialect: Dialect) -> dict[str, Any]:
+def _media_message(media: Sequence[Image | File], dialect: Dialect) -> dict[str, Any]:
     about: dict[str, Any] = {"type": "text", "text": "Files returned by the tools above:"}
     return {"role": "user", "content": [about, *(_input(part, dialect) for part in media)]}
 
 
-def _message(message: Message, dialect: Dialect, ids: Callable[[str], str]) -> dict[str, Any]:
+def _message(
+    message: Message, dialect: Dialect, ids: Callable[[str], str], server: str
+) -> dict[str, Any]:
     if isinstance(message, UserMessage):
-        parts = said(message)
+        parts = user_parts(message)
         if all(isinstance(part, Text) for part in parts):
             return {"role": "user", "content": message.text}
         return {"role": "user", "content": [_input(part, dialect) for part in parts]}
@@ -231,26 +235,26 @@ def _message(message: Message, dialect: Dialect, ids: Callable[[str], str]) -> d
                 "id": ids(call.id),
                 "type": "function",
                 "function": {"name": call_name(call.name), "arguments": json_text(call.arguments)},
-                **_beside(call, dialect),
+                **_call_extra(call, server),
             }
             for call in calls
         ]
         for part in message.parts:
             if type(part) is Reasoning:
-                _think(out, part, dialect)
+                _think(out, part, server)
     elif out["content"] is None:
         out["content"] = ""  # only reasoning, which this format cannot express
     return out
 
 
-def _beside(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
+def _call_extra(call: ToolCall, server: str) -> dict[str, Any]:
     """Return the data that the server attached to the call and expects back."""
-    found = own(call.meta, dialect.server).get("extra_content")
-    return {"extra_content": found} if found else {}
+    extra = own(call.meta, server).get("extra_content")
+    return {"extra_content": extra} if extra else {}
 
 
-def _think(out: dict[str, Any], part: Reasoning, dialect: Dialect) -> None:
-    meta = own(part.meta, dialect.server)
+def _think(out: dict[str, Any], part: Reasoning, server: str) -> None:
+    meta = own(part.meta, server)
     if meta.get("field") in THOUGHTS and part.text:
         out[meta["field"]] = out.get(meta["field"], "") + part.text
     if meta.get("details"):

@@ -13,24 +13,24 @@ from hookline.providers._adapter.parts import is_list, is_object
 
 MAX_TEXT: Final = 1_000
 _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w*-]{6,}")
-_HIDDEN: Final = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "\ufffd"}
+_REPLACEMENTS: Final = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "\ufffd"}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 # One pass is enough, whatever the page: a script without an end takes the rest of it.
 _TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 PAGE: Final = re.compile(r"\s*<(?:!doctype|html|head|body|!--|\?xml)", re.IGNORECASE)
-_PAGE_HEAD: Final = 16 * 1024  # characters
+_HEAD: Final = 16 * 1024  # characters of a text that are read
 
 
 def details_of(inner: Mapping[str, Any]) -> list[dict[str, Any]]:
     details = inner.get("details")
-    return [each for each in details if is_object(each)] if is_list(details) else []
+    return [detail for detail in details if is_object(detail)] if is_list(details) else []
 
 
 def first(headers: Mapping[str, str] | None, *names: str) -> str | None:
     for name in names:
-        found = headers.get(name) if headers is not None else None
-        if found:
-            return found
+        value = headers.get(name) if headers is not None else None
+        if value:
+            return value
     return None
 
 
@@ -38,15 +38,15 @@ def retry_after(headers: Mapping[str, str] | None) -> float | None:
     """Return how many seconds a service asks to wait; all known forms are read."""
     millis = first(headers, "retry-after-ms")
     if millis is not None:
-        found = _number(millis)
-        if found is not None:
-            return found / 1000
+        seconds = _number(millis)
+        if seconds is not None:
+            return seconds / 1000
     text = first(headers, "retry-after")
     if text is None:
         return None
-    found = _number(text)
-    if found is not None:
-        return found
+    seconds = _number(text)
+    if seconds is not None:
+        return seconds
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
@@ -58,18 +58,18 @@ def retry_after(headers: Mapping[str, str] | None) -> float | None:
 
 def _number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if 0 <= found < 1e9 else None
+    return number if 0 <= number < 1e9 else None
 
 
 def retry_delay(inner: Mapping[str, Any]) -> float | None:
     """Return Google's waiting time: an error detail with a duration such as "34.07s"."""
-    for each in details_of(inner):
-        found = _DURATION.fullmatch(str(each.get("retryDelay")))
-        if found:
-            return float(found[1])
+    for detail in details_of(inner):
+        match = _DURATION.fullmatch(str(detail.get("retryDelay")))
+        if match:
+            return float(match[1])
     return None
 
 
@@ -77,7 +77,7 @@ def _plain(text: str) -> str:
     """Replace line breaks and control characters, which could forge a line of a log, by spaces, and
     remove marks that hide or reorder their neighbours.
     """
-    text = "".join(_HIDDEN.get(category(char), char) for char in text)
+    text = "".join(_REPLACEMENTS.get(category(char), char) for char in text)
     return " ".join(text.split())
 
 
@@ -85,14 +85,18 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text as one short line, without keys, strings that look like keys, and hidden
     characters.
     """
-    text = _plain(text)
+    secrets = [secret for secret in secrets if len(secret) >= 4]
+    rest = text[_HEAD:]
+    text = _plain(text[:_HEAD])
+    if rest:  # the end may be the beginning of a secret
+        longest = max(map(len, secrets), default=0)
+        text = text[: max(0, len(text) - longest)]
     for secret in secrets:
-        if len(secret) >= 4:
-            text = text.replace(secret, "…")
+        text = text.replace(secret, "…")
     text = _LOOKS_LIKE_A_KEY.sub("…", text)
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+    return text[:MAX_TEXT] + "…" if rest or len(text) > MAX_TEXT else text
 
 
 def words_of(page: str) -> str:
     """Return the first words of a page, without its markup."""
-    return " ".join(_TAGS.sub(" ", page[:_PAGE_HEAD]).split())[:200]
+    return " ".join(_TAGS.sub(" ", page[:_HEAD]).split())[:200]

@@ -57,18 +57,19 @@ class Exchange:
     """One request to a service. Each error of the request has the field `provider`, and a text that
     begins with `where`.
 
-    `secrets` are removed from every text. `idle` is the longest time without an event, in seconds.
-    `request_id` is set
-    once the service has answered, and `url` once it has refused.
+    `server` is the name under which the meta of messages keeps what the service sent, and expects
+    back. `secrets` are removed from every text. `idle` is the longest time without an event, in
+    seconds. `request_id` is set once the service has answered, and `url` once it has refused.
     """
 
-    __slots__ = ("idle", "provider", "request_id", "secrets", "url", "where")
+    __slots__ = ("idle", "provider", "request_id", "secrets", "server", "url", "where")
 
     def __init__(
         self,
         provider: str,
         *,
         where: str | None = None,
+        server: str | None = None,
         secrets: Iterable[str] = (),
         idle: float = inf,
     ) -> None:
@@ -76,10 +77,15 @@ class Exchange:
         self.url: str | None = None  # the address of a failed request, without its query
         self.provider = provider
         self.where = where or provider
+        self.server = server or provider
         self.secrets = tuple(secrets)
         self.request_id: str | None = None
 
-    def heard(self, headers: Mapping[str, str] | None) -> None:
+    def meta(self, data: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the meta that keeps the service's data; None for no data."""
+        return {self.server: dict(data)} if data else None
+
+    def note_request_id(self, headers: Mapping[str, str] | None) -> None:
         """Remember the id that the service gave to the request."""
         self.request_id = first(headers, *_REQUEST_IDS) or self.request_id
 
@@ -113,7 +119,7 @@ class Exchange:
         be a model's answer.
         """
         if is_error(body):
-            return self.told(body)
+            return self.error(body)
         names = ", ".join(sorted(map(str, body))[:8]) if is_object(body) else type(body).__name__
         return self.malformed(
             f"{self.where}: received JSON ({scrubbed(names)}) instead of a stream of events; check "
@@ -123,16 +129,16 @@ class Exchange:
 
     def page(self, text: str, kind: str) -> ModelError:
         """Build the error for a page that arrived instead of a stream."""
-        shown = scrubbed(words_of(text), self.secrets) or "no text"
+        words = scrubbed(words_of(text), self.secrets) or "no text"
         return self.malformed(
-            f"{self.where}: received {kind or 'a page'} instead of a stream of events: {shown!r}; "
+            f"{self.where}: received {kind or 'a page'} instead of a stream of events: {words!r}; "
             "check base_url, and whether a proxy or sign-in page answered",
             retryable=False,
         )
 
-    def told(self, body: object) -> ModelError:
+    def error(self, body: object) -> ModelError:
         """Build the error for an error event in the middle of a response."""
-        return told(self, body)
+        return service_error(self, body)
 
 
 def is_error(event: object) -> TypeGuard[dict[str, Any]]:
@@ -163,7 +169,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
         text = str(getattr(exc, "message", None) or exc)
         exchange.url = _url(exc)
         fallback = "" if _NO_MESSAGE.fullmatch(text.strip()) else text
-        return told(exchange, body, status=status, headers=headers, fallback=fallback)
+        return service_error(exchange, body, status=status, headers=headers, fallback=fallback)
     if isinstance(exc, EventTooLarge):
         return exchange.malformed(
             f"{where}: the service sent {exc}; ask for less, such as a smaller image",
@@ -196,7 +202,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     )
 
 
-def told(
+def service_error(
     exchange: Exchange,
     body: object,
     *,
@@ -205,18 +211,18 @@ def told(
     fallback: str = "",
 ) -> ModelError:
     """Build the error for an HTTP status with its body, or for an error event."""
-    outer, inner = _said(body)
+    outer, inner = _error_object(body)
     words = [inner.get("code"), inner.get("type"), inner.get("status")]
     code = next((word for word in words if isinstance(word, str) and word), None)
-    found = inner.get("message")
-    text = found if isinstance(found, str) and found else fallback
+    sentence = inner.get("message")
+    text = sentence if isinstance(sentence, str) and sentence else fallback
     if PAGE.match(text):  # of a proxy
         text = words_of(text) or "a page without text"
     message = scrubbed(text, exchange.secrets)
     if status is None:
         status = _number_of(inner.get("code"))
     about = " ".join(str(word) for word in (*words, message) if word)
-    about += " ".join(str(each.get("reason", "")) for each in details_of(inner))
+    about += " ".join(str(detail.get("reason", "")) for detail in details_of(inner))
     kind, retryable = kind_of(status, about)
     where = exchange.where if status is None else f"{exchange.where} ({status})"
     wait = retry_after(headers) or retry_delay(inner)
@@ -240,7 +246,7 @@ def told(
     )
 
 
-def _said(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
+def _error_object(body: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the body of an error, and the error object inside it, in any of the known forms."""
     if is_list(body) and body:
         body = body[0]
@@ -278,9 +284,9 @@ def _number_of(code: object) -> int | None:
 
 def _status(exc: BaseException) -> int | None:
     for name in ("status_code", "code"):
-        found = getattr(exc, name, None)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
+        value = getattr(exc, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
     return None
 
 
@@ -296,14 +302,14 @@ def _url(exc: BaseException) -> str | None:
 
 def _names(exc: BaseException) -> set[str]:
     """Return the class names of an exception and of its causes."""
-    found: set[str] = set()
+    names: set[str] = set()
     cause: BaseException | None = exc
     for _ in range(5):
         if cause is None:
             break
-        found |= {each.__name__ for each in type(cause).__mro__}
+        names |= {base.__name__ for base in type(cause).__mro__}
         cause = cause.__cause__
-    return found
+    return names
 
 
 def _reason(exc: BaseException, secrets: Iterable[str]) -> str:

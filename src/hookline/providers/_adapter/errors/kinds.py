@@ -21,7 +21,7 @@ _CONTEXT: Final = re.compile(
     r"|input is too long|request_too_large",
     re.IGNORECASE,
 )
-_REFUSED: Final = re.compile(
+_REFUSAL: Final = re.compile(
     r"content[_ ]?(filter|policy|management)|content_safety|safety_violations|responsible ?ai"
     r"|prohibited_content|bio_policy|misalignment_policy|usage polic|cyber_policy|model_armor",
     re.IGNORECASE,
@@ -49,7 +49,7 @@ ADVICE: Final[dict[type[ModelError], str]] = {
 
 def kind_of(status: int | None, about: str) -> tuple[type[ModelError], bool | None]:
     if status in (401, 403):
-        return (ContentRefusedError if _REFUSED.search(about) else AuthenticationError), None
+        return (ContentRefusedError if _REFUSAL.search(about) else AuthenticationError), None
     if status == 402 or (status == 429 and _BROKE.search(about)):
         return RateLimitError, False
     if status == 429:
@@ -60,7 +60,7 @@ def kind_of(status: int | None, about: str) -> tuple[type[ModelError], bool | No
         return BadRequestError, None
     if status in (408, 409) or (status is not None and status >= 500):
         return OverloadedError, None
-    if _REFUSED.search(about):
+    if _REFUSAL.search(about):
         return ContentRefusedError, None
     if _CONTEXT.search(about):
         return ContextTooLongError, None

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES
+from tests.wire import Wire, WireServer
 
 from hookline import Agent, AssistantMessage, Conversation, File, Image, Source, Text
 from hookline.providers.openai import OpenAIModel
 from hookline.providers.openai_chat import OpenAIChatSettings
-from hookline.testing import Turn, Wire, WireServer
+from hookline.testing import Turn
 
 from ._habits import PLACE, START, STOP, block, ended, gemini, named, said, sse
 
@@ -27,6 +28,8 @@ PAGE = "https://example.org"
 async def answered(kind: Any, first: Wire, **options: Any) -> tuple[AssistantMessage, Any]:
     """The answer that these events are, and the request with which the chat goes on."""
     talk = Conversation()
+    if kind != "openai-chat":
+        options["provider"] = kind  # as if the server were the provider's own
     async with WireServer(kind, first, "Bye.") as server:
         model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY, **options)
         agent = Agent(model)
@@ -328,11 +331,11 @@ async def test_a_picture_that_another_model_has_made_is_shown_by_the_user(kind: 
     made = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": BASE}
     talk = Conversation()
     async with WireServer("openai", items(made)) as server:
-        await Agent(OpenAIModel("m", base_url=server.url, api_key=KEY)).chat(
+        await Agent(OpenAIModel("m", base_url=server.url, api_key=KEY, provider="openai")).chat(
             "Draw.", conversation=talk
         )
     async with WireServer(kind, "Nice.") as server:
-        model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY)
+        model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY, provider=kind)
         await Agent(model).chat("Make it blue.", conversation=talk)
     sent = json.dumps(server.requests[0].json)
     assert sent.count(BASE) == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests._wires import ADAPTERS, KEY, WIRES
+from tests.wire import Wire, WireServer
 
 from hookline import (
     Agent,
@@ -27,11 +28,12 @@ from hookline import (
     tool,
 )
 from hookline.errors import UsageError
+from hookline.hooks import fallback
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import NINE, USUAL, call_ids
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.providers.presets import preset
-from hookline.testing import ScriptedModel, Turn, Wire, WireServer, call
+from hookline.testing import ScriptedModel, Turn, call
 
 from ._habits import delta, sse
 
@@ -310,6 +312,69 @@ async def test_opaque_data_of_a_server_of_chat_completions_go_back_to_it_alone(
     for request in one.requests[1:]:
         back = json.dumps(request.json)
         assert [each in back for each in OPAQUE] == [True] * len(OPAQUE)
+
+
+OWN_FORMATS = ["openai", "anthropic", "google"]  # OpenAIChatModel has the cases above
+OWNERS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "two hosts": ({}, {}, False),
+    "a host and a name": ({}, {"provider": "acme"}, False),
+    "two names": ({"provider": "acme"}, {"provider": "emca"}, False),
+    "one name": ({"provider": "acme"}, {"provider": "acme"}, True),
+}
+
+
+def sealed(kind: str) -> Turn:
+    """An answer with all that a server of this format expects back."""
+    record = Reasoning("", {kind: RECORDS[kind]})
+    text = Text("It is sunny.", {kind: CITES[kind]} if kind in CITES else None)
+    return Turn(Reasoning("Hm.", SEALED), record, text, call("weather", city="Oslo"))
+
+
+def secrets_of(kind: str) -> list[str]:
+    """What only the server that sent it may get."""
+    own = {"openai": OWN[0], "anthropic": OWN[1], "google": OWN[2]}[kind]
+    return [own, "own_1", *(["own.example.org"] if kind in CITES else [])]
+
+
+@pytest.mark.parametrize("how", OWNERS)
+@pytest.mark.parametrize("kind", OWN_FORMATS)
+async def test_opaque_data_of_a_server_go_back_to_it_alone(kind: Any, how: str) -> None:
+    """Also when a fallback changes the server in the middle of a chat."""
+    first, then, same = OWNERS[how]
+    talk = Conversation()
+    broken = Wire(status=503, message="overloaded")
+    async with (
+        WireServer(kind, sealed(kind), broken, "Welcome back.") as one,
+        WireServer(kind, "Sunny.", "Still sunny.") as two,
+    ):
+        home = ADAPTERS[kind]("m", base_url=one.url, api_key=KEY, **first)
+        away = ADAPTERS[kind]("m", base_url=two.url, api_key=KEY, **then)
+        agent = Agent(home, tools=[weather], hooks=[fallback(away)])
+        await agent.chat("Is it sunny?", conversation=talk)
+        restored = Conversation([read_message(message.to_json()) for message in talk.messages])
+        await Agent(away, tools=[weather]).chat("Really?", conversation=restored)
+        await Agent(home, tools=[weather]).chat("And now?", conversation=restored)
+    secrets = secrets_of(kind)
+    assert len(two.requests) == 2
+    for request in two.requests:
+        body = json.dumps(request.json)
+        assert "sunny in Oslo" in body
+        assert [secret in body for secret in secrets] == [same] * len(secrets)
+    for request in one.requests[1:]:
+        body = json.dumps(request.json)
+        assert [secret in body for secret in secrets] == [True] * len(secrets)
+
+
+@pytest.mark.parametrize("kind", OWN_FORMATS)
+async def test_the_data_of_a_providers_own_host_are_under_its_name(kind: Any) -> None:
+    """With `provider=` a gateway gets what the provider's own host has sent, and the reverse."""
+    async with WireServer(kind, "Sunny.", "Sunny.") as server:
+        for options, gets in (({"provider": kind}, True), ({}, False)):
+            model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY, **options)
+            answer = AssistantMessage(parts=(Reasoning("Hm.", SEALED), Text("Yes.")))
+            history = (UserMessage(parts=(Text("Is it?"),)), answer)
+            await Agent(model).chat("Really?", conversation=Conversation(history))
+            assert (secrets_of(kind)[0] in json.dumps(server.requests[-1].json)) == gets
 
 
 @pytest.mark.parametrize("kind", WIRES)
