@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -170,9 +171,26 @@ async def test_schemas_that_cannot_be_used_are_left_out_and_reported() -> None:
 async def test_a_server_that_answers_with_50_MB_is_a_tool_error_and_is_connected_again() -> None:
     found, statuses = await results(server_of("ok"), "huge", "ok")
     assert "was lost" in found["huge"]
-    assert "more than 16777216 bytes" in found["huge"]
+    assert "more than 8388608 bytes" in found["huge"]
     assert found["ok"] == "fine"
     assert [status.type for status in statuses] == ["mcp/lost", "mcp/waiting"]
+
+
+async def test_an_answer_with_too_many_values_is_a_tool_error_and_is_connected_again() -> None:
+    """The SDK would make hundreds of objects of a kilobyte, and block the loop meanwhile."""
+    found, statuses = await results(server_of("ok"), "many", "ok")
+    assert "more than 400000 JSON values" in found["many"]
+    assert found["ok"] == "fine"
+    assert [status.type for status in statuses] == ["mcp/lost", "mcp/waiting"]
+
+
+async def test_the_sdks_log_does_not_quote_what_a_program_sends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        found, _ = await results(server_of("ok"), "wrong", "ok")
+    assert found["ok"] == "fine"
+    assert "4711" not in caplog.text
 
 
 async def test_a_server_that_dies_in_a_call_is_a_tool_error_and_the_next_call_works() -> None:
@@ -208,7 +226,7 @@ async def test_after_a_change_of_the_tools_the_next_step_has_the_new_ones() -> N
     assert "ok" in offered[0]
     assert "other" in offered[1]
     assert "ok" not in offered[1]
-    assert all(len(names) == 7 for names in offered)
+    assert all(len(names) == 9 for names in offered)
 
 
 # ── it does not want to end ─────────────────────────────────────────────────────────────────

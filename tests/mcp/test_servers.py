@@ -524,10 +524,10 @@ async def test_a_set_of_headers_has_one_connection_and_idle_ones_make_room() -> 
 async def test_a_connection_that_was_idle_for_long_is_closed() -> None:
     pool = Pool(lambda headers: Fake(), idle=10)
     link: Any = await pool.get({})
-    link.used -= 5
+    link.last_use -= 5
     pool._sweep()
     assert not link.closed
-    link.used -= 6
+    link.last_use -= 6
     pool._sweep()
     assert link.closed
     assert len(pool) == 0

@@ -170,7 +170,7 @@ async def test_a_connection_is_measured_until_it_is_closed_or_lost(
         link = server._link
         assert link is not None
         assert seen.points("mcp.client.session.duration") == []  # it is up
-        link.lost(link.client, "a reason with a secret")
+        link.report_loss(link.client, "a reason with a secret")
         await link._up.wait()  # it was made anew
     lasted = {"mcp.protocol.version": version}
     assert seen.points("mcp.client.session.duration") == [

@@ -177,9 +177,10 @@ def test_an_option_that_is_none_is_refused(option: Any) -> None:
         Telemetry(**option)
 
 
-def test_the_client_that_we_make_for_anthropic_writes_no_second_span() -> None:
+async def test_the_client_that_we_make_for_anthropic_writes_no_second_span() -> None:
     anthropic = pytest.importorskip("anthropic")
-    client: Any = AnthropicModel("claude", api_key="x")._make()  # pyright: ignore[reportPrivateUsage]
+    model: Any = AnthropicModel("claude", api_key="x")
+    client: Any = await model._connection.clients.get()
     if hasattr(client, "_open_telemetry"):  # since version 2
         assert client._open_telemetry["traces"]["enabled"] is False
         assert anthropic.AsyncAnthropic(api_key="x")._open_telemetry["traces"]["enabled"] is True

@@ -19,6 +19,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,12 +29,19 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests._prometheus import samples, served
+from tests.durable.test_engines import waits
+from tests.web._server import eventually
 
-from hookline import Agent, Conversation
+from hookline import Agent, Approve, Ask, Conversation
+from hookline.durable import client
+from hookline.durable._polled.jobs import Jobs
+from hookline.durable.sqlite import chats
+from hookline.durable.sqlite._file import File
 from hookline.hooks import approve
 from hookline.mcp import MCPServer, connect
 from hookline.models import Rates
 from hookline.otel import Telemetry
+from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, Turn, call
 
 DASHBOARD: dict[str, Any] = json.loads(
@@ -82,9 +90,10 @@ class Seen:
         self._spans = InMemorySpanExporter()
         tracers = TracerProvider(shutdown_on_exit=False)
         tracers.add_span_processor(SimpleSpanProcessor(self._spans))
+        self._meters = MeterProvider([self.reader], shutdown_on_exit=False)
         self._telemetry = Telemetry(
             tracer_provider=tracers,
-            meter_provider=MeterProvider([self.reader], shutdown_on_exit=False),
+            meter_provider=self._meters,
             price={"scripted": Rates(input=1, output=2)},
         )
 
@@ -96,6 +105,7 @@ class Seen:
         """A tool of an MCP server, one that fails, a hook, an approval, a model that fails."""
         from mcp.server import MCPServer as Server
 
+        await self._durable_chats()
         server = Server("notes")
 
         @server.tool()
@@ -130,6 +140,43 @@ class Seen:
         await asking.chat("go", conversation=Conversation())
         with pytest.raises(ConnectionError):
             await agent.chat("again")
+
+    async def _durable_chats(self) -> None:
+        """One loses its claim; others wait, are quarantined, or newer than the code."""
+        with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("opentelemetry.metrics.get_meter", self._meters.get_meter)  # not global
+            where = f"{folder}/jobs.db"
+            other = Jobs(File(where), "hookline", 0.01, 60.0)
+            async with client(f"sqlite:///{where}") as jobs:
+                await jobs.start("Hi.", chat_id="newer")
+                [claim] = await other.take("newer", 9)
+                await other.append(claim.id, claim.owner, 0, b'{"hookline":99,"lines":[]}')
+                await other.leave(claim.id, claim.owner)
+                await jobs.quarantine(await jobs.start("Hi.", agent="theirs"))
+                await jobs.start("Hi.", agent="theirs")
+                begun = asyncio.Event()
+
+                async def wait() -> None:
+                    """Wait."""
+                    begun.set()
+                    await asyncio.Event().wait()
+
+                agent = Agent(ScriptedModel(call("wait")), tools=[wait], runtime=Durable())
+                agent.add_hook("preToolCall", lambda ctx: Ask("Wait?"))
+                worker = chats(agent, where, poll=0.01, idle=0.05)
+                async with worker:
+                    id = await jobs.start("Wait.")
+                    request = await waits(jobs, id)
+                    await jobs.answer(id, {request: Approve()})
+                    await begun.wait()
+                    worker._next_look = 0.0  # it measures every ten seconds
+                    await eventually(lambda: worker._next_look > 0)
+                    sql = "UPDATE hookline_job SET lease = 0 WHERE id = $1"
+                    await other.database.fetch(sql, id)
+                    async for event in jobs.watch(id, poll=0.01):
+                        if event.kind == "loss":
+                            break
+            await other.aclose()
 
 
 @pytest.fixture

@@ -505,7 +505,7 @@ async def test_a_failure_of_our_own_ends_every_span_all_the_same(
     def broken(*args: object) -> None:
         raise RuntimeError("secret")
 
-    for name in ("messages", "answer", "data", "said"):
+    for name in ("messages", "answer", "data", "whole_answer"):
         monkeypatch.setattr(Content, name, broken)
     agent = Agent(
         ScriptedModel([call("add", a=1, b=2)], "3"),

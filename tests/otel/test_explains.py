@@ -16,7 +16,7 @@ from hookline.errors import OverloadedError, UsageError
 from hookline.hooks import approve, budget, fallback, guardrail, retry
 from hookline.models import Finish, Rates, TextChunk
 from hookline.otel import record_evaluation
-from hookline.otel._emit.providers import KEPT
+from hookline.otel._emit.providers import MAX_ENDED
 from hookline.otel._telemetry import kit_of
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, Turn, call
@@ -388,8 +388,8 @@ async def test_a_chat_that_has_more_lives_is_remembered_from_its_last_one(http: 
     response = await agent.chat("hi")
     kit = kit_of(telemetry)
     assert kit is not None
-    context = kit.ended[response.chat_id]
-    for n in range(KEPT - 1):
+    context = kit.ended_chats[response.chat_id]
+    for n in range(MAX_ENDED - 1):
         kit.keep(f"other-{n}", context)
     kit.keep(response.chat_id, context)  # its next life
     kit.keep("one more", context)

@@ -46,7 +46,7 @@ invoke_agent outer hookline.steps=2
   chat scripted"""
     )
     assert len(found) == len(found.all) == 8
-    assert found.named("execute_tool broken")[0].error == "LookupError"
+    assert found.by_name("execute_tool broken")[0].error == "LookupError"
 
 
 async def test_only_chats_that_begin_inside_are_kept_and_an_agent_may_have_its_own() -> None:

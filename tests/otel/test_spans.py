@@ -25,6 +25,7 @@ from tests._otlp import Pipeline, only_traces, pipeline
 from hookline import (
     Agent,
     Conversation,
+    Deny,
     HookBus,
     ModelRequest,
     ModelResponse,
@@ -659,3 +660,19 @@ async def test_why_a_model_was_asked_again_is_an_event_and_what_users_report_is_
         "hookline.retry.of": 3,
         "hookline.retry.wait": 0.0,
     }
+
+
+async def test_a_message_that_is_sent_into_the_chat_is_an_event_of_its_span(
+    http: Pipeline,
+) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel("One.", "Two."), telemetry=http.telemetry())
+    agent.add_hook("preSteer", lambda ctx: Deny("no") if ctx.message.text == "no" else None)
+    async with agent.chat_stream("go") as stream:
+        stream.send("no")
+        sent = stream.send("more", when="idle")
+        async for _ in stream:
+            pass
+    events = http.flush().spans[0].events
+    assert [event.attributes for event in events if event.name == "hookline.message_sent"] == [
+        {"hookline.message_sent.id": sent.message.id, "hookline.message_sent.when": "idle"}
+    ]

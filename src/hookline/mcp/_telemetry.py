@@ -28,7 +28,7 @@ OPERATION: Final = "gen_ai.operation.name"
 NOT_FOUND: Final = -32601
 
 
-class Asked:
+class CallRecord:
     """A call to a server, from now until its end."""
 
     def __init__(self, run: Run[Any], about: Mapping[str, str | int], version: str) -> None:
@@ -37,7 +37,7 @@ class Asked:
         self._began = perf_counter()
         self._labels: Labels = {METHOD: "tools/call", VERSION: version, **about}
 
-    def ended(self, result: ToolResult | ToolFailure | None, exc: BaseException | None) -> None:
+    def end(self, result: ToolResult | ToolFailure | None, exc: BaseException | None) -> None:
         """Record the outcome, if it is wanted."""
         if self._tell is None:
             return
@@ -51,7 +51,7 @@ class Asked:
 
 @contextmanager
 def in_session(
-    about: Mapping[str, str | int], version: str, lost: Callable[[], bool]
+    about: Mapping[str, str | int], version: str, is_lost: Callable[[], bool]
 ) -> Generator[None]:
     """Record the duration of a connection to a server, and whether it was lost."""
     labels: Labels = {VERSION: version, **about}
@@ -62,7 +62,7 @@ def in_session(
         labels.update(_failed(exc))
         raise
     else:
-        if lost():
+        if is_lost():
             labels[ERROR] = "connection_lost"
     finally:
         histogram = _histogram(
@@ -147,6 +147,6 @@ def _is_error(result: Any) -> bool:
 
 def _failed(exc: BaseException) -> Labels:
     if isinstance(exc, sdk("mcp.shared.exceptions").MCPError):
-        told: Any = exc
-        return {ERROR: str(told.code), STATUS: str(told.code)}
+        error: Any = exc
+        return {ERROR: str(error.code), STATUS: str(error.code)}
     return {ERROR: "timeout" if isinstance(exc, TimeoutError) else type(exc).__name__}

@@ -29,16 +29,16 @@ def record_evaluation(
     if score is None and label is None and explanation is None:
         raise UsageError("record_evaluation() needs score=, label= or explanation=")
     kit = kit_of(telemetry)
-    context = None if kit is None else kit.ended.get(response.chat_id)
+    context = None if kit is None else kit.ended_chats.get(response.chat_id)
     if kit is None or context is None:
         return False
-    given = {
+    values = {
         names.EVALUATION_NAME: name,
         names.EVALUATION_SCORE: score,
         names.EVALUATION_LABEL: None if label is None else kit.content.word(label),
         names.EVALUATION_WHY: None if explanation is None else kit.content.text(explanation),
         names.CHAT_ID: response.chat_id,
     }
-    attributes = {key: value for key, value in given.items() if value is not None}
+    attributes = {key: value for key, value in values.items() if value is not None}
     kit.events.emit(names.EVALUATION_EVENT, "INFO", attributes, context)
     return True

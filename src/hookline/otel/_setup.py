@@ -55,16 +55,16 @@ class Exporting:
         """The meter provider; None if metrics are off."""
         self.logger_provider: Any = providers.get("logs")
         """The logger provider for events; None if logs are off."""
-        self._providers = [each for each in providers.values() if each is not None]
+        self._providers = [provider for provider in providers.values() if provider is not None]
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Export everything that is waiting; returns False if this fails or takes too long."""
         results: list[bool] = []
         until = monotonic() + timeout
         for provider in self._providers:
-            left = max(until - monotonic(), 0.0)
+            remaining = max(until - monotonic(), 0.0)
             try:
-                results.append(provider.force_flush(int(left * 1000)) is not False)
+                results.append(provider.force_flush(int(remaining * 1000)) is not False)
             except Exception:
                 results.append(False)  # a missing collector is not the caller's error
         return all(results)
@@ -104,11 +104,11 @@ def setup(
             "or call setup() before the other provider is set"
         )
     kinds = {signal: _kind(signal) for signal in _SIGNALS}
-    wanted = {signal: kind for signal, kind in kinds.items() if kind != "none"}
-    for signal in wanted:
+    signals = {signal: kind for signal, kind in kinds.items() if kind != "none"}
+    for signal in signals:
         _check_free(signal)
     exporters: dict[str, Any] = {}
-    for signal, kind in wanted.items():
+    for signal, kind in signals.items():
         if kind == "console":
             module, name = _CONSOLE[signal]
             exporters[signal] = getattr(_import(module), name)()
@@ -120,12 +120,12 @@ def setup(
 def _kind(signal: str) -> str:
     """Return the kind of exporter that the environment asks for."""
     name = f"OTEL_{signal.upper()}_EXPORTER"
-    said = os.environ.get(name, "").strip() or "otlp"
-    if said not in ("otlp", "console", "none"):
+    kind = os.environ.get(name, "").strip() or "otlp"
+    if kind not in ("otlp", "console", "none"):
         raise UsageError(
-            f"{name}={said!r} must be 'otlp', 'console' or 'none'; set up another exporter yourself"
+            f"{name}={kind!r} must be 'otlp', 'console' or 'none'; set up another exporter yourself"
         )
-    return said
+    return kind
 
 
 def _check_free(signal: str) -> None:
@@ -147,23 +147,23 @@ def _exporter(
     signal: str, endpoint: str | None, protocol: str | None, headers: Mapping[str, str] | None
 ) -> Any:
     path, module, name = _SIGNALS[signal]
-    spoken = (
+    chosen_protocol = (
         protocol
         or os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "").strip()
         or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()
         or "http/protobuf"
     )
-    if spoken not in _PACKAGES:
-        known = ", ".join(_PACKAGES)
-        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={spoken!r} must be one of: {known}")
+    if chosen_protocol not in _PACKAGES:
+        names = ", ".join(_PACKAGES)
+        raise UsageError(f"OTEL_EXPORTER_OTLP_PROTOCOL={chosen_protocol!r} must be one of: {names}")
     options: dict[str, Any] = {}
     if headers is not None:
         options["headers"] = {key.lower(): value for key, value in headers.items()}  # as gRPC asks
     if endpoint is not None:
         options["endpoint"] = endpoint
-        if spoken == "http/protobuf":
+        if chosen_protocol == "http/protobuf":
             options["endpoint"] = f"{endpoint.rstrip('/')}/{path}"
-    return getattr(_import(f"{_PACKAGES[spoken]}.{module}"), name)(**options)
+    return getattr(_import(f"{_PACKAGES[chosen_protocol]}.{module}"), name)(**options)
 
 
 def _import(name: str) -> ModuleType:
@@ -175,8 +175,8 @@ def _import(name: str) -> ModuleType:
 
 def _start(exporters: Mapping[str, Any], service_name: str | None) -> dict[str, Any]:
     """Start the providers, and make them global."""
-    named = {} if service_name is None else {"service.name": service_name}
-    resource = _import("opentelemetry.sdk.resources").Resource.create(named)
+    attributes = {} if service_name is None else {"service.name": service_name}
+    resource = _import("opentelemetry.sdk.resources").Resource.create(attributes)
     started: dict[str, Any] = {}
     if "traces" in exporters:
         sdk, export = _import("opentelemetry.sdk.trace"), _import("opentelemetry.sdk.trace.export")

@@ -38,7 +38,9 @@ from hookline.otel._emit.spans import innermost
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EMIT = "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT"
 SIZE = 16_384
-_NAMED = any(f"OTEL_PYTHON_{kind}_PROVIDER" in os.environ for kind in ("TRACER", "METER"))
+_NAMED_IN_ENVIRONMENT = any(
+    f"OTEL_PYTHON_{kind}_PROVIDER" in os.environ for kind in ("TRACER", "METER")
+)
 _MISSING = object()
 
 
@@ -49,7 +51,7 @@ def _nobody() -> bool:
     """
     internal = getattr(api_metrics, "_internal", None)
     return (
-        not _NAMED
+        not _NAMED_IN_ENVIRONMENT
         and getattr(trace, "_TRACER_PROVIDER", _MISSING) is None
         and getattr(internal, "_METER_PROVIDER", _MISSING) is None
     )
@@ -111,24 +113,24 @@ class Telemetry:
         self._price = None if price is None else price_function(price)
         self._attributes = attributes
         self._openinference = openinference
-        self._seen: tuple[Any, Any] | None = None
+        self._providers: tuple[Any, Any] | None = None
         self._tracing: Tracing | None = None
 
-    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
+    def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any] | None:
         """Return the hooks that trace a new chat; None if no SDK is configured.
 
-        `beside` are the points at which the chat has other hooks.
+        `keys` are the points at which the chat has other hooks.
         """
-        given = self._tracers or self._meters or self._loggers
-        if given is None and _nobody():
+        own_provider = self._tracers or self._meters or self._loggers
+        if own_provider is None and _nobody():
             return None
         tracers = self._tracers or trace.get_tracer_provider()
         meters = self._meters or api_metrics.get_meter_provider()
-        seen = self._seen
-        if seen is None or seen[0] is not tracers or seen[1] is not meters:
+        providers = self._providers
+        if providers is None or providers[0] is not tracers or providers[1] is not meters:
             self._tracing = self._look(tracers, meters)
-            self._seen = (tracers, meters)
-        return None if self._tracing is None else self._tracing.bus_for_chat(beside)
+            self._providers = (tracers, meters)
+        return None if self._tracing is None else self._tracing.bus_for_chat(keys)
 
     def _look(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
         try:
@@ -169,7 +171,7 @@ class Telemetry:
 
 
 DEFAULT = Telemetry()
-_used: ContextVar[Telemetry | None] = ContextVar("hookline_otel_used", default=None)
+_in_block: ContextVar[Telemetry | None] = ContextVar("hookline_otel_used", default=None)
 
 
 def kit_of(telemetry: Telemetry) -> Kit | None:
@@ -178,37 +180,37 @@ def kit_of(telemetry: Telemetry) -> Kit | None:
     return None if tracing is None else tracing.kit
 
 
-def default_bus(beside: Collection[object]) -> HookBus[Any] | None:
+def default_bus(keys: Collection[object]) -> HookBus[Any] | None:
     """Return the hooks for an agent without `telemetry=`; a nested chat gets the outer hooks."""
     op = innermost()
-    if op is not None and not op.ended:
-        return op.kit.source.bus_for_chat(beside)
-    return (_used.get() or DEFAULT).bus_for_chat(beside)
+    if op is not None and not op.closed:
+        return op.kit.source.bus_for_chat(keys)
+    return (_in_block.get() or DEFAULT).bus_for_chat(keys)
 
 
 @contextmanager
 def using(telemetry: Telemetry) -> Generator[None, None, None]:
     """Trace the chats that begin inside the block, if their agent has no Telemetry of its own."""
-    before = _used.get()
-    _used.set(telemetry)
+    before = _in_block.get()
+    _in_block.set(telemetry)
     try:
         yield
     finally:
-        _used.set(before)
+        _in_block.set(before)
 
 
 def _captured() -> Capture:
     """Read the capture option from the environment; an invalid value means no content."""
-    said = os.environ.get(CAPTURE, "").strip()
-    if not said:
+    value = os.environ.get(CAPTURE, "").strip()
+    if not value:
         return "no_content"
-    if said.lower() in CAPTURES:
-        return cast("Capture", said.lower())
+    if value.lower() in CAPTURES:
+        return cast("Capture", value.lower())
     words = ", ".join(word.upper() for word in CAPTURES)
     report(f"{CAPTURE} must be one of {words}; no content is recorded")
     return "no_content"
 
 
 def _emits(otherwise: bool) -> bool:
-    said = os.environ.get(EMIT, "").strip().lower()
-    return said == "true" if said in ("true", "false") else otherwise
+    value = os.environ.get(EMIT, "").strip().lower()
+    return value == "true" if value in ("true", "false") else otherwise

@@ -20,7 +20,7 @@ from hookline.mcp._client.names import clean
 from hookline.mcp._client.results import result_of
 from hookline.mcp._client.transport.http import SESSION_OVER, UNREADABLE
 from hookline.mcp._errors import RAISED, MCPServerError, reason, sdk, short
-from hookline.mcp._telemetry import Asked, trace_of_now
+from hookline.mcp._telemetry import CallRecord, trace_of_now
 
 EVERY: Final = 0.1  # seconds between two statuses of progress
 CANCELLING: Final = 2.0  # seconds that the SDK may take to cancel a call
@@ -57,7 +57,7 @@ class Call:
             return ToolFailure(short(exc), type="MCPServerError")
         link.calls.append(self)
         try:
-            result = await self._told(client, arguments)
+            result = await self._traced_call(client, arguments)
         except Exception as exc:
             if exc is self._own:
                 raise
@@ -69,25 +69,27 @@ class Call:
             return await self._failed(client, exc)
         finally:
             link.calls.remove(self)
-        await link.settled(SETTLING)
+        await link.wait_until_fresh(SETTLING)
         return result
 
-    async def _told(self, client: Any, arguments: dict[str, Any]) -> ToolResult | ToolFailure:
+    async def _traced_call(
+        self, client: Any, arguments: dict[str, Any]
+    ) -> ToolResult | ToolFailure:
         """Make the call, and report it to telemetry."""
-        asked = Asked(self.run, self.link.about, client.protocol_version)
+        record = CallRecord(self.run, self.link.about, client.protocol_version)
         try:
             result = result_of(await self._answer(client, arguments))
         except BaseException as exc:
-            asked.ended(None, exc)
+            record.end(None, exc)
             raise
-        asked.ended(result, None)
+        record.end(result, None)
         return result
 
     async def _failed(self, client: Any, exc: Exception) -> ToolFailure:
         """Convert an exception of the SDK to a failure that the model sees."""
         if not is_lost(exc) and self.link.client is client:
             return ToolFailure(reason(exc).removeprefix("MCPError: "), type="MCPError")
-        self.link.lost(client, reason(exc))
+        self.link.report_loss(client, reason(exc))
         why = self.link.why or reason(exc).removeprefix("MCPServerError: ")
         await self.run.status("mcp/lost", {"server": self.link.label, "reason": why})
         words = f"the connection to MCP server {self.link.label!r} was lost: {why}"
@@ -98,7 +100,7 @@ class Call:
         try:
             task = asyncio.create_task(
                 client.call_tool(
-                    self.name, arguments, progress_callback=self._heard, meta=trace_of_now()
+                    self.name, arguments, progress_callback=self._on_progress, meta=trace_of_now()
                 )
             )
         finally:
@@ -132,15 +134,15 @@ class Call:
         if self._progress is not None and self._loop.time() >= self._next:
             await self._tell()
         began = self._loop.time()
-        asked = False
+        has_asked = False
         while self._questions:
             params, answer = self._questions[0]
-            asked = True
-            found = await self._ask(params)
+            has_asked = True
+            reply = await self._ask(params)
             del self._questions[0]
             if not answer.done():
-                answer.set_result(found)
-        return self._loop.time() - began if asked else 0.0
+                answer.set_result(reply)
+        return self._loop.time() - began if has_asked else 0.0
 
     def over(self, why: str) -> None:
         """Note that the connection is closed: the SDK may never end a call that it has sent."""
@@ -149,7 +151,7 @@ class Call:
 
     # ── progress ────────────────────────────────────────────────────────────────────────────
 
-    async def _heard(self, progress: float, total: float | None, message: str | None) -> None:
+    async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         self._progress = {
             "server": self.link.label,
             "done": progress,
@@ -187,13 +189,13 @@ class Call:
         prompt = f"{self.link.label}: {text}" + (f"\n{clean(url, 2_000)}" if url else "")
         schema = None if url else _plain(params.requested_schema)
         try:
-            given = await self.run.ask(prompt, schema)
+            content = await self.run.ask(prompt, schema)
         except ToolDenied:
             return types.ElicitResult(action="decline")
         except BaseException as exc:
             self._own = exc
             raise
-        return types.ElicitResult(action="accept", content=None if url else given)
+        return types.ElicitResult(action="accept", content=None if url else content)
 
 
 def _plain(schema: Any) -> dict[str, Any]:
@@ -211,7 +213,7 @@ async def elicited(link: Link, params: Any) -> Any:
     """
     call = _current.get()
     if call is None:
-        chats = {each.run.chat_id for each in link.calls}
+        chats = {other.run.chat_id for other in link.calls}
         call = link.calls[-1] if len(chats) == 1 else None
     if call is None:
         return sdk("mcp_types").ElicitResult(action="decline")
@@ -222,9 +224,14 @@ def is_lost(exc: BaseException) -> bool:
     """Return whether the connection is unusable after this exception."""
     types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
     if isinstance(exc, errors.MCPError):
-        told: Any = exc
-        closed = told.code == types.CONNECTION_CLOSED and UNREADABLE not in told.message
-        return bool(closed or SESSION_OVER in told.message)
+        failure: Any = exc
+        closed = failure.code == types.CONNECTION_CLOSED and UNREADABLE not in failure.message
+        return bool(closed or SESSION_OVER in failure.message)
     anyio = sdk("anyio")
-    gone = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
-    return isinstance(exc, gone)
+    closed_errors = (
+        OSError,
+        anyio.ClosedResourceError,
+        anyio.BrokenResourceError,
+        anyio.EndOfStream,
+    )
+    return isinstance(exc, closed_errors)

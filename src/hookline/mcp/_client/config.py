@@ -45,10 +45,10 @@ def load(
             f"{file} cannot be read ({type(exc).__name__}: {exc}); name a configuration file"
         ) from exc
     data = _parsed(file, text)
-    place, found = _servers(file, data)
+    place, entries = _servers(file, data)
     reader = _Reader(file, dict(inputs or {}))
     servers: list[MCPServer] = []
-    for name, entry in found.items():
+    for name, entry in entries.items():
         where = f"{place}.{name}"
         options = reader.mapping(entry, where)
         if options.get("disabled") is not True:
@@ -57,8 +57,8 @@ def load(
 
 
 def _parsed(file: Path, text: str) -> Any:
-    def blank(found: re.Match[str]) -> str:
-        whole = found[0]
+    def blank(match: re.Match[str]) -> str:
+        whole = match[0]
         # Keep the number of lines, so that an error names the right line.
         return whole if whole.startswith('"') else re.sub(r"[^\n]", " ", whole)
 
@@ -77,12 +77,12 @@ def _servers(file: Path, data: Any) -> tuple[str, dict[str, Any]]:
     top: Any = data
     places = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
     for keys in places:
-        found = top
+        level = top
         for key in keys:
-            found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-        if isinstance(found, dict):
-            return ".".join(keys), cast("dict[str, Any]", found)
-        if found is not None:
+            level = cast("dict[str, Any]", level).get(key) if isinstance(level, dict) else None
+        if isinstance(level, dict):
+            return ".".join(keys), cast("dict[str, Any]", level)
+        if level is not None:
             raise UsageError(f"{file}: {'.'.join(keys)} must be an object with the servers by name")
     raise UsageError(f'{file} has neither "mcpServers" nor "servers"; add one of them')
 
@@ -137,7 +137,7 @@ class _Reader:
     def text(self, value: object, where: str) -> str:
         if not isinstance(value, str) or not value:
             raise self.wrong(where, f"must be a string, not {_kind(value)}")
-        return _VARIABLE.sub(lambda found: self._variable(found[1], where), value)
+        return _VARIABLE.sub(lambda match: self._variable(match[1], where), value)
 
     def url(self, value: object, where: str) -> str:
         url = self.text(value, where)
@@ -154,14 +154,14 @@ class _Reader:
             raise self.wrong(where, f"must be a list of strings, not {_kind(value)}")
         items = cast("list[object]", value)
         return [
-            "" if each == "" else self.text(each, f"{where}[{i}]") for i, each in enumerate(items)
+            "" if item == "" else self.text(item, f"{where}[{i}]") for i, item in enumerate(items)
         ]
 
     def texts_by_name(self, value: object, where: str) -> dict[str, str]:
         return {
-            name: "" if each == "" else self.text(each, f"{where}.{name}")
-            for name, each in self.mapping(value, where).items()
-            if each is not None
+            name: "" if text == "" else self.text(text, f"{where}.{name}")
+            for name, text in self.mapping(value, where).items()
+            if text is not None
         }
 
     def env_file(self, value: object, where: str) -> dict[str, str]:
@@ -170,12 +170,12 @@ class _Reader:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as exc:
             raise self.wrong(where, f"{path} cannot be read ({type(exc).__name__})") from exc
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for line in lines:
-            name, sign, given = line.removeprefix("export ").partition("=")
+            name, sign, text = line.removeprefix("export ").partition("=")
             if sign and not line.lstrip().startswith("#"):
-                found[name.strip()] = given.strip().strip("\"'")
-        return found
+                variables[name.strip()] = text.strip().strip("\"'")
+        return variables
 
     def _variable(self, name: str, where: str) -> str:
         kind, colon, rest = name.partition(":")
@@ -191,11 +191,11 @@ class _Reader:
                     where, f"the input {rest!r} is missing; pass load(..., inputs={{…}})"
                 )
             return self._inputs[rest]
-        wanted, _, default = (rest if kind == "env" and colon else name).partition(":-")
-        given = os.environ.get(wanted)
-        if given is None and ":-" not in name:
-            raise self.wrong(where, f"the environment variable {wanted!r} is not set")
-        return default if given is None else given
+        variable, _, default = (rest if kind == "env" and colon else name).partition(":-")
+        text = os.environ.get(variable)
+        if text is None and ":-" not in name:
+            raise self.wrong(where, f"the environment variable {variable!r} is not set")
+        return default if text is None else text
 
 
 def _kind(value: object) -> str:

@@ -33,7 +33,7 @@ CLOSING: Final = 5.0  # seconds for a client to close
 
 Target: TypeAlias = Any  # the argument of the SDK's Client
 Elicit: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
-Changed: TypeAlias = Callable[[list[Any]], None]
+OnTools: TypeAlias = Callable[[list[Any]], None]
 
 
 class Link:
@@ -46,7 +46,7 @@ class Link:
         *,
         elicit: Elicit,
         connect_timeout: float,
-        on_tools: Changed | None = None,
+        on_tools: OnTools | None = None,
         about: Mapping[str, str | int] | None = None,
     ) -> None:
         self.label = label
@@ -58,15 +58,15 @@ class Link:
         """The reason for not being connected."""
         self.calls: list[Any] = []
         """The calls in progress."""
-        self.used = 0.0
+        self.last_use = 0.0
         """The time of the last use, by the loop's clock."""
         self._open = open
         self._elicit = elicit
         self._connect_timeout = connect_timeout
         self._on_tools = on_tools
         self._wake = asyncio.Event()
-        self._lost = self._over = self._stale = False
-        self._ended = ""  # how the program has ended
+        self._is_lost = self._over = self._stale = False
+        self._exit_reason = ""  # how the program has ended
         self._raised: list[Exception] = []  # by a login, while connecting
         self._up = asyncio.Event()
         self._fresh = asyncio.Event()  # the tools are up to date
@@ -113,23 +113,23 @@ class Link:
             raise MCPServerError(
                 f"MCP server {self.label!r} is not connected ({self.why or 'closed'})"
             )
-        self.used = asyncio.get_running_loop().time()
+        self.last_use = asyncio.get_running_loop().time()
         return self.client
 
-    def lost(self, client: Any, why: str) -> None:
+    def report_loss(self, client: Any, why: str) -> None:
         """Note that the connection of a client is lost."""
         if client is self.client and client is not None:
             self._drop(why)
             self._wake.set()
 
-    def changed(self) -> None:
+    def mark_stale(self) -> None:
         """Note that the tools of the server have changed."""
         if self._on_tools is not None:
             self._stale = True
             self._fresh.clear()
             self._wake.set()
 
-    async def settled(self, patience: float) -> None:
+    async def wait_until_fresh(self, patience: float) -> None:
         """Wait until an announced change of the tools has been read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
@@ -140,16 +140,16 @@ class Link:
     async def _keep(self, started: asyncio.Future[None]) -> None:
         wait = FIRST_WAIT
         while not self._over:
-            self._lost = False
-            self._ended = ""
+            self._is_lost = False
+            self._exit_reason = ""
             try:
                 async with AsyncExitStack() as stack:
                     client = await self._connect(stack)
                     wait = FIRST_WAIT
-                    with in_session(self.about, client.protocol_version, lambda: self._lost):
+                    with in_session(self.about, client.protocol_version, lambda: self._is_lost):
                         await self._watch(client, started)
             except Exception as exc:
-                self._drop(self._ended or (self.why if self._lost else reason(exc)))
+                self._drop(self._exit_reason or (self.why if self._is_lost else reason(exc)))
                 if not started.done():
                     started.set_exception(self._failed(exc))
                     return
@@ -174,7 +174,7 @@ class Link:
         if isinstance(exc, TimeoutError):
             why = f"no answer within {self._connect_timeout:g} s"
         else:
-            why = self._ended or reason(exc)
+            why = self._exit_reason or reason(exc)
         failed = MCPServerError(f"cannot connect to MCP server {self.label!r}: {why}")
         failed.__cause__ = exc
         return failed
@@ -188,16 +188,16 @@ class Link:
                     await self._wake.wait()
 
     async def _connect(self, stack: AsyncExitStack) -> Any:
-        made: list[Any] = []
+        clients: list[Any] = []
 
-        def ended(why: str) -> None:
+        def on_end(why: str) -> None:
             """Note that the program or its stream has ended."""
-            self._ended = why
-            if made:
-                self.lost(made[0], why)
+            self._exit_reason = why
+            if clients:
+                self.report_loss(clients[0], why)
 
         client = sdk("mcp").Client(
-            self._open(ended),
+            self._open(on_end),
             message_handler=self._hear,
             elicitation_callback=self._elicit,
             read_timeout_seconds=None,
@@ -213,9 +213,9 @@ class Link:
                 tools = await self._list(client) if self._on_tools is not None else []
         finally:
             RAISED.reset(token)
-        if self._ended:  # right after its answer
-            raise MCPServerError(self._ended)
-        made.append(client)
+        if self._exit_reason:  # right after its answer
+            raise MCPServerError(self._exit_reason)
+        clients.append(client)
         self.client = client
         self.why = ""
         self._up.set()
@@ -226,13 +226,13 @@ class Link:
     async def _watch(self, client: Any, started: asyncio.Future[None]) -> None:
         """Wait for the end of the connection; list the tools again when they change."""
         listens = asyncio.Event()
-        async with _beside(self._listen(client, listens)):
+        async with _in_background(self._listen(client, listens)):
             with suppress(TimeoutError):  # a server that does not answer here is still usable
                 async with asyncio.timeout(LISTENING):
                     await listens.wait()
             if not started.done():
                 started.set_result(None)
-            while not (self._over or self._lost):
+            while not (self._over or self._is_lost):
                 if self._stale and self._on_tools is not None:
                     self._stale = False
                     try:
@@ -257,14 +257,14 @@ class Link:
         if client.server_capabilities.tools is None:
             return []
         tools: list[Any] = []
-        cursor, seen = None, set[str]()
+        cursor, cursors = None, set[str]()
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor, cache_mode="refresh")
             tools += page.tools
             cursor = page.next_cursor
-            if not cursor or cursor in seen or len(tools) >= MAX_TOOLS:
+            if not cursor or cursor in cursors or len(tools) >= MAX_TOOLS:
                 break
-            seen.add(cursor)
+            cursors.add(cursor)
         if cursor:
             logger.warning(
                 "MCP server %r lists too many tools: only the first %d are used",
@@ -275,7 +275,7 @@ class Link:
     async def _hear(self, message: Any) -> None:
         """Handle a message that a server with a session sends on its own."""
         if getattr(message, "method", "") == "notifications/tools/list_changed":
-            self.changed()
+            self.mark_stale()
 
     async def _listen(self, client: Any, listens: asyncio.Event) -> None:
         """Listen for changes of the tools, on a server without sessions."""
@@ -298,15 +298,15 @@ class Link:
                     wait = FIRST_WAIT
                     listens.set()
                     async for _ in events:
-                        self.changed()
+                        self.mark_stale()
             except Exception as exc:
                 logger.debug("MCP server %r: %s", self.label, reason(exc))
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
-            self.changed()  # changes in the meantime were missed
+            self.mark_stale()  # changes in the meantime were missed
 
     def _drop(self, why: str) -> None:
-        self._lost = True
+        self._is_lost = True
         self.why = why
         self.client = None
         self._up.clear()
@@ -318,7 +318,7 @@ async def _unchecked(name: str, result: Any) -> None:
 
 
 @asynccontextmanager
-async def _beside(work: Any) -> AsyncGenerator[None]:
+async def _in_background(work: Any) -> AsyncGenerator[None]:
     """Run a coroutine in the background until the block ends."""
     task = asyncio.create_task(work)
     try:

@@ -12,8 +12,8 @@ from hookline import Run
 from hookline.mcp._client.connection import Link
 from hookline.mcp._errors import MCPServerError
 
-Given: TypeAlias = Mapping[str, str]
-Headers: TypeAlias = Given | Callable[[Run[Any]], Given | Awaitable[Given]] | None
+HeaderMap: TypeAlias = Mapping[str, str]
+Headers: TypeAlias = HeaderMap | Callable[[Run[Any]], HeaderMap | Awaitable[HeaderMap]] | None
 """HTTP headers, or a function of the run that returns them, sync or async."""
 
 Key: TypeAlias = tuple[tuple[str, str], ...]
@@ -28,7 +28,7 @@ class Pool:
 
     def __init__(
         self,
-        make: Callable[[Given], Link],
+        make: Callable[[HeaderMap], Link],
         *,
         size: int = MAX_LINKS,
         idle: float = IDLE,
@@ -72,7 +72,7 @@ class Pool:
             if starting.cancelled():
                 raise MCPServerError(_CLOSED)
             starting.result()
-        link.used = asyncio.get_running_loop().time()
+        link.last_use = asyncio.get_running_loop().time()
         return link
 
     def _started(self, key: Key, link: Link, starting: asyncio.Task[None]) -> None:
@@ -90,7 +90,7 @@ class Pool:
             raise MCPServerError(
                 f"{self._size} connections with other headers are in use; try again later"
             )
-        self._links.pop(min(free, key=lambda key: self._links[key].used)).close()
+        self._links.pop(min(free, key=lambda key: self._links[key].last_use)).close()
 
     def _is_free(self, link: Link) -> bool:
         return not link.calls and link not in self._starting
@@ -104,7 +104,7 @@ class Pool:
         self._timer = None
         now = asyncio.get_running_loop().time()
         for key, link in list(self._links.items()):
-            if self._is_free(link) and now - link.used >= self._idle:
+            if self._is_free(link) and now - link.last_use >= self._idle:
                 self._links.pop(key).close()
         if self._links:
             self._sweep_later()

@@ -39,8 +39,9 @@ from hookline.mcp._client.results import Part, contents_of, part_of
 from hookline.mcp._client.tools import tools_of
 from hookline.mcp._client.transport import http as _web
 from hookline.mcp._client.transport import process as _process
+from hookline.mcp._client.transport.logs import quiet
 from hookline.mcp._errors import MCPServerError, reason, sdk
-from hookline.points import PreToolCall, as_tuple, matches
+from hookline.points import PreToolCall, as_tuple, check_number, matches
 
 logger = getLogger("hookline.mcp")
 
@@ -76,11 +77,8 @@ class MCPServer:
     ) -> None:
         if not label:
             raise UsageError("label='' of an MCP server: give it a name, such as \"files\"")
-        if not (timeout > 0 and connect_timeout > 0):
-            raise UsageError(
-                f"timeout={timeout!r} and connect_timeout={connect_timeout!r} must be above 0 "
-                "seconds"
-            )
+        check_number("timeout", timeout, above=0)
+        check_number("connect_timeout", connect_timeout, above=0)
         self.label = label
         """The name of the server and of its scope."""
         self.prefix = prefix
@@ -128,7 +126,7 @@ class MCPServer:
         """
         program = _process.Program(command, args, env=env, cwd=cwd)
         return cls(
-            lambda headers, ended: _process.transport(program, ended),
+            lambda headers, on_end: _process.transport(program, on_end),
             about={"network.transport": "pipe"},
             label=label or Path(command).stem,
             prefix=prefix,
@@ -165,7 +163,7 @@ class MCPServer:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"url={clean(url, 200)!r} of an MCP server must begin with https://")
         return cls(
-            lambda given, ended: _web.transport(url, given, auth),
+            lambda values, on_end: _web.transport(url, values, auth),
             about=_web.about(url),
             label=label or url.partition("://")[2].partition("/")[0].rpartition("@")[2],
             headers=headers,
@@ -193,7 +191,7 @@ class MCPServer:
     ) -> MCPServer:
         """Return a server for an SDK object in this process: `mcp.server.MCPServer("notes")`."""
         return cls(
-            lambda headers, ended: server,
+            lambda headers, on_end: server,
             label=label or str(getattr(server, "name", "") or "local"),
             prefix=prefix,
             allow=allow,
@@ -210,6 +208,7 @@ class MCPServer:
 
         Raises MCPServerError, or the exception of a login.
         """
+        quiet()
         async with self._starting:
             if self._users == 0:
                 link = self._linked(self._connect_headers, self._take)
@@ -327,10 +326,10 @@ class MCPServer:
 
     # ── its tools ───────────────────────────────────────────────────────────────────────────
 
-    def _take(self, listed: list[Any]) -> None:
+    def _take(self, descriptions: list[Any]) -> None:
         """Replace the tools of the server."""
-        tools, self.left_out, asked = tools_of(
-            listed,
+        tools, self.left_out, names = tools_of(
+            descriptions,
             self.label,
             prefix=self.prefix,
             allow=self.allow,
@@ -338,7 +337,7 @@ class MCPServer:
             approve=self.approve,
             invoke=self._call,
         )
-        self._asked_about |= asked  # no new list takes an approval back
+        self._asked_about |= names  # no new list takes an approval back
         self._scope = scope = Scope(self.label, tools=tools)
         for attached in self._agents:
             try:
@@ -359,10 +358,11 @@ class MCPServer:
             return ToolFailure(f"MCP server {self.label!r} is closed", type="MCPServerError")
         headers = self._headers
         if pool is not None and callable(headers):
-            given: Any = headers(run)
-            found = await given if isawaitable(given) else given
+            values: Any = headers(run)
+            if isawaitable(values):
+                values = await values
             try:
-                link = await pool.get(found)
+                link = await pool.get(values)
             except MCPServerError as exc:
                 return ToolFailure(str(exc), type="MCPServerError")
         return await Call(link, name, run, self.timeout).make(arguments)
@@ -382,11 +382,11 @@ class MCPServer:
 
     async def prompt(self, name: str, **arguments: str) -> tuple[Message, ...]:
         """Return the messages of a prompt, and send nothing to a model; raises MCPServerError."""
-        answer = await self._asked("get_prompt", name, arguments or None)
+        answer = await self._request("get_prompt", name, arguments or None)
         messages: list[Message] = []
-        for each in answer.messages:
-            part = part_of(each.content)
-            if each.role == "user":
+        for message in answer.messages:
+            part = part_of(message.content)
+            if message.role == "user":
                 messages.append(UserMessage(parts=(part,)))
             elif isinstance(part, Text):
                 messages.append(AssistantMessage(parts=(part,)))
@@ -394,9 +394,9 @@ class MCPServer:
 
     async def read(self, uri: str) -> Part:
         """Return a resource as a part of a message; raises MCPServerError."""
-        answer = await self._asked("read_resource", uri)
-        parts = [contents_of(each) for each in answer.contents]
-        texts = [each.text for each in parts if isinstance(each, Text)]
+        answer = await self._request("read_resource", uri)
+        parts = [contents_of(item) for item in answer.contents]
+        texts = [item.text for item in parts if isinstance(item, Text)]
         if parts and len(texts) == len(parts):
             return Text("\n".join(texts))
         if len(parts) != 1:
@@ -406,7 +406,7 @@ class MCPServer:
             )
         return parts[0]
 
-    async def _asked(self, method: str, *arguments: Any) -> Any:
+    async def _request(self, method: str, *arguments: Any) -> Any:
         link = self._link
         if link is None:
             raise UsageError(
@@ -418,7 +418,7 @@ class MCPServer:
                 return await getattr(client, method)(*arguments)
         except Exception as exc:
             if not isinstance(exc, TimeoutError) and is_lost(exc):
-                link.lost(client, reason(exc))
+                link.report_loss(client, reason(exc))
             raise MCPServerError(f"MCP server {self.label!r}: {reason(exc)}") from exc
 
     def __repr__(self) -> str:
@@ -439,8 +439,8 @@ async def _closed(links: list[Link]) -> None:
     await asyncio.gather(*[link.aclose() for link in links])
 
 
-def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
-    patterns = as_tuple(name, given)
+def _patterns(name: str, value: Iterable[str]) -> tuple[str, ...]:
+    patterns = as_tuple(name, value)
     if not all(patterns):
         raise UsageError(
             f"{name}={patterns!r} has an empty pattern, which matches no tool; remove it"
@@ -464,17 +464,17 @@ async def connect(agent: Agent[Any], *servers: MCPServer) -> AsyncGenerator[None
         started.append(server)
 
     try:
-        found = await asyncio.gather(*map(start, servers), return_exceptions=True)
-        failed = [each for each in found if isinstance(each, BaseException)]
+        results = await asyncio.gather(*map(start, servers), return_exceptions=True)
+        failed = [item for item in results if isinstance(item, BaseException)]
         if failed:
             raise failed[0]
         for server in servers:
             undo.append(server.attach(agent))
         yield
     finally:
-        for each in reversed(undo):
+        for item in reversed(undo):
             with suppress(Exception):
-                each()
+                item()
         # Release them now: a cancelled `gather` does not even begin what it has to run.
         closing = [_closed(server._let_go()) for server in started]  # pyright: ignore[reportPrivateUsage]
         await asyncio.gather(*closing, return_exceptions=True)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from hookline import Run, Tool, ToolFailure, ToolResult
 from hookline.errors import ToolArgumentsError, ToolDefinitionError
-from hookline.mcp._client.names import clean, clean_schema, mapped, told
+from hookline.mcp._client.names import clean, clean_schema, description_of, mapped
 from hookline.mcp._errors import reason, short
 from hookline.points import matches
 
@@ -20,7 +20,7 @@ Invoke: TypeAlias = Callable[[str, dict[str, Any], Run[Any]], Awaitable[ToolResu
 
 
 def tools_of(
-    listed: list[Any],
+    descriptions: list[Any],
     label: str,
     *,
     prefix: str,
@@ -33,55 +33,57 @@ def tools_of(
 
     The set has the model's names of the tools whose own names match `approve`.
     """
-    wanted = [each for each in listed if matches(each.name, allow) and not matches(each.name, deny)]
-    names = mapped([each.name for each in wanted], prefix)
+    usable = [
+        tool for tool in descriptions if matches(tool.name, allow) and not matches(tool.name, deny)
+    ]
+    names = mapped([tool.name for tool in usable], prefix)
     tools: dict[str, Tool[..., Any]] = {}
     left_out: dict[str, str] = {}
-    for each in wanted:
-        plain = names[each.name]
+    for tool in usable:
+        plain = names[tool.name]
         try:
-            tools[plain] = _tool(each, plain, invoke)
+            tools[plain] = _tool(tool, plain, invoke)
         except (ToolDefinitionError, ValueError, RecursionError) as exc:
-            left_out[each.name] = reason(exc)
+            left_out[tool.name] = reason(exc)
             logger.warning(
                 "tool %r of MCP server %r is left out: its schema cannot be used",
-                *(clean(each.name, 100), label),
+                *(clean(tool.name, 100), label),
             )
-    asked = {names[each.name] for each in wanted if matches(each.name, approve)}
-    return list(tools.values()), left_out, asked
+    to_approve = {names[tool.name] for tool in usable if matches(tool.name, approve)}
+    return list(tools.values()), left_out, to_approve
 
 
-def _tool(each: Any, plain: str, invoke: Invoke) -> Tool[..., Any]:
-    schema = clean_schema(each.input_schema)
+def _tool(tool: Any, plain: str, invoke: Invoke) -> Tool[..., Any]:
+    schema = clean_schema(tool.input_schema)
     if len(repr(schema)) > MAX_SCHEMA:
         raise ValueError(f"the schema of {plain!r} must be shorter than {MAX_SCHEMA} characters")
 
-    promised = _promised(each, plain)
+    promised = _promised(tool, plain)
 
     async def fn(arguments: dict[str, Any], run: Run[Any]) -> ToolResult | ToolFailure:
-        result = await invoke(each.name, arguments, run)
+        result = await invoke(tool.name, arguments, run)
         if promised is not None and isinstance(result, ToolResult):
-            return _kept(promised, result)
+            return _check_result(promised, result)
         return result
 
-    about = told(each.description, each.name, plain)
+    about = description_of(tool.description, tool.name, plain)
     # The server has its own time limit. Its hints are untrusted, and relax nothing here.
     return Tool.from_schema(plain, about, schema, fn, timeout=inf)
 
 
-def _promised(each: Any, plain: str) -> Tool[..., Any] | None:
+def _promised(tool: Any, plain: str) -> Tool[..., Any] | None:
     """Return a tool that validates structured data. The SDK's own check has no size limit."""
-    if each.output_schema is None or each.output_schema.get("type") != "object":
+    if tool.output_schema is None or tool.output_schema.get("type") != "object":
         return None
-    if len(repr(each.output_schema)) > MAX_SCHEMA:
+    if len(repr(tool.output_schema)) > MAX_SCHEMA:
         raise ValueError(f"the output schema of {plain!r} must be shorter than {MAX_SCHEMA}")
-    return Tool.from_schema(plain, "", each.output_schema, _nothing)
+    return Tool.from_schema(plain, "", tool.output_schema, _nothing)
 
 
 async def _nothing(arguments: dict[str, Any]) -> None: ...
 
 
-def _kept(promised: Tool[..., Any], result: ToolResult) -> ToolResult | ToolFailure:
+def _check_result(promised: Tool[..., Any], result: ToolResult) -> ToolResult | ToolFailure:
     """Return the result if it matches the server's schema, otherwise a failure."""
     value: Any = result.value
     if not isinstance(value, dict):

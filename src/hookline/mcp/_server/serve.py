@@ -73,7 +73,7 @@ def serve(
         security = settings(
             enable_dns_rebinding_protection=True,
             allowed_hosts=list(hosts),
-            allowed_origins=[f"https://{each}" for each in hosts],
+            allowed_origins=[f"https://{name}" for name in hosts],
         )
 
     def make() -> Any:
@@ -147,8 +147,8 @@ class _Served:
         try:
             message, conversation = self._arguments(params)
             work = self._chat(ctx, params, message, conversation)
-            return await _apart(work)
-        except _Refused as exc:
+            return await _in_task(work)
+        except _InvalidRequest as exc:
             return self._error(str(exc))
         except ConversationBusyError:
             return self._error(
@@ -165,18 +165,20 @@ class _Served:
             return self._error(f"the agent failed ({type(exc).__name__})")
 
     def _arguments(self, params: Any) -> tuple[str, str | None]:
-        given: Mapping[str, Any] = params.arguments or {}
-        message, conversation = given.get("message"), given.get("conversation")
+        arguments: Mapping[str, Any] = params.arguments or {}
+        message, conversation = arguments.get("message"), arguments.get("conversation")
         if params.name != "chat":
-            raise _Refused("this server has only the tool chat; call chat")
+            raise _InvalidRequest("this server has only the tool chat; call chat")
         if not isinstance(message, str) or not message.strip() or len(message) > MAX_MESSAGE:
-            raise _Refused(f"message must be a string of 1 to {MAX_MESSAGE} characters")
+            raise _InvalidRequest(f"message must be a string of 1 to {MAX_MESSAGE} characters")
         if conversation is None:
             return message, None
         if not isinstance(conversation, str) or not _ID.fullmatch(conversation):
-            raise _Refused("conversation must be 1 to 100 letters, digits, '_', '-', '.' or ':'")
+            raise _InvalidRequest(
+                "conversation must be 1 to 100 letters, digits, '_', '-', '.' or ':'"
+            )
         if self._agent.store is None:
-            raise _Refused("this agent does not keep conversations; leave conversation out")
+            raise _InvalidRequest("this agent does not keep conversations; leave conversation out")
         return message, conversation
 
     # ── one chat ────────────────────────────────────────────────────────────────────────────
@@ -188,21 +190,21 @@ class _Served:
         approver = self._asker(ctx) if live else None if later else _nobody
         answers = _answers(params)
         if answers is not None:
-            waited: Any = self._waited(who, params.request_state, conversation)
-            stream = self._agent.resume_stream(waited, answers)
+            target: Any = self._waiting_conversation(who, params.request_state, conversation)
+            stream = self._agent.resume_stream(target, answers)
         else:
-            waited = Conversation() if conversation is None else _id(who, conversation)
+            target = Conversation() if conversation is None else _id(who, conversation)
             options: Any = {} if approver is None else {"approver": approver}
-            stream = self._agent.chat_stream(message, conversation=waited, **options)
-        shown = 0
+            stream = self._agent.chat_stream(message, conversation=target, **options)
+        count = 0
         async with stream:
             async for event in stream:
                 if isinstance(event, TextDelta):
-                    shown += 1
-                    await ctx.session.report_progress(shown, message=event.text)
+                    count += 1
+                    await ctx.session.report_progress(count, message=event.text)
         response = stream.response
         if response.pending and later:
-            return self._questions(who, waited, response.pending)
+            return self._questions(who, target, response.pending)
         text = self._types.TextContent(type="text", text=response.text)
         return self._types.CallToolResult(content=[text])
 
@@ -213,10 +215,10 @@ class _Served:
     def _asker(self, ctx: Any) -> Callable[[ApprovalRequest, Run[Any]], Any]:
         async def ask(request: ApprovalRequest, run: Run[Any]) -> Decision:
             schema = _APPROVAL if request.schema is None else dict(request.schema)
-            found = await ctx.session.elicit_form(
-                _worded(request), schema, related_request_id=ctx.request_id
+            reply = await ctx.session.elicit_form(
+                _question_text(request), schema, related_request_id=ctx.request_id
             )
-            return _decision(found, form=request.schema is not None)
+            return _decision(reply, form=request.schema is not None)
 
         return ask
 
@@ -233,35 +235,37 @@ class _Served:
             self._waiting[who, state] = conversation
             while len(self._waiting) > MAX_WAITING:
                 self._waiting.popitem(last=False)
-        asked = {
+        questions = {
             request.id: types.ElicitRequest(
                 params=types.ElicitRequestFormParams(
-                    message=_worded(request), requested_schema=_APPROVAL
+                    message=_question_text(request), requested_schema=_APPROVAL
                 )
             )
             for request in pending
         }
-        return types.InputRequiredResult(input_requests=asked, request_state=state)
+        return types.InputRequiredResult(input_requests=questions, request_state=state)
 
-    def _waited(self, who: str, state: object, conversation: str | None) -> Conversation | str:
+    def _waiting_conversation(
+        self, who: str, state: object, conversation: str | None
+    ) -> Conversation | str:
         """Return the conversation that these answers belong to: never another principal's."""
         if conversation is not None:
             return _id(who, conversation)
-        found = self._waiting.pop((who, str(state)), None)
-        if found is None:
-            raise _Refused(_LATE)
-        return found
+        target = self._waiting.pop((who, str(state)), None)
+        if target is None:
+            raise _InvalidRequest(_LATE)
+        return target
 
     def _error(self, text: str) -> Any:
         content = self._types.TextContent(type="text", text=text)
         return self._types.CallToolResult(content=[content], is_error=True)
 
 
-class _Refused(Exception):
+class _InvalidRequest(Exception):
     """A request is invalid; the client receives the text."""
 
 
-async def _apart(work: Any) -> Any:
+async def _in_task(work: Any) -> Any:
     """Run the chat in a separate task, because the SDK's scopes cancel repeatedly.
 
     When the request is cancelled, the chat is aborted once, and awaited.
@@ -280,16 +284,16 @@ async def _apart(work: Any) -> Any:
 
 
 def _answers(params: Any) -> dict[str, Decision] | None:
-    given = params.input_responses
-    if not given:
+    responses = params.input_responses
+    if not responses:
         return None
-    return {id: _decision(found) for id, found in given.items()}
+    return {id: _decision(response) for id, response in responses.items()}
 
 
-def _decision(found: Any, *, form: bool = False) -> Decision:
+def _decision(response: Any, *, form: bool = False) -> Decision:
     """Read the client's answer: an approval only if its user said so, otherwise a denial."""
-    content: Mapping[str, Any] = getattr(found, "content", None) or {}
-    if getattr(found, "action", None) != "accept":
+    content: Mapping[str, Any] = getattr(response, "content", None) or {}
+    if getattr(response, "action", None) != "accept":
         return Deny("the user declined")
     if form:
         return Approve(arguments=dict(content))
@@ -300,7 +304,7 @@ def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
     return Deny("the client cannot ask its user")
 
 
-def _worded(request: ApprovalRequest) -> str:
+def _question_text(request: ApprovalRequest) -> str:
     """Return the question for the client's user, with the complete call."""
     # Each line of a prompt stays a line; hidden characters are shown as their numbers.
     lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]

@@ -64,38 +64,38 @@ def end_agent_span(
 
 
 def _tell(kit: Kit, trace: Trace, exc: BaseException | None, response: Response | None) -> None:
-    found = trace.op.attributes
-    found[names.OUTCOME] = trace.outcome or _outcome(exc)
+    attributes = trace.op.attributes
+    attributes[names.OUTCOME] = trace.outcome or _outcome(exc)
     usage = response.usage if response is not None else trace.usage
-    written = kit.semconv.cache_write if kit.semconv.agent_caches else None
-    found.update(usage_of(usage, written))
-    if trace.sums.waited:
-        found[names.READER_WAIT] = trace.sums.waited
+    cache_write = kit.semconv.cache_write if kit.semconv.agent_caches else None
+    attributes.update(usage_of(usage, cache_write))
+    if trace.sums.reader_wait:
+        attributes[names.READER_WAIT] = trace.sums.reader_wait
     if trace.sums.cost is not None:
-        found[names.COST] = trace.sums.cost
-    message = trace.asked() if kit.content.spans else None
+        attributes[names.COST] = trace.sums.cost
+    message = trace.user_message() if kit.content.spans else None
     if message is not None:
         messages, _ = kit.content.bounded(kit.content.messages([message]))
-        found[names.INPUT] = as_json(messages)
+        attributes[names.INPUT] = as_json(messages)
         if kit.openinference:
-            found.update(value_of(INPUT, kit.content.text(message.text)))
+            attributes.update(value_of(INPUT, kit.content.text(message.text)))
     if response is not None:
-        _tell_answer(kit, found, response)
+        _tell_answer(kit, attributes, response)
 
 
-def _tell_answer(kit: Kit, found: dict[str, Any], response: Response) -> None:
-    found[names.STEPS] = response.steps
+def _tell_answer(kit: Kit, attributes: dict[str, Any], response: Response) -> None:
+    attributes[names.STEPS] = response.steps
     if response.stop_reason is not None:
-        found[names.STOP_REASON] = names.identifier(response.stop_reason)
+        attributes[names.STOP_REASON] = names.identifier(response.stop_reason)
     if response.pending:
-        found[names.PENDING] = len(response.pending)
+        attributes[names.PENDING] = len(response.pending)
     reason = names.FINISHED[response.finish_reason or "other"]
     if response.finish_reason is not None:
-        found[names.FINISH_REASONS] = (reason,)
+        attributes[names.FINISH_REASONS] = (reason,)
         if kit.content.spans:
-            found[names.OUTPUT] = as_json(kit.content.said(response.text, reason))
+            attributes[names.OUTPUT] = as_json(kit.content.whole_answer(response.text, reason))
     if kit.openinference and (kit.content.spans or response.pending):
-        found.update(value_of(OUTPUT, _shown(kit, response)))
+        attributes.update(value_of(OUTPUT, _answer_with_pending(kit, response)))
 
 
 def _outcome(exc: BaseException | None) -> str:
@@ -107,9 +107,9 @@ def _outcome(exc: BaseException | None) -> str:
     return "aborted" if cut else "error"
 
 
-def _shown(kit: Kit, response: Response) -> str:
+def _answer_with_pending(kit: Kit, response: Response) -> str:
     """Return the answer, with its pending approvals: a waiting chat must not look finished."""
-    lines = [f"[waits for an approval of {each.call.name}]" for each in response.pending]
+    lines = [f"[waits for an approval of {request.call.name}]" for request in response.pending]
     if kit.content.spans and response.text:
         lines.insert(0, kit.content.text(response.text))
     return "\n".join(lines)
@@ -132,7 +132,7 @@ def _why(trace: Trace, exc: BaseException) -> str:
     """Return the error.type of a chat that failed or was aborted."""
     if isinstance(exc, ChatAbortedError):
         reason = trace.reason if trace.reason is not None else exc.reason
-        if reason in names.LEFT:
+        if reason in names.READER_GONE:
             return names.OTHER
         return names.CANCELLED if reason == "cancelled" else names.error_type(exc)
     return names.OTHER if isinstance(exc, GeneratorExit) else names.error_type(exc)

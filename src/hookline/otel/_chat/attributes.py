@@ -69,10 +69,10 @@ class ToolWords:
 
 def parameters(settings: Settings, content: Content) -> dict[str, Any]:
     """Return the settings of a request as attributes."""
-    found = names.parameters(settings)
+    attributes = names.parameters(settings)
     if settings.stop:
-        found[names.STOP_SEQUENCES] = tuple([content.word(text) for text in settings.stop])
-    return found
+        attributes[names.STOP_SEQUENCES] = tuple([content.word(text) for text in settings.stop])
+    return attributes
 
 
 def usage_of(usage: Usage | None, cache_write: str | None) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def usage_of(usage: Usage | None, cache_write: str | None) -> dict[str, Any]:
     """
     if usage is None:
         return {}
-    found = {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
+    attributes = {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
     if usage.cache_read_tokens and cache_write is not None:
-        found[names.CACHE_READ] = usage.cache_read_tokens
+        attributes[names.CACHE_READ] = usage.cache_read_tokens
     if usage.cache_write_tokens and cache_write is not None:
-        found[cache_write] = usage.cache_write_tokens
+        attributes[cache_write] = usage.cache_write_tokens
     if usage.reasoning_tokens:
-        found[names.REASONING_TOKENS] = usage.reasoning_tokens
-    return found
+        attributes[names.REASONING_TOKENS] = usage.reasoning_tokens
+    return attributes
 
 
 def hook_labels(hook: str, point: str, outcome: str) -> Mapping[str, str]:

@@ -5,17 +5,17 @@ Only hookline's own statuses are recorded: a user's status may contain content.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
-from hookline import Approve
+from hookline import Approve, Run
 from hookline.otel._chat.attributes import hook_labels
 from hookline.otel._chat.model_call import ModelCall
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._emit.providers import Kit
 from hookline.otel._emit.spans import Operation, innermost
-from hookline.points import OnApproval, OnHook
+from hookline.points import OnApproval, OnHook, PreSteer
 
 
 def nearest(trace: Trace | None, call: ModelCall | None) -> Operation | None:
@@ -24,9 +24,9 @@ def nearest(trace: Trace | None, call: ModelCall | None) -> Operation | None:
     Between two attempts of a model call, no span of the call is current; `call` is that call.
     """
     op = innermost()
-    if trace is None or not (op is None or op.ended or op is trace.op):
+    if trace is None or not (op is None or op.closed or op is trace.op):
         return op
-    return call if call is not None and not call.ended else trace.op
+    return call if call is not None and not call.closed else trace.op
 
 
 def tell_status(op: Operation, name: str, keys: Collection[str], data: Any) -> None:
@@ -37,19 +37,19 @@ def tell_status(op: Operation, name: str, keys: Collection[str], data: Any) -> N
     if not op.span.is_recording():
         return
     content = op.kit.content
-    found: dict[str, Any] = {}
-    given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    for key, value in given.items():
+    attributes: dict[str, Any] = {}
+    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    for key, value in fields.items():
         if key not in keys or not isinstance(value, (str, int, float)):
             continue
         if key == "error":
             error = op.error if isinstance(op, ModelCall) else None
-            found[names.ERROR_TYPE] = error or names.identifier(str(value))
+            attributes[names.ERROR_TYPE] = error or names.identifier(str(value))
         elif key in ("why", "code"):
-            found[f"{name}.{key}"] = names.identifier(str(value))
+            attributes[f"{name}.{key}"] = names.identifier(str(value))
         else:
-            found[f"{name}.{key}"] = content.word(value) if isinstance(value, str) else value
-    op.span.add_event(name, found)
+            attributes[f"{name}.{key}"] = content.word(value) if isinstance(value, str) else value
+    op.span.add_event(name, attributes)
 
 
 def tell_approval(trace: Trace, ctx: OnApproval) -> None:
@@ -57,24 +57,33 @@ def tell_approval(trace: Trace, ctx: OnApproval) -> None:
     call, decision, span = ctx.request.call, ctx.decision, trace.op.span
     if not span.is_recording():
         return
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         names.TOOL_NAME: call.name,
         names.TOOL_CALL_ID: trace.op.kit.content.word(call.id),
     }
     if decision is None:
-        found[names.APPROVAL_DECISION] = "asked"
-        trace.links.asked(ctx.run, call.id)
+        attributes[names.APPROVAL_DECISION] = "asked"
+        trace.links.approval_requested(ctx.run, call.id)
     else:
         approved = isinstance(decision, Approve)
-        found[names.APPROVAL_DECISION] = "approved" if approved else "denied"
+        attributes[names.APPROVAL_DECISION] = "approved" if approved else "denied"
         if isinstance(decision, Approve) and decision.arguments is not None:
-            found[names.APPROVAL_EDITED] = True
+            attributes[names.APPROVAL_EDITED] = True
         if decision.by is not None:
-            found[names.APPROVAL_BY] = trace.op.kit.content.word(decision.by)
-        waited = trace.links.waited(ctx.run, call.id)
-        if waited is not None:
-            found[names.APPROVAL_WAIT] = waited
-    span.add_event(names.APPROVAL_EVENT, found)
+            attributes[names.APPROVAL_BY] = trace.op.kit.content.word(decision.by)
+        wait = trace.links.approval_wait(ctx.run, call.id)
+        if wait is not None:
+            attributes[names.APPROVAL_WAIT] = wait
+    span.add_event(names.APPROVAL_EVENT, attributes)
+
+
+def tell_sent(trace_of: Callable[[Run[Any]], Trace | None], ctx: PreSteer[Any]) -> None:
+    """Record that a message that was sent into the chat is delivered."""
+    trace = trace_of(ctx.run)
+    if trace is not None and trace.op.span.is_recording():
+        id = trace.op.kit.content.word(ctx.message.id)
+        attributes = {names.SENT_ID: id, names.SENT_WHEN: ctx.when}
+        trace.op.span.add_event(names.SENT_EVENT, attributes)
 
 
 def tell_hook(kit: Kit, ctx: OnHook[Any], trace: Trace | None, call: ModelCall | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
@@ -26,11 +27,11 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import ChatAbortedError, StopChat
+from hookline.otel._chat import explanations
 from hookline.otel._chat.agent_span import begin_agent_span, end_agent_span
-from hookline.otel._chat.explanations import nearest, tell_approval, tell_hook, tell_status
 from hookline.otel._chat.model_call import (
-    ASKED,
-    Asked,
+    SLOT,
+    CallSlot,
     ModelCall,
     open_call,
     tell_unseen_failure,
@@ -69,17 +70,17 @@ class Tracing:
         self.kit = kit
         self._silent = not kit.metered and not kit.details  # without spans nothing is recorded
         self._chats: dict[object, Trace] = {}  # by the chat itself: ids may be equal
-        self._alone = self._bus(lone=True)
-        self._beside = self._bus(lone=True, told=True)
-        self._between = self._bus(lone=False, told=True)
+        self._without_hooks = self._bus(lone=True)
+        self._with_observers = self._bus(lone=True, with_others=True)
+        self._with_wrappers = self._bus(lone=False, with_others=True)
 
-    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any]:
+    def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any]:
         """Return the hooks for a chat that has other hooks at these points."""
-        if not beside:
-            return self._alone
-        return self._between if "aroundRequest" in beside else self._beside
+        if not keys:
+            return self._without_hooks
+        return self._with_wrappers if "aroundRequest" in keys else self._with_observers
 
-    def _bus(self, *, lone: bool, told: bool = False) -> HookBus[Any]:
+    def _bus(self, *, lone: bool, with_others: bool = False) -> HookBus[Any]:
         bus: HookBus[Any] = HookBus()
         add = bus.add_hook
         add("aroundChat", self._around_chat, priority=OUTERMOST, name=NAME)
@@ -92,8 +93,10 @@ class Tracing:
         add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
         add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
         add("onApproval", self._on_approval, priority=OUTERMOST, name=NAME)
+        steer = partial(explanations.tell_sent, self._trace_of)
+        add("preSteer", steer, priority=INNERMOST, name=NAME)
         add("onStatus", self._on_status, priority=OUTERMOST, name=NAME)
-        if told:
+        if with_others:
             add("onHook", self._on_hook, name=NAME)
         return bus
 
@@ -134,7 +137,7 @@ class Tracing:
         """End the chat's trace; a second call has no effect."""
         try:
             self._chats.pop(Run.chat_of(trace.run), None)
-            if trace.op.ended:
+            if trace.op.closed:
                 return
             trace.close_open()
             end_agent_span(self.kit, trace, exc, response)
@@ -159,8 +162,7 @@ class Tracing:
             trace.links.meet(ctx.run, leave=False)
         except Exception as exc:
             report("a chat could not be linked to the previous chat", exc)
-        if asyncio.current_task() is not trace.task:
-            # The chat's own task was cancelled, and may be left behind: no later event follows.
+        if Run.chat_of(ctx.run).left_behind:  # `_around_chat` may never return
             aborted = ChatAbortedError(trace.reason) if ctx.response is None else None
             self._end_chat(trace, ctx.error or aborted, ctx.response)
 
@@ -173,21 +175,21 @@ class Tracing:
         trace = self._trace_of(ctx.run)
         if trace is None:
             return await proceed()
-        asked, before = Asked(), ASKED.get()
-        ASKED.set(asked)
+        slot, before = CallSlot(), SLOT.get()
+        SLOT.set(slot)
         try:
             response = await proceed()
         except BaseException as exc:
-            if asked.call is not None:
-                self._break_off(trace, asked.call, exc)
+            if slot.call is not None:
+                self._break_off(trace, slot.call, exc)
             raise
         else:
-            if asked.call is not None:
-                asked.call.answered(response)
+            if slot.call is not None:
+                slot.call.end(response)
             return response
         finally:
-            if ASKED.get() is asked:
-                ASKED.set(before)
+            if SLOT.get() is slot:
+                SLOT.set(before)
 
     async def _around_lone_request(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
@@ -209,7 +211,7 @@ class Tracing:
             raise
         else:
             call.took(response)
-            call.answered(response)
+            call.end(response)
             return response
         finally:
             call.leave()
@@ -227,15 +229,15 @@ class Tracing:
     async def _around_attempt(
         self, ctx: AroundRequest, proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        asked, trace = ASKED.get(), self._trace_of(ctx.run)
-        if asked is None or trace is None:
+        slot, trace = SLOT.get(), self._trace_of(ctx.run)
+        if slot is None or trace is None:
             return await proceed()
         place = Place()  # each attempt may be inside of another span of a wrapper
-        if asked.call is None:
-            asked.call = ModelCall.begin(self.kit, trace, ctx)
+        if slot.call is None:
+            slot.call = ModelCall.begin(self.kit, trace, ctx)
         else:
-            asked.call.enter()  # an attempt may run in another task
-        call = asked.call
+            slot.call.enter()  # an attempt may run in another task
+        call = slot.call
         if call is None:
             return await proceed()
         call.attempt(ctx.request)
@@ -275,11 +277,11 @@ class Tracing:
     def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
         """End a call that was cancelled or that raised."""
         try:
-            known = Run.chat_of(trace.run) in self._chats
-            if isinstance(exc, asyncio.CancelledError) and known:
+            is_open = Run.chat_of(trace.run) in self._chats
+            if isinstance(exc, asyncio.CancelledError) and is_open:
                 trace.hold(work)
             elif isinstance(exc, StopChat) and isinstance(work, ModelCall):
-                work.stopped()
+                work.end_stopped()
             elif isinstance(exc, (asyncio.CancelledError, GeneratorExit)):
                 work.close(time_ns(), names.OTHER)
             else:
@@ -291,12 +293,12 @@ class Tracing:
     # ── why a chat took the way that it took ────────────────────────────────────────────────
 
     def _on_status(self, ctx: OnStatus) -> None:
-        known = names.STATUS_EVENTS.get(ctx.type)
-        op = None if known is None else nearest(self._trace_of(ctx.run), open_call())
-        if known is None or op is None:
+        event = names.STATUS_EVENTS.get(ctx.type)
+        op = None if event is None else explanations.nearest(self._trace_of(ctx.run), open_call())
+        if event is None or op is None:
             return
         try:
-            tell_status(op, *known, ctx.data)
+            explanations.tell_status(op, *event, ctx.data)
         except Exception as exc:
             report("a status could not be traced", exc)
 
@@ -305,7 +307,7 @@ class Tracing:
         if trace is None:
             return
         try:
-            tell_approval(trace, ctx)
+            explanations.tell_approval(trace, ctx)
         except Exception as exc:
             report("an approval could not be traced", exc)
 
@@ -321,6 +323,6 @@ class Tracing:
             count[1] += ctx.duration
             return
         try:
-            tell_hook(self.kit, ctx, trace, open_call())
+            explanations.tell_hook(self.kit, ctx, trace, open_call())
         except Exception as exc:
             report("a hook could not be traced", exc)

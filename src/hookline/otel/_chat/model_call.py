@@ -25,7 +25,7 @@ from hookline.otel._chat.attributes import ModelWords, text_of, usage_of
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import COST as LLM_COST
-from hookline.otel._conventions.openinference import kind_of, spoken
+from hookline.otel._conventions.openinference import inputs_and_outputs, kind_of
 from hookline.otel._emit.content import as_json
 from hookline.otel._emit.failures import report
 from hookline.otel._emit.providers import Kit
@@ -37,11 +37,11 @@ class ModelCall(Operation):
     """One logical model call, with all its attempts."""
 
     __slots__ = (
+        "_reader_wait",
         "_response",
         "_run",
         "_trace",
         "_usage",
-        "_waited",
         "_words",
         "attempts",
         "error",
@@ -53,7 +53,7 @@ class ModelCall(Operation):
     _run: Run[Any]
     _trace: Trace
     _usage: Usage | None  # the tokens of all attempts that were answered
-    _waited: float  # seconds that the attempts waited for the reader of the stream
+    _reader_wait: float  # seconds that the attempts waited for the reader of the stream
     _words: ModelWords
     attempts: int  # the number of requests that were actually sent
     error: str | None  # the error of the last failed attempt
@@ -84,7 +84,7 @@ class ModelCall(Operation):
                 first.update(kind_of(names.CHAT))
             call = cls(kit, words.name, SpanKind.CLIENT, first)
             call._response = call._usage = call.timing = call.error = None
-            call._waited = 0.0
+            call._reader_wait = 0.0
             call._run = ctx.run
             call._trace = trace
             call._words = words
@@ -118,7 +118,7 @@ class ModelCall(Operation):
 
     def took(self, response: ModelResponse) -> None:
         """Record the timing and the tokens of an attempt that the model has answered."""
-        if self.ended:
+        if self.closed:
             return
         self._timed(response.timing)
         try:
@@ -130,29 +130,29 @@ class ModelCall(Operation):
     def _timed(self, timing: Timing | None) -> None:
         self.timing = timing
         if timing is not None:
-            self._waited += timing.reader_wait
+            self._reader_wait += timing.reader_wait
 
     def _broke_off(self) -> None:
         if self.timing is None and self.attempts:
             self._timed(self._run.timing)
 
-    def answered(self, response: ModelResponse) -> None:
+    def end(self, response: ModelResponse) -> None:
         """End the span with a response."""
         try:
             self._response = response
             if self.span.__class__ is not NonRecordingSpan:
-                found = self.attributes
-                found[names.FINISH_REASONS] = (names.FINISHED[response.finish_reason],)
+                attributes = self.attributes
+                attributes[names.FINISH_REASONS] = (names.FINISHED[response.finish_reason],)
                 if response.model:
-                    found[names.RESPONSE_MODEL] = names.whole(response.model)
+                    attributes[names.RESPONSE_MODEL] = names.whole(response.model)
                 if response.response_id:
-                    found[names.RESPONSE_ID] = self.kit.content.word(response.response_id)
+                    attributes[names.RESPONSE_ID] = self.kit.content.word(response.response_id)
             self._end(time_ns(), None, None)
         except Exception as exc:
             report("a model call could not be traced to its end", exc)
             self.drop()
 
-    def stopped(self) -> None:
+    def end_stopped(self) -> None:
         """End the span without an error: a hook has stopped the chat."""
         self._end(time_ns(), None, None)
 
@@ -163,7 +163,7 @@ class ModelCall(Operation):
         self._end(at, error, exc)
 
     def _end(self, at: int, error: str | None, exc: BaseException | None) -> None:
-        if self.ended:
+        if self.closed:
             return
         kit, trace = self.kit, self._trace
         trace.open.remove(self)
@@ -173,15 +173,15 @@ class ModelCall(Operation):
             trace.tell_deltas(self)
         if self.timing is not None:
             self.attributes[names.FIRST_CHUNK] = self.timing.first_chunk
-        if self._waited:
-            self.attributes[names.READER_WAIT] = self._waited
-            trace.sums.waited += self._waited
+        if self._reader_wait:
+            self.attributes[names.READER_WAIT] = self._reader_wait
+            trace.sums.reader_wait += self._reader_wait
         self.attributes.update(usage_of(self._usage, kit.semconv.cache_write))
         text = self._write(error, exc) if kit.writes else None
         self.finish(at, error, text)
         trace.sums.model_calls += 1
         if kit.metered:
-            self._measure(max(self.seconds(at) - self._waited, 0.0), error)
+            self._measure(max(self.seconds(at) - self._reader_wait, 0.0), error)
         trace.fresh = False
 
     def _pay(self, answered_by: str | None, usage: Usage) -> None:
@@ -205,39 +205,41 @@ class ModelCall(Operation):
         content = self.kit.content
         recording = self.span.is_recording()
         on_span, in_event = content.spans and recording, content.events and self.kit.details
-        said = self._said() if on_span or in_event else {}
+        content_attributes = self._content() if on_span or in_event else {}
         if on_span:
-            self.attributes.update({name: as_json(value) for name, value in said.items()})
+            self.attributes.update(
+                {name: as_json(value) for name, value in content_attributes.items()}
+            )
             if self.kit.openinference:
-                self.attributes.update(spoken(self.attributes))
+                self.attributes.update(inputs_and_outputs(self.attributes))
         if self.kit.details:
             details = {**self._words.labels, **self.attributes}
-            details.update(said if in_event else {})
+            details.update(content_attributes if in_event else {})
             if error is not None:
                 details[names.ERROR_TYPE] = error
             self.kit.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
         return content.text(text_of(exc)) if content.spans and exc is not None else None
 
-    def _said(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         """Return the messages and the response; for messages recorded before, only their number."""
         content, trace, request = self.kit.content, self._trace, self.request
         full = self.kit.full
-        said: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         if request.system and (full or request.system != trace.system):
-            said[names.SYSTEM] = content.system(request.system)
+            attributes[names.SYSTEM] = content.system(request.system)
         if request.tools and (full or request.tools != trace.tools):
-            said[names.DEFINITIONS], _ = content.bounded(content.definitions(request.tools))
+            attributes[names.DEFINITIONS], _ = content.bounded(content.definitions(request.tools))
         trace.system, trace.tools = request.system, request.tools
-        sent: Sequence[Message] = request.messages
-        messages = sent if full else trace.unwritten(sent, self._run)
-        said[names.INPUT], dropped = content.bounded(content.messages(messages))
-        if dropped:
-            self.attributes[names.DROPPED] = dropped
-        if len(messages) < len(sent):
-            self.attributes[names.EARLIER] = len(sent) - len(messages)
+        history: Sequence[Message] = request.messages
+        messages = history if full else trace.unwritten(history, self._run)
+        attributes[names.INPUT], omitted = content.bounded(content.messages(messages))
+        if omitted:
+            self.attributes[names.OMITTED_MESSAGES] = omitted
+        if len(messages) < len(history):
+            self.attributes[names.EARLIER] = len(history) - len(messages)
         if self._response is not None:
-            said[names.OUTPUT] = content.answer(self._response)
-        return said
+            attributes[names.OUTPUT] = content.answer(self._response)
+        return attributes
 
     def _measure(self, seconds: float, error: str | None) -> None:
         to, context = self.kit.instruments, self.context
@@ -271,7 +273,7 @@ def tell_unseen_failure(kit: Kit, trace: Trace, request: ModelRequest, exc: Exce
         report("a failed model call could not be traced", failure)
 
 
-class Asked:
+class CallSlot:
     """A model call inside its wrappers; it has a span once a request was sent."""
 
     __slots__ = ("call",)
@@ -280,10 +282,10 @@ class Asked:
         self.call: ModelCall | None = None
 
 
-ASKED: Final[ContextVar[Asked | None]] = ContextVar("hookline_otel_asked", default=None)
+SLOT: Final[ContextVar[CallSlot | None]] = ContextVar("hookline_otel_call", default=None)
 
 
 def open_call() -> ModelCall | None:
     """The model call whose wrappers run here."""
-    asked = ASKED.get()
-    return None if asked is None else asked.call
+    slot = SLOT.get()
+    return None if slot is None else slot.call

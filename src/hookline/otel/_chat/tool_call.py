@@ -113,18 +113,18 @@ class ToolCallSpan(Operation):
         self._end(at, error, text)
 
     def _end(self, at: int, error: str | None, text: str | None) -> None:
-        if self.ended:
+        if self.closed:
             return
         kit, trace = self.kit, self._trace
         trace.open.remove(self)
         trace.sums.tool_calls += 1
         if kit.shows and self.span.is_recording():
-            said = as_json(kit.content.data(self._arguments))
-            self.attributes[names.ARGUMENTS] = said
+            arguments = as_json(kit.content.data(self._arguments))
+            self.attributes[names.ARGUMENTS] = arguments
             if kit.openinference:
-                self.attributes.update(value_of(INPUT, said, "application/json"))
+                self.attributes.update(value_of(INPUT, arguments, "application/json"))
         if error is None and not self.attributes:
-            self.ended = True
+            self.closed = True
             self.span.end(at)
         else:
             self.finish(at, error, text)

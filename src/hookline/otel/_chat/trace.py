@@ -6,7 +6,6 @@ end time, until the reason of the abort is known.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from time import time_ns
 from typing import Any, Protocol
@@ -34,12 +33,12 @@ class Work(Protocol):
 class Sums:
     """The totals of a chat."""
 
-    __slots__ = ("cost", "model_calls", "tool_calls", "waited")
+    __slots__ = ("cost", "model_calls", "reader_wait", "tool_calls")
 
     def __init__(self) -> None:
         self.model_calls = 0
         self.tool_calls = 0
-        self.waited = 0.0  # seconds that model calls waited for the reader of the stream
+        self.reader_wait = 0.0  # seconds that model calls waited for the reader of the stream
         self.cost: float | None = None  # None if no price is known
 
 
@@ -48,8 +47,8 @@ class Trace:
 
     __slots__ = (
         "_base",
+        "_recorded",
         "_scanned",
-        "_seen",
         "agent",
         "chat_id",
         "common",
@@ -65,7 +64,6 @@ class Trace:
         "run",
         "sums",
         "system",
-        "task",
         "tool_words",
         "tools",
         "usage",
@@ -80,7 +78,6 @@ class Trace:
         self.op = op
         self.links = Links(op)
         self.sums = Sums()
-        self.task: asyncio.Task[Any] | None = asyncio.current_task()
         self.open: list[Work] = []
         self.cut: list[tuple[Work, int]] = []
         self.fresh = True  # no model has been called yet
@@ -95,7 +92,7 @@ class Trace:
         self.tool_words: dict[str, ToolWords] = {}
         self._base = len(run.history)
         # The messages themselves, because a key may be the place of a message in memory.
-        self._seen: dict[str | int, Message] = {}
+        self._recorded: dict[str | int, Message] = {}
         if self._base:
             self._note(run.history[-1:])
         self._scanned = False
@@ -120,7 +117,7 @@ class Trace:
 
     def _close(self, work: Work, at: int) -> None:
         try:
-            work.close(at, names.OTHER if self.reason in names.LEFT else names.CANCELLED)
+            work.close(at, names.OTHER if self.reason in names.READER_GONE else names.CANCELLED)
         except Exception as exc:
             report("a call could not be traced to its end", exc)
             work.drop()
@@ -142,11 +139,11 @@ class Trace:
 
     def tell_model(self, words: ModelWords, request: ModelRequest) -> None:
         """Set the attributes of the first request on the chat's span."""
-        found = self.op.attributes
-        self.model = found[names.REQUEST_MODEL] = words.labels[names.REQUEST_MODEL]
-        found.update(parameters(request.settings, self.op.kit.content))
+        attributes = self.op.attributes
+        self.model = attributes[names.REQUEST_MODEL] = words.labels[names.REQUEST_MODEL]
+        attributes.update(parameters(request.settings, self.op.kit.content))
         if request.output is not None:
-            found[names.OUTPUT_TYPE] = "json"
+            attributes[names.OUTPUT_TYPE] = "json"
 
     # ── hooks at onDelta ────────────────────────────────────────────────────────────────────
 
@@ -162,7 +159,7 @@ class Trace:
 
     # ── what was written already ────────────────────────────────────────────────────────────
 
-    def asked(self) -> UserMessage | None:
+    def user_message(self) -> UserMessage | None:
         """Return the user's message as it was stored: hooks may have removed secrets from it."""
         for message in self.run.history[self._base :]:
             if isinstance(message, UserMessage):
@@ -174,7 +171,7 @@ class Trace:
         new: list[Message] = []
         if isinstance(messages, History):  # unchanged: new messages are at the end
             for message in reversed(messages):
-                if _key(message) in self._seen:
+                if _key(message) in self._recorded:
                     break
                 new.append(message)
             new.reverse()
@@ -182,14 +179,15 @@ class Trace:
             if not self._scanned:
                 self._scanned = True
                 self._note(run.history[: self._base])
-            new = [message for message in messages if _key(message) not in self._seen]
+            new = [message for message in messages if _key(message) not in self._recorded]
         self._note(new)
         if self.fresh:
             return new
-        return [each for each in new if each.role != "assistant"]  # recorded with its response
+        # An answer was recorded with its response.
+        return [message for message in new if message.role != "assistant"]
 
     def _note(self, messages: Iterable[Message]) -> None:
-        self._seen.update([(_key(message), message) for message in messages])
+        self._recorded.update([(_key(message), message) for message in messages])
 
 
 def _key(message: Message) -> str | int:

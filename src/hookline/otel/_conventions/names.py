@@ -63,7 +63,7 @@ OUTCOME: Final = "hookline.outcome"
 STEPS: Final = "hookline.steps"
 ATTEMPTS: Final = "hookline.attempts"
 EARLIER: Final = "hookline.input.earlier_messages"
-DROPPED: Final = "hookline.input.dropped_messages"
+OMITTED_MESSAGES: Final = "hookline.input.dropped_messages"
 READER_WAIT: Final = "hookline.reader_wait"
 STOP_REASON: Final = "hookline.stop_reason"
 PENDING: Final = "hookline.pending"
@@ -74,6 +74,9 @@ APPROVAL_DECISION: Final = "hookline.approval.decision"
 APPROVAL_EDITED: Final = "hookline.approval.edited"
 APPROVAL_BY: Final = "hookline.approval.by"
 APPROVAL_WAIT: Final = "hookline.approval.wait"
+SENT_EVENT: Final = "hookline.message_sent"
+SENT_ID: Final = "hookline.message_sent.id"
+SENT_WHEN: Final = "hookline.message_sent.when"
 HOOK_EVENT: Final = "hookline.hook"
 # For each status that hookline itself publishes: its event, and the keys of its data.
 STATUS_EVENTS: Final = {
@@ -155,7 +158,7 @@ FINISHED: Final = {
 UNKNOWN: Final = "unknown"
 OTHER: Final = "_OTHER"
 CANCELLED: Final = "CancelledError"
-LEFT: Final = ("consumer left", "collected")  # abort reasons for a stream without a reader
+READER_GONE: Final = ("consumer left", "collected")  # abort reasons for a stream without a reader
 
 
 def error_type(exc: BaseException) -> str:
@@ -183,10 +186,10 @@ def identifier(text: str) -> str:
 
 def parameters(settings: Settings) -> dict[str, Any]:
     """Return the numeric settings of a request as attributes."""
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "gen_ai.request.temperature": settings.temperature,
         "gen_ai.request.top_p": settings.top_p,
         "gen_ai.request.max_tokens": settings.max_tokens,
         "gen_ai.request.seed": settings.seed,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}

@@ -28,10 +28,10 @@ def value_of(name: str, text: str, mime: str = "text/plain") -> dict[str, Any]:
     return {name: text, f"{name.partition('.')[0]}.{MIME}": mime}
 
 
-def spoken(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def inputs_and_outputs(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Derive the input and output of a model call from its recorded content."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for ours, theirs in ((names.INPUT, INPUT), (names.OUTPUT, OUTPUT)):
         if ours in attributes:
-            found.update(value_of(theirs, attributes[ours], "application/json"))
-    return found
+            values.update(value_of(theirs, attributes[ours], "application/json"))
+    return values

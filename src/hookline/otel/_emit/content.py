@@ -53,7 +53,7 @@ class Content:
     ) -> None:
         self.spans = capture in ("span_only", "span_and_event")
         self.events = capture in ("event_only", "span_and_event")
-        self.wanted = self.spans or self.events
+        self.enabled = self.spans or self.events
         self._redact = redact
         self._size = size
         self._most = most  # the most bytes of an attribute
@@ -110,12 +110,12 @@ class Content:
 
     def _cut(self, text: str, room: list[int]) -> str:
         text = self._clean(text)
-        left = max(room[0], 0)
-        room[0] = left - len(text)
+        size = max(room[0], 0)
+        room[0] = size - len(text)
         if room[0] >= 0:
             return text
         room[0] = 0
-        return f"{text[:left]}… [{len(text) - left} characters more]"
+        return f"{text[:size]}… [{len(text) - size} characters more]"
 
     def _data(self, value: Any, room: list[int], depth: int) -> Any:
         if isinstance(value, str):
@@ -136,8 +136,8 @@ class Content:
         if self._redact is None and -LARGEST <= value <= LARGEST:
             return value
         text = str(value)
-        cleaned = self._clean(text)
-        return value if cleaned == text and not abs(value) > LARGEST else cleaned
+        clean = self._clean(text)
+        return value if clean == text and not abs(value) > LARGEST else clean
 
     def _object(self, value: dict[Any, Any], room: list[int], depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
@@ -179,7 +179,7 @@ class Content:
 
         return [self._fitting(write)]
 
-    def said(self, text: str, finish_reason: str) -> list[Part]:
+    def whole_answer(self, text: str, finish_reason: str) -> list[Part]:
         """Convert the answer of a whole chat."""
 
         def write(size: int) -> Part:
@@ -218,13 +218,13 @@ class Content:
         if isinstance(part, Reasoning):
             return {"type": "reasoning", "content": self._cut(part.text, room)}
         if isinstance(part, ToolCall):
-            given: Any = part.arguments if part.raw is None else part.raw
-            name, arguments = self._clean(part.name), self._data(given, room, 0)
+            values: Any = part.arguments if part.raw is None else part.raw
+            name, arguments = self._clean(part.name), self._data(values, room, 0)
             id = self.word(part.id)
             return {"type": "tool_call", "id": id, "name": name, "arguments": arguments}
         if isinstance(part, Source):
-            given = {"uri": part.url, "title": part.title, "name": part.name}
-            about = {name: self._cut(text, room) for name, text in given.items() if text}
+            values = {"uri": part.url, "title": part.title, "name": part.name}
+            about = {name: self._cut(text, room) for name, text in values.items() if text}
             return {"type": "source", **about}
         assert isinstance(part, (Image, File))
         return self._media(part, room)

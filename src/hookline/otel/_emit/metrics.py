@@ -46,7 +46,7 @@ class Instruments:
     """One instrument per metric; disabled instruments record nothing."""
 
     __slots__ = (
-        "_counted",
+        "_counters",
         "_input",
         "_output",
         "_typed",
@@ -121,25 +121,25 @@ class Instruments:
 
     def _tokens(self, meter: Meter, semconv: Semconv, histogram: Any) -> None:
         self._typed: Histogram | None = None
-        self._counted: list[tuple[Counter, str]] = []
+        self._counters: list[tuple[Counter, str]] = []
         if semconv.typed_tokens:
             self._typed = histogram(
                 "gen_ai.client.token.usage", "{token}", TOKENS, "Tokens of a model call, by type."
             )
             return
-        for name, field in _COUNTED.items():
-            made = meter.create_counter(
+        for name, field in _USAGE_FIELDS.items():
+            instrument = meter.create_counter(
                 f"gen_ai.client.inference.usage.{name}", unit="{token}", description="Tokens used."
             )
-            self._counted.append((made, field))
+            self._counters.append((instrument, field))
         for name in ("input", "output"):
-            made = histogram(
+            instrument = histogram(
                 f"gen_ai.client.inference.operation.{name}_tokens",
                 "{token}",
                 TOKENS,
                 f"The {name} tokens of a model call.",
             )
-            setattr(self, f"_{name}", made)
+            setattr(self, f"_{name}", instrument)
 
     def record_tokens(self, usage: Usage, points: Points, context: Context) -> None:
         """Record the tokens of a model call."""
@@ -149,7 +149,7 @@ class Instruments:
             return
         self._input.record(usage.input_tokens, points.call, context)
         self._output.record(usage.output_tokens, points.call, context)
-        for counter, field in self._counted:
+        for counter, field in self._counters:
             if tokens := getattr(usage, field):
                 counter.add(tokens, points.modal, context)
 
@@ -157,7 +157,7 @@ class Instruments:
     _output: Histogram
 
 
-_COUNTED = {
+_USAGE_FIELDS = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "cache_read.input_tokens": "cache_read_tokens",

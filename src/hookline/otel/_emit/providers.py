@@ -22,13 +22,13 @@ from hookline.otel._emit.metrics import Instruments
 
 Attributes = Mapping[str, Any] | Callable[[Run[Any]], Mapping[str, Any]]
 """Additional attributes of every span: a mapping, or a function of the chat."""
-KEPT: Final = 1_024  # the most ended chats that can still be evaluated
+MAX_ENDED: Final = 1_024  # the most ended chats that can still be evaluated
 
 
 class Source(Protocol):
     """Provides the hooks that trace a chat."""
 
-    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None: ...
+    def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any] | None: ...
 
 
 class Kit:
@@ -40,7 +40,7 @@ class Kit:
         "by_parent",
         "content",
         "details",
-        "ended",
+        "ended_chats",
         "events",
         "full",
         "instruments",
@@ -80,9 +80,9 @@ class Kit:
         self.full = full  # whether each model call records the whole history
         self.openinference = openinference  # whether spans have OpenInference attributes, too
         self.shows = content.spans  # whether spans have content
-        self.writes = details or content.wanted  # whether calls record content or events
+        self.writes = details or content.enabled  # whether calls record content or events
         self.by_parent = _by_parent(tracer)  # whether children of unsampled spans are never sampled
-        self.ended: OrderedDict[str, Context] = OrderedDict()  # ended chats, by id
+        self.ended_chats: OrderedDict[str, Context] = OrderedDict()  # ended chats, by id
         self._price = price
         self._attributes = attributes
 
@@ -91,9 +91,9 @@ class Kit:
         if self._price is None:
             return None
         try:
-            found = self._price(answered_by, usage) if answered_by else None
-            found = self._price(model, usage) if found is None else found
-            cost = None if found is None else float(found)  # a Decimal would lose its whole batch
+            price = self._price(answered_by, usage) if answered_by else None
+            price = self._price(model, usage) if price is None else price
+            cost = None if price is None else float(price)  # a Decimal would lose its whole batch
             return cost if cost is None or isfinite(cost) else None
         except Exception as exc:
             report(
@@ -103,16 +103,16 @@ class Kit:
 
     def attributes(self, run: Run[Any]) -> dict[str, Any]:
         """Return the application's attributes for the spans of this chat."""
-        given = self._attributes
-        if given is None:
+        attributes = self._attributes
+        if attributes is None:
             return {}
         try:
-            found = given(run) if callable(given) else given
+            values = attributes(run) if callable(attributes) else attributes
             return {
                 names.whole(str(key)): self.content.word(value)
                 if isinstance(value, str)
                 else self.content.own(value)
-                for key, value in found.items()
+                for key, value in values.items()
                 if value is not None
             }
         except Exception as exc:
@@ -125,13 +125,13 @@ class Kit:
         The context itself would keep the content of its span, and of the chat around it, in memory.
         """
         ids = get_current_span(context).get_span_context()
-        kept = set_span_in_context(NonRecordingSpan(ids), Context())
+        ids_only = set_span_in_context(NonRecordingSpan(ids), Context())
         for name, value in get_all(context).items():
-            kept = set_baggage(name, value, kept)
-        self.ended[chat_id] = kept
-        self.ended.move_to_end(chat_id)  # an earlier life of the chat may have ended long ago
-        if len(self.ended) > KEPT:
-            self.ended.popitem(last=False)
+            ids_only = set_baggage(name, value, ids_only)
+        self.ended_chats[chat_id] = ids_only
+        self.ended_chats.move_to_end(chat_id)  # an earlier life of the chat may have ended long ago
+        if len(self.ended_chats) > MAX_ENDED:
+            self.ended_chats.popitem(last=False)
 
 
 def _by_parent(tracer: Tracer) -> bool:

@@ -47,12 +47,12 @@ class Place:
         self._context = get_current()
         self._inside = _inside.get()
 
-    def restore(self, left: Operation) -> None:
+    def restore(self, operation: Operation) -> None:
         """Leave a span that was entered since: the earlier span is current again.
 
         Nothing happens in another task, or if the span is no longer the innermost one.
         """
-        if _inside.get() is left:
+        if _inside.get() is operation:
             attach(self._context)
             _inside.set(self._inside)
 
@@ -61,15 +61,23 @@ class Operation:
     """An open span; all attributes except the first ones are set together, at its end."""
 
     __slots__ = (
-        "_around", "_before", "attributes", "context", "ended", "kit", "quiet", "span", "start",
-    )  # fmt: skip
+        "_around",
+        "_before",
+        "attributes",
+        "closed",
+        "context",
+        "kit",
+        "quiet",
+        "span",
+        "start",
+    )
 
     quiet: bool  # whether nothing below it is sampled
     span: Span
 
     def __init__(self, kit: Kit, name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> None:
         self.kit = kit
-        self.ended = False
+        self.closed = False
         self.quiet = False
         self.attributes: dict[str, Any] = {}
         self._around = _inside.get()
@@ -106,7 +114,7 @@ class Operation:
 
     def finish(self, at: int, error: str | None = None, text: str | None = None) -> None:
         """End the span."""
-        self.ended = True
+        self.closed = True
         span = self.span
         if error is not None:
             self.attributes[ERROR_TYPE] = error
@@ -124,6 +132,6 @@ class Operation:
 
     def drop(self) -> None:
         """End the span as it is: recording its outcome has failed."""
-        if not self.ended:
-            self.ended = True
+        if not self.closed:
+            self.closed = True
             self.span.end()

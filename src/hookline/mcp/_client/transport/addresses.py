@@ -31,26 +31,26 @@ def hosts_of(allow_hosts: Collection[str]) -> frozenset[str]:
     return frozenset(host.lower().strip("[]") for host in allow_hosts)
 
 
-async def check_address(address: str, server: str, allowed: Collection[str]) -> None:
+async def check_address(address: str, server: str, hosts: Collection[str]) -> None:
     """Raise MCPServerError if a login of this server may not ask the address."""
     parts, own = urlsplit(address), urlsplit(server)
     host = (parts.hostname or "").lower()
     advice = f"pass allow_hosts=[{host!r}] to oauth() if you trust it"
-    if host in allowed:
+    if host in hosts:
         return
     if host and host == (own.hostname or "").lower():
         if parts.scheme == "https" or own.scheme == "http":
             return
-        raise MCPServerError(f"the login names {_shown(address)}, which is not https")
+        raise MCPServerError(f"the login names {_display(address)}, which is not https")
     resolved = await _resolved(host)
     home = await _resolved((own.hostname or "").lower()) if _on_loopback(resolved) else []
     if _on_loopback(home):
         return
     if parts.scheme != "https":
-        raise MCPServerError(f"the login names {_shown(address)}, which is not https; {advice}")
+        raise MCPServerError(f"the login names {_display(address)}, which is not https; {advice}")
     if not resolved or not all(map(_is_public, resolved)):
         raise MCPServerError(
-            f"the login names {_shown(address)}, which is not a public address; {advice}"
+            f"the login names {_display(address)}, which is not a public address; {advice}"
         )
 
 
@@ -61,10 +61,10 @@ async def _resolved(host: str) -> list[Address]:
     if host == "localhost" or host.endswith(".localhost"):
         return [_address("127.0.0.1")]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return [_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    return [_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
 
 
 def _address(text: str) -> Address:
@@ -80,7 +80,7 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def _shown(address: str) -> str:
+def _display(address: str) -> str:
     """Name an address without its path and its query, which the server has chosen."""
     parts = urlsplit(address)
     return repr(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:200])

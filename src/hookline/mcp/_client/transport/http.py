@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hookline.errors import UsageError
-from hookline.mcp._client.transport.logs import quiet
+from hookline.mcp._client.transport.process import MAX_MESSAGE
 from hookline.mcp._errors import RAISED, sdk
 from hookline.providers._adapter.http import bounded, plain, put_body
 
@@ -23,8 +23,6 @@ logger = getLogger("hookline.mcp")
 
 UNREADABLE: Final = "SSE stream failed"
 """The SDK's words for an event that cannot be read; only the request of that event has failed."""
-MAX_MESSAGE: Final = 8 * 1024 * 1024
-"""The bytes of one message, of which the SDK makes several copies."""
 SESSION_OVER: Final = "Session terminated"
 """The message of a protocol error whose session is over; the SDK uses the same words."""
 
@@ -34,9 +32,8 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
     """Connect to a server over streamable HTTP, and return the streams."""
     httpx2: Any = sdk("httpx2")
     streamable: Any = sdk("mcp.client.streamable_http")
-    quiet()
 
-    async def bound(response: Any) -> None:
+    async def on_response(response: Any) -> None:
         error = _error_of(response, url)
         if error is not None:
             await response.stream.aclose()
@@ -66,14 +63,14 @@ async def transport(url: str, headers: Mapping[str, str], auth: Any) -> AsyncGen
         headers=dict(headers),
         auth=_guarded(auth),
         timeout=httpx2.Timeout(30.0, read=300.0),
-        event_hooks={"request": [plain], "response": [bound]},
+        event_hooks={"request": [plain], "response": [on_response]},
     )
     async with client:
         streams = streamable.streamable_http_client(
             url, http_client=client, max_sse_event_size=MAX_MESSAGE
         )
-        async with streams as opened:
-            yield opened
+        async with streams as pair:
+            yield pair
 
 
 class _LoginRaised(Exception):
@@ -90,9 +87,9 @@ def _guarded(auth: Any) -> Any:
         async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
             async with aclosing(auth.async_auth_flow(request)) as flow:
                 try:
-                    sent = await anext(flow)
+                    message = await anext(flow)
                     while True:
-                        sent = await flow.asend((yield sent))
+                        message = await flow.asend((yield message))
                 except StopAsyncIteration:
                     return
                 except Exception as exc:
@@ -108,8 +105,8 @@ def _error_of(response: Any, url: str) -> bytes | None:
     if status < 400 or str(request.url) != url:
         return None
     if status == 404:  # the session is over, in the words of this server; the SDK handles the rest
-        asked = request.method == "POST" and "mcp-session-id" in request.headers
-        return _encoded(-32600, SESSION_OVER) if asked else None
+        of_session = request.method == "POST" and "mcp-session-id" in request.headers
+        return _encoded(-32600, SESSION_OVER) if of_session else None
     if status not in (401, 403) and kind.startswith("application/json"):
         return None
     words = f"the server answered with HTTP {status}"

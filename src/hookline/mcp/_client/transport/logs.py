@@ -7,11 +7,13 @@ DEBUG the traceback stays.
 from __future__ import annotations
 
 import logging
+from pathlib import PurePath
 from typing import Final
 
 _LOGGERS: Final = (
     *("mcp.client.streamable_http", "mcp.client.session", "mcp.client.client"),
     *("mcp.client.auth.oauth2", "mcp.shared.jsonrpc_dispatcher", "mcp.shared.dispatcher"),
+    *("mcp.shared.direct_dispatcher", "client"),  # the last is the name that its session uses
 )
 
 
@@ -19,7 +21,12 @@ class _WithoutQuotes(logging.Filter):
     """Replaces the traceback of a record by the name of its exception."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info and not logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
+        of_sdk = "mcp" in PurePath(record.pathname).parts  # others may have a logger "client"
+        if (
+            of_sdk
+            and record.exc_info
+            and not logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+        ):
             kind = record.exc_info[0]
             record.msg = f"{record.getMessage()} ({kind.__name__ if kind else 'no exception'})"
             record.args = ()

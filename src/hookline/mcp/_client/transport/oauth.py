@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = getLogger("hookline.mcp")
 
 TRIES: Final = 3  # unchanged, with a renewed token, after a new login
-REFUSED: Final = 401
+UNAUTHORIZED: Final = 401
 Login: TypeAlias = Callable[[str], str | Awaitable[str]]
 """A function, sync or async, that lets a person log in at a URL and returns the final URL."""
 
@@ -47,13 +47,13 @@ class _Memory:
     """Keeps a login while the process runs."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] | None = None
+        self._login: dict[str, Any] | None = None
 
     async def load(self) -> dict[str, Any] | None:
-        return self._kept
+        return self._login
 
     async def save(self, login: dict[str, Any]) -> None:
-        self._kept = login
+        self._login = login
 
 
 def oauth(
@@ -82,24 +82,22 @@ def oauth(
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"oauth({url[:200]!r}) needs the URL of the server: begin with https://")
-    shared = sdk("mcp.shared.auth")
-    metadata = shared.OAuthClientMetadata(
-        client_name=name, redirect_uris=[redirect_uri], scope=scope
-    )
+    auth = sdk("mcp.shared.auth")
+    metadata = auth.OAuthClientMetadata(client_name=name, redirect_uris=[redirect_uri], scope=scope)
     fixed = None
     if client_id is not None:
-        fixed = shared.OAuthClientInformationFull(
+        fixed = auth.OAuthClientInformationFull(
             client_id=client_id,
             client_secret=client_secret,
             redirect_uris=[redirect_uri],
             token_endpoint_auth_method="client_secret_post" if client_secret else "none",
         )
     browser = _Browser(login)
-    kept = _Kept(_Memory() if store is None else store, fixed)
+    storage = _Storage(_Memory() if store is None else store, fixed)
     provider = sdk("mcp.client.auth").OAuthClientProvider(
-        url, metadata, kept, browser.redirected, browser.came_back
+        url, metadata, storage, browser.redirected, browser.came_back
     )
-    kept.context = provider.context
+    storage.context = provider.context
     hosts = hosts_of(allow_hosts)
     return _auth(provider, lambda address: check_address(address, url, hosts))
 
@@ -118,8 +116,8 @@ class _Browser:
         auth = sdk("mcp.client.auth")
         if self._login is None:
             raise auth.OAuthFlowError("a login is needed, but oauth() has no login=")
-        found = self._login(self._address)
-        back = await found if isawaitable(found) else found
+        answer = self._login(self._address)
+        back = await answer if isawaitable(answer) else answer
         query = {key: values[0] for key, values in parse_qs(urlsplit(back).query).items()}
         if "code" not in query:
             raise auth.OAuthFlowError(f"the login was refused ({query.get('error', 'no code')})")
@@ -128,7 +126,7 @@ class _Browser:
         )
 
 
-class _Kept:
+class _Storage:
     """The SDK's token storage, which also keeps the expiry and the server."""
 
     def __init__(self, store: TokenStore, fixed: Any) -> None:
@@ -137,15 +135,15 @@ class _Kept:
         self._fixed = fixed
 
     async def get_tokens(self) -> Any:
-        kept = await self._store.load()
-        if kept is None or not kept.get("tokens"):
+        login = await self._store.load()
+        if login is None or not login.get("tokens"):
             return None
-        shared, context = sdk("mcp.shared.auth"), self.context
-        context.token_expiry_time = kept.get("expires_at")
-        context.auth_server_url = kept.get("issuer")
-        if kept.get("server"):
-            context.oauth_metadata = shared.OAuthMetadata.model_validate(kept["server"])
-        return shared.OAuthToken.model_validate(kept["tokens"])
+        auth, context = sdk("mcp.shared.auth"), self.context
+        context.token_expiry_time = login.get("expires_at")
+        context.auth_server_url = login.get("issuer")
+        if login.get("server"):
+            context.oauth_metadata = auth.OAuthMetadata.model_validate(login["server"])
+        return auth.OAuthToken.model_validate(login["tokens"])
 
     async def set_tokens(self, tokens: Any) -> None:
         context = self.context
@@ -157,11 +155,11 @@ class _Kept:
         )
 
     async def get_client_info(self) -> Any:
-        kept = await self._store.load()
-        if self._fixed is not None or kept is None or not kept.get("client"):
+        login = await self._store.load()
+        if self._fixed is not None or login is None or not login.get("client"):
             return self._fixed
-        shared = sdk("mcp.shared.auth")
-        return shared.OAuthClientInformationFull.model_validate(kept["client"])
+        auth = sdk("mcp.shared.auth")
+        return auth.OAuthClientInformationFull.model_validate(login["client"])
 
     async def set_client_info(self, client_info: Any) -> None:
         await self._save(client=_json(client_info))
@@ -183,21 +181,21 @@ def _auth(provider: Any, check: Callable[[str], Awaitable[None]]) -> Auth:
         """The provider's flow, without its lock during the server's response."""
 
         async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
-            refused: Any = None  # the response that a new login continues from
+            refusal: Any = None  # the response that a new login continues from
             renewed = False
             for _ in range(TRIES):
-                used = request.headers.get("Authorization") if refused is not None else ""
+                token = request.headers.get("Authorization") if refusal is not None else ""
                 try:
                     async with aclosing(provider.async_auth_flow(request)) as flow:
-                        sent = await anext(flow)
-                        while sent is not request:  # renew the token first
-                            await check(str(sent.url))
-                            sent = await flow.asend((yield sent))
-                        if refused is not None and request.headers.get("Authorization") == used:
-                            sent = await flow.asend(refused)
-                            while sent is not request:
-                                await check(str(sent.url))
-                                sent = await flow.asend((yield sent))
+                        message = await anext(flow)
+                        while message is not request:  # renew the token first
+                            await check(str(message.url))
+                            message = await flow.asend((yield message))
+                        if refusal is not None and request.headers.get("Authorization") == token:
+                            message = await flow.asend(refusal)
+                            while message is not request:
+                                await check(str(message.url))
+                                message = await flow.asend((yield message))
                 except failed as exc:
                     logger.warning("an OAuth login has failed (%s)", type(exc).__name__)
                     logger.debug("%s", exc)
@@ -207,22 +205,22 @@ def _auth(provider: Any, check: Callable[[str], Awaitable[None]]) -> Auth:
                 if not _is_refused(answer):
                     return
                 renew = not renewed and _renew(provider.context, request, answer)
-                renewed, refused = True, None if renew else answer
+                renewed, refusal = True, None if renew else answer
 
     auth: Auth = OAuth()
     return auth
 
 
 def _is_refused(answer: Any) -> bool:
-    wanted = answer.headers.get("WWW-Authenticate", "")
-    return answer.status_code == REFUSED or (
-        answer.status_code == 403 and "insufficient_scope" in wanted
+    challenge = answer.headers.get("WWW-Authenticate", "")
+    return answer.status_code == UNAUTHORIZED or (
+        answer.status_code == 403 and "insufficient_scope" in challenge
     )
 
 
 def _renew(context: Any, request: Any, answer: Any) -> bool:
     """Return whether to retry with a token that exists already, or needs no login to renew."""
-    if answer.status_code != REFUSED or context.current_tokens is None:
+    if answer.status_code != UNAUTHORIZED or context.current_tokens is None:
         return False
     if request.headers.get("Authorization") != f"Bearer {context.current_tokens.access_token}":
         return True  # another request has renewed it in the meantime

@@ -2,9 +2,9 @@
 
 The SDK's own transport waits for seconds when a server ends, reads lines of any length, and lets
 the server write to our stderr. Here the process has its own process group, which is gone within two
-seconds in any case. The length of a line is limited, non-JSON output on stdout is skipped, and
-stderr goes to the log at DEBUG. If the server exits on its own, the error quotes its last line. The
-environment is the SDK's short list plus the user's variables.
+seconds in any case. The length of a line and its number of JSON values are limited, non-JSON output
+on stdout is skipped, and stderr goes to the log at DEBUG. If the server exits on its own, the error
+quotes its last line. The environment is the SDK's short list plus the user's variables.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from typing import Any, Final
 import anyio
 
 from hookline.mcp._errors import MCPServerError, sdk
+from hookline.providers._adapter.http import MAX_VALUES, too_large
 
 logger = getLogger("hookline.mcp")
 
-MAX_LINE: Final = 16 * 1024 * 1024  # bytes of one message
+MAX_MESSAGE: Final = 8 * 1024 * 1024
+"""The bytes of one message, of which the SDK makes several copies."""
 CLOSES: Final = 0.8  # seconds for a server to exit on its own, and again after SIGTERM
 LAST_WORDS: Final = 200  # characters of stderr that an error quotes
-KEPT: Final = 4096  # bytes of stderr in which the last line is searched
+MAX_STDERR: Final = 4096  # bytes of stderr in which the last line is searched
 SECRET: Final = 6  # shortest value of a variable that is left out of a quote
-_CHUNK: Final = 64 * 1024
+_CHUNK: Final = 16 * 1024  # bytes, of which each line may be a refused message
 _ESCAPE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
@@ -44,13 +46,11 @@ class Program:
         *,
         env: Mapping[str, str] | None,
         cwd: str | Path | None,
-        max_line: int = MAX_LINE,
     ) -> None:
         self.command = command
         self.args = tuple(args)
         self.env = dict(env or {})
         self.cwd = cwd
-        self.max_line = max_line
 
     async def start(self) -> asyncio.subprocess.Process:
         """Start the process; raises MCPServerError if that fails."""
@@ -74,7 +74,7 @@ class Program:
 
 
 @asynccontextmanager
-async def transport(program: Program, ended: Callable[[str], None]) -> AsyncGenerator[Any]:
+async def transport(program: Program, on_end: Callable[[str], None]) -> AsyncGenerator[Any]:
     """Run a program and return its streams; `ended` is called with the reason when it ends."""
     process = await program.start()
     into, incoming = anyio.create_memory_object_stream[Any](0)
@@ -83,7 +83,7 @@ async def transport(program: Program, ended: Callable[[str], None]) -> AsyncGene
     assert process.stderr is not None
     stderr = _Stderr(process.stderr, program)
     tasks = [
-        asyncio.create_task(_read(process, program, into, ended, stderr)),
+        asyncio.create_task(_read(process, program, into, on_end, stderr)),
         asyncio.create_task(_write(process, out_of)),
         stderr.task,
     ]
@@ -109,34 +109,42 @@ async def _read(
     process: asyncio.subprocess.Process,
     program: Program,
     into: Any,
-    ended: Callable[[str], None],
+    on_end: Callable[[str], None],
     stderr: _Stderr,
 ) -> None:
     """Pass on each line that is a message; other lines are prints of the server."""
     types, message_of = sdk("mcp_types"), sdk("mcp.shared.message").SessionMessage
     try:
-        async for line in _lines(process, program.max_line):
+        async for line in _lines(process):
+            if too_large(line, MAX_MESSAGE):
+                raise _TooLarge
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
                 logger.debug("a line on the stdout of %s is not a message", program.command)
                 continue
             await into.send(message_of(message))
-        said = await stderr.last_words()
-        ended(await _exit_status(process) + (f'; its last words: "{said}"' if said else ""))
-    except _TooLong:
-        ended(f"the server sent a message of more than {program.max_line} bytes")
+        line_of_error = await stderr.last_words()
+        on_end(
+            await _exit_status(process)
+            + (f'; its last words: "{line_of_error}"' if line_of_error else "")
+        )
+    except _TooLarge:
+        on_end(
+            f"the server sent a message of more than {MAX_MESSAGE} bytes (a quarter if it is not "
+            f"ASCII), or of more than {MAX_VALUES} JSON values"
+        )
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
         pass  # the connection is closing
     finally:
         into.close()  # not earlier: the reader asks for the reason
 
 
-class _TooLong(Exception):
-    pass
+class _TooLarge(Exception):
+    """A message is too large."""
 
 
-async def _lines(process: asyncio.subprocess.Process, limit: int) -> AsyncIterator[bytes]:
+async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
     assert process.stdout is not None
     pieces: list[bytes] = []
     size = 0
@@ -147,8 +155,9 @@ async def _lines(process: asyncio.subprocess.Process, limit: int) -> AsyncIterat
             pieces, size = [], 0
         pieces.append(rest)
         size += len(rest)
-        if size > limit:
-            raise _TooLong
+        if size > MAX_MESSAGE:
+            raise _TooLarge
+        await asyncio.sleep(0)  # read() does not wait for data that is here
 
 
 async def _exit_status(process: asyncio.subprocess.Process) -> str:
@@ -163,8 +172,8 @@ async def _write(process: asyncio.subprocess.Process, out_of: Any) -> None:
     assert process.stdin is not None
     with suppress(OSError, anyio.ClosedResourceError):
         async with out_of:
-            async for each in out_of:
-                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async for message in out_of:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(text.encode() + b"\n")
                 await process.stdin.drain()
 
@@ -174,18 +183,18 @@ class _Stderr:
 
     def __init__(self, stream: asyncio.StreamReader, program: Program) -> None:
         self.task = asyncio.create_task(self._log(stream, program.command))
-        self._kept = b""
-        self._secrets = [each for each in program.env.values() if len(each) >= SECRET]
+        self._tail = b""
+        self._secrets = [value for value in program.env.values() if len(value) >= SECRET]
 
     async def _log(self, stream: asyncio.StreamReader, command: str) -> None:
         while chunk := await stream.read(_CHUNK):
-            self._kept = (self._kept + chunk)[-KEPT:]
+            self._tail = (self._tail + chunk)[-MAX_STDERR:]
             logger.debug("%s: %s", command, chunk[:2_000].decode("utf-8", "replace").rstrip())
 
     async def last_words(self) -> str:
         """The last line that says something, once the program has ended; "" if there is none."""
         await asyncio.wait([self.task], timeout=0.5)  # what it has started may hold it open
-        text = self._kept.decode("utf-8", "replace")
+        text = self._tail.decode("utf-8", "replace")
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return last_words(text)
