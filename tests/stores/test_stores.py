@@ -7,7 +7,7 @@ import gc
 import traceback
 import uuid
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hookline import (
     Agent,
     Approve,
+    Ask,
     AssistantMessage,
     Conversation,
     File,
@@ -580,6 +581,7 @@ def test_a_url_that_is_none_is_refused(url: str, says: str) -> None:
         "postgresql:ada:swordfish@host",
         "swordfish@host",
         "://ada:swordfish@host",
+        "postgresql://ada:swordfish@host/na\0me",
     ],
 )
 def test_no_error_holds_the_password_of_a_url(url: str) -> None:
@@ -623,9 +625,13 @@ async def test_no_store_error_holds_the_password_of_a_url(url: str) -> None:
         ("sqlite://u@/x.db", "sqlite:///relative.db"),
         ("sqlite://host/x.db", "sqlite:///relative.db"),
         ("sqlite:///x.db?mode=ro", "uri=true"),
+        ("sqlite:///a\0b", "null character; remove it"),
+        ("sqlite:///x.db?uri=maybe", "change its URL"),
+        (5, "store= is of type int; pass a URL"),
+        (None, "store= is of type NoneType; pass a URL"),
     ],
 )
-def test_a_url_that_cannot_work_is_refused_at_once_with_what_to_do(url: str, says: str) -> None:
+def test_a_url_that_cannot_work_is_refused_at_once_with_what_to_do(url: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         SQLStore(url)
 
@@ -699,6 +705,9 @@ async def test_the_event_loop_gets_its_turns_while_a_long_conversation_is_opened
 def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(UsageError, match="is not a store"):
         Agent(ScriptedModel("x"), store=object())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="of type bytes") as raised:
+        Agent(ScriptedModel("x"), store=cast(Any, b"postgresql://ada:hunter2@db/chats"))
+    assert "hunter2" not in str(raised.value)
 
 
 def test_options_that_cannot_be_are_refused(tmp_path: Any) -> None:
@@ -711,6 +720,8 @@ def test_options_that_cannot_be_are_refused(tmp_path: Any) -> None:
         SQLStore("nonsense")
     with pytest.raises(UsageError, match="pool_sise"):
         SQLStore(url, pool_sise=3)
+    with pytest.raises(UsageError, match="clock=3 must be a function"):
+        SQLStore(url, clock=3)  # type: ignore[arg-type]
 
 
 def test_a_missing_package_is_named_with_what_to_do(
@@ -828,7 +839,7 @@ async def test_what_cannot_be_taken_is_left_as_it_is(store: Any) -> None:
 )
 async def test_a_page_of_the_list_must_not_be_negative(store: Any, page: dict[str, int]) -> None:
     await write(store, new_id(), user("a"))
-    with pytest.raises(UsageError, match="pass 0 or more"):
+    with pytest.raises(UsageError, match="must be a whole number of at least 0"):
         await store.list(**page)
     assert await store.list(limit=0) == ()
     assert await store.list(limit=0, offset=1) == ()
@@ -977,3 +988,36 @@ async def test_a_prefix_is_a_range_of_an_index(store: Any) -> None:
     # The index of the prefix, or in SQLite the index of the primary key, which compares bytes too.
     assert "hookline_conversation_prefix" in text or "sqlite_autoindex" in text
     assert "SEARCH" in text or "Index Cond" in text
+
+
+async def test_the_approvals_of_a_prefix_are_listed(store: Any) -> None:
+    mark = new_id()
+    model = ScriptedModel(*[call("look", q=name) for name in "abcd"])
+    agent = Agent(model, tools=[look], hooks={"preToolCall": lambda ctx: Ask("look?")})
+    for name in ("ada/1", "ada/2", "ad", "eve/1"):
+        await agent.chat("go", conversation=await store.open(f"{mark}{name}"))
+    every = [request.conversation_id for request in await store.pending(prefix=mark)]
+    assert sorted(every) == [f"{mark}{name}" for name in ("ad", "ada/1", "ada/2", "eve/1")]
+    ours = [request.conversation_id for request in await store.pending(prefix=f"{mark}ada/")]
+    assert ours == [f"{mark}ada/1", f"{mark}ada/2"]
+    assert await store.pending(prefix=f"{mark}kim/") == ()
+
+
+class _NoScan(dict[str, Any]):
+    """Entries that can only be looked up by id."""
+
+    def _refuse(self, *args: Any) -> Any:
+        raise AssertionError("all entries were read")
+
+    items = values = keys = __iter__ = _refuse
+
+
+async def test_a_prefix_reads_no_other_conversation_in_memory() -> None:
+    store = MemoryStore()
+    for name in ("ada/1", "eve/1", "ada/2", "zoe/1"):
+        await write(store, name, user("x"))
+    assert await store.delete("ada/2")
+    await write(store, "ada/3", user("x"))
+    store._entries = _NoScan(store._entries)
+    assert sorted([info.id for info in await store.list(prefix="ada/")]) == ["ada/1", "ada/3"]
+    assert await store.pending(prefix="ada/") == ()

@@ -892,7 +892,7 @@ async def test_partial_answers_of_a_chat_that_died_leave_the_rest_waiting(
     assert stored is not None
     assert stored.pending is not None
     await base.acquire(talk, "dead")
-    claimed = stored.pending.replace(claimed="dead", answered=(first.id,))
+    claimed = stored.pending.replace(claimed_by="dead", answer_ids=(first.id,))
     change = Change(
         owner="dead", expected=stored.version, place=len(stored.messages), pending=claimed
     )
@@ -1198,7 +1198,7 @@ async def test_a_second_life_of_a_resumed_chat_has_its_answers(store: Any, talk:
     first, second = (await agent.chat("go", conversation=talk)).pending
     stored = await store.load(talk)
     await store.acquire(talk, "resumed/1")
-    claimed = stored.pending.replace(claimed="resumed", answered=(first.id,))
+    claimed = stored.pending.replace(claimed_by="resumed", answer_ids=(first.id,))
     change = Change(
         owner="resumed/1", expected=stored.version, place=len(stored.messages), pending=claimed
     )

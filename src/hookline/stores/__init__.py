@@ -4,6 +4,6 @@ Install them with `pip install "hookline[sqlite]"` or `"hookline[postgres]"`. Th
 imported only when a store is created.
 """
 
-from hookline.stores.sql import SQLStore
+from hookline.stores._sql import SQLStore
 
 __all__ = ["SQLStore"]

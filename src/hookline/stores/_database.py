@@ -25,7 +25,7 @@ How: TypeAlias = Literal["read", "write", "transaction"]
 Work: TypeAlias = Callable[[AsyncConnection, bool], Awaitable[T]]
 
 # The errors of a PostgreSQL server that stops, starts, or has dropped a connection (SQLSTATE).
-_AWAY: Final = ("08", "57P")
+_UNREACHABLE: Final = ("08", "57P")
 _HINTS: Final = (
     (
         "queuepool limit",
@@ -68,7 +68,7 @@ class Database:
         self._directory = "" if file.startswith("file:") else path.dirname(file)
         self._name, self._secret = address.name, address.secret
         self._reconnect = 0.0 if self.sqlite else reconnect
-        self._away = 0.0  # the time at which the server became unreachable
+        self._outage_start = 0.0  # the time at which the server became unreachable
         self._failed = 0.0  # the time of the last attempt that did not reach it
         self._busy_timeout = busy_timeout
         self._ready = False
@@ -89,6 +89,7 @@ class Database:
                     cursor.execute(f"PRAGMA busy_timeout={timeout}")
                     cursor.execute(f"PRAGMA synchronous={synchronous}")
                     cursor.execute("PRAGMA foreign_keys=ON")
+                    cursor.execute("PRAGMA secure_delete=ON")
                     cursor.close()
                 except BaseException:
                     connection.close()  # nothing else would close it
@@ -110,21 +111,21 @@ class Database:
         loop = asyncio.get_running_loop()
         until: float | None = None
         if loop.time() > self._failed + self._reconnect:
-            self._away = 0.0  # that was an earlier outage
+            self._outage_start = 0.0  # that was an earlier outage
         while True:
             try:
                 if not self._ready:
                     await self._make_ready()
                 value = await self._once(how, work, again)
-                self._away = 0.0
+                self._outage_start = 0.0
                 return value
             except (SQLAlchemyError, OSError, EOFError) as exc:
                 if not _is_away(exc):
                     raise self._explained(exc, uncertain) from exc
                 uncertain |= how != "read" and not isinstance(exc, ConnectionError)
                 now = self._failed = loop.time()
-                self._away = self._away or now  # parallel calls share one deadline
-                until = until or self._away + self._reconnect
+                self._outage_start = self._outage_start or now  # parallel calls share one deadline
+                until = until or self._outage_start + self._reconnect
                 if now >= until:
                     raise self._explained(exc, uncertain) from exc
             again = True
@@ -146,6 +147,15 @@ class Database:
             except BaseException:
                 await connection.invalidate()  # rolls back an unfinished transaction
                 raise
+
+    async def erase(self) -> None:
+        """Remove from SQLite's files what was deleted; a server does so when it vacuums."""
+
+        async def work(connection: AsyncConnection, again: bool) -> None:
+            await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        if self.sqlite:
+            await self.run("write", work)
 
     # ── the schema ──────────────────────────────────────────────────────────────────────────
 
@@ -221,8 +231,8 @@ async def _version(connection: AsyncConnection) -> int:
 
     if not await connection.run_sync(has_table):
         return 0
-    found = (await connection.execute(sa.select(SCHEMA.c.version))).scalar()
-    return int(found or 0)
+    version = (await connection.execute(sa.select(SCHEMA.c.version))).scalar()
+    return int(version or 0)
 
 
 async def _migrate(connection: AsyncConnection, again: bool) -> None:
@@ -243,5 +253,5 @@ def _is_away(exc: BaseException) -> bool:
     """Return whether the server could not be reached, or has dropped the connection."""
     if isinstance(exc, DBAPIError):
         state = str(getattr(exc.orig, "sqlstate", None) or "")
-        return exc.connection_invalidated or state.startswith(_AWAY)
+        return exc.connection_invalidated or state.startswith(_UNREACHABLE)
     return isinstance(exc, (OSError, EOFError))

@@ -15,7 +15,7 @@ from hookline.stores._rows import COUNT, NEXT
 from hookline.stores._schema import CONVERSATION
 
 C = CONVERSATION.c
-_SEEN: Final = 1000  # the number of other owners' leases to remember
+_MAX_WATCHES: Final = 1000  # the number of other owners' leases to remember
 
 
 class Leases:
@@ -31,13 +31,13 @@ class Leases:
             .where(C.id == sa.bindparam("id_"), C.owner == sa.bindparam("owner_"))
             .values(beat=C.beat + 1, expires=now + seconds)
         )
-        self._seen: dict[str, tuple[str, int, float]] = {}
-        self._ended: set[str] = set()  # owners whose leases could not be released
+        self._watches: dict[str, tuple[str, int, float]] = {}
+        self._ended_owners: set[str] = set()  # owners whose leases could not be released
 
     def owner(self, row: Any) -> str | None:
         """The owner of a conversation's lease; None if the lease is free or known to have ended."""
         owner: str | None = row.owner
-        return owner if row.alive and owner not in self._ended else None
+        return owner if row.alive and owner not in self._ended_owners else None
 
     async def acquire(
         self, database: Database, conversation_id: str, owner: str, heir: bool
@@ -71,25 +71,25 @@ class Leases:
         async def work(connection: AsyncConnection, again: bool) -> int:
             earlier = owner
             while True:
-                taken = (await connection.execute(take(owner, earlier))).one_or_none()
-                if taken is not None:
-                    self._seen.pop(conversation_id, None)
-                    self._ended.discard(owner)  # a release may have failed before
-                    found = await connection.execute(sa.select(NEXT), {"id_": conversation_id})
-                    count = max(found.scalar_one(), taken.messages)  # missing messages are damage
-                    return int(taken.revision + count)
-                held = (await connection.execute(holder)).one_or_none()
-                if held is None or held.owner is None:
+                row = (await connection.execute(take(owner, earlier))).one_or_none()
+                if row is not None:
+                    self._watches.pop(conversation_id, None)
+                    self._ended_owners.discard(owner)  # a release may have failed before
+                    highest = await connection.execute(sa.select(NEXT), {"id_": conversation_id})
+                    count = max(highest.scalar_one(), row.messages)  # missing messages are damage
+                    return int(row.revision + count)
+                current = (await connection.execute(holder)).one_or_none()
+                if current is None or current.owner is None:
                     continue  # the conversation was deleted or released in between
-                if heir and inherits(owner, held.owner):
-                    earlier = held.owner  # in one statement: no other chat comes between
+                if heir and inherits(owner, current.owner):
+                    earlier = current.owner  # in one statement: no other chat comes between
                     continue
-                if held.owner in self._ended:
-                    self._ended.discard(held.owner)
-                elif not self._is_dead(conversation_id, held):
-                    raise ConversationBusyError(conversation_id, chat_of(held.owner))
+                if current.owner in self._ended_owners:
+                    self._ended_owners.discard(current.owner)
+                elif not self._is_dead(conversation_id, current):
+                    raise ConversationBusyError(conversation_id, chat_of(current.owner))
                 dead = CONVERSATION.update().where(
-                    C.id == conversation_id, C.owner == held.owner, C.beat == held.beat
+                    C.id == conversation_id, C.owner == current.owner, C.beat == current.beat
                 )
                 await connection.execute(dead.values(owner=None))
 
@@ -98,33 +98,33 @@ class Leases:
     def _owned(self, owner: str) -> dict[str, Any]:
         return {"owner": owner, "lease": self.seconds, "expires": self._now + self.seconds}
 
-    def _is_dead(self, conversation_id: str, held: Any) -> bool:
+    def _is_dead(self, conversation_id: str, lease: Any) -> bool:
         """Return whether a lease was watched for its whole duration without being renewed.
 
         Otherwise a clock that was set back could lock a dead chat's conversation for a long time.
         """
         now = time.monotonic()
-        owner, beat, since = self._seen.get(conversation_id, ("", 0, 0.0))
-        if (owner, beat) == (held.owner, held.beat):
-            return bool(now - since > held.lease)
-        while len(self._seen) >= _SEEN:
-            self._seen.pop(next(iter(self._seen)))
-        self._seen[conversation_id] = (held.owner, held.beat, now)
+        owner, beat, start = self._watches.get(conversation_id, ("", 0, 0.0))
+        if (owner, beat) == (lease.owner, lease.beat):
+            return bool(now - start > lease.lease)
+        while len(self._watches) >= _MAX_WATCHES:
+            self._watches.pop(next(iter(self._watches)))
+        self._watches[conversation_id] = (lease.owner, lease.beat, now)
         return False
 
     async def renew(self, database: Database, conversation_id: str, owner: str) -> bool:
         """Renew the lease; returns False if another owner holds it now."""
-        held = {"id_": conversation_id, "owner_": owner}
+        names = {"id_": conversation_id, "owner_": owner}
 
         async def work(connection: AsyncConnection, again: bool) -> bool:
-            done = await connection.execute(self._renewal, held)
+            done = await connection.execute(self._renewal, names)
             return int(done.rowcount) == 1
 
         return await database.run("write", work)
 
     async def release(self, database: Database, conversation_id: str, owner: str) -> None:
         """Release the lease, if this owner holds it."""
-        freed = (
+        statement = (
             CONVERSATION.update()
             .where(C.id == conversation_id, C.owner == owner)
             .values(
@@ -136,10 +136,12 @@ class Leases:
         )
 
         async def work(connection: AsyncConnection, again: bool) -> None:
-            await connection.execute(freed)
+            await connection.execute(statement)
 
         try:
             await database.run("write", work)
         except StoreError:
-            self._ended.add(owner)  # in this process, no chat has to wait until the lease expires
+            self._ended_owners.add(
+                owner
+            )  # in this process, no chat has to wait until the lease expires
             raise

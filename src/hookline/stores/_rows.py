@@ -113,8 +113,8 @@ def row_of(conversation_id: str, seq: int, message: Message, now: float) -> dict
 
 async def version_of(connection: AsyncConnection, conversation_id: str) -> tuple[int, str] | None:
     """The stored version and owner; None if the conversation does not exist."""
-    found = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
-    return None if found is None else (found.revision + found.at, found.owner)
+    row = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
+    return None if row is None else (row.revision + row.at, row.owner)
 
 
 async def was_written(
@@ -128,8 +128,8 @@ async def conflict(
     connection: AsyncConnection, conversation_id: str, expected: int
 ) -> ConversationConflictError:
     """Make the error that names the stored version."""
-    found = await version_of(connection, conversation_id)
-    version = None if found is None else found[0]
+    current = await version_of(connection, conversation_id)
+    version = None if current is None else current[0]
     return ConversationConflictError(conversation_id, expected, version)
 
 
@@ -137,12 +137,12 @@ async def lock(
     connection: AsyncConnection, conversation_id: str, owner: str, expected: int
 ) -> int | None:
     """Lock a conversation's row; returns its number of messages, None if it is not as expected."""
-    held = sa.select(C.id).where(C.id == conversation_id).with_for_update()
-    await connection.execute(held)
-    found = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
-    if found is None or (found.revision + found.at, found.owner) != (expected, owner):
+    rows = sa.select(C.id).where(C.id == conversation_id).with_for_update()
+    await connection.execute(rows)
+    row = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
+    if row is None or (row.revision + row.at, row.owner) != (expected, owner):
         return None
-    count: int = found.at
+    count: int = row.at
     return count
 
 
@@ -181,29 +181,29 @@ async def messages_of(
     The messages are read in pieces, because a driver makes all rows of a result at once. Other
     tasks can run after each piece. Raises StoreError if a message is damaged or missing.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     while True:
-        where = {"id_": conversation_id, "from_": len(found)}
+        where = {"id_": conversation_id, "from_": len(messages)}
         piece = (await connection.execute(BODY, where)).all()
         if not piece or piece[0].revision != revision:
             return None
-        _read_piece(conversation_id, piece, found)
+        _read_piece(conversation_id, piece, messages)
         if len(piece) < PIECE:
-            if len(found) < piece[0].messages:
-                raise _damaged(conversation_id, f"message {len(found)}", "it is missing")
-            return tuple(found)
+            if len(messages) < piece[0].messages:
+                raise _damaged(conversation_id, f"message {len(messages)}", "it is missing")
+            return tuple(messages)
 
 
-def _read_piece(conversation_id: str, piece: Sequence[Any], found: list[Message]) -> None:
+def _read_piece(conversation_id: str, piece: Sequence[Any], messages: list[Message]) -> None:
     """Add the messages of these rows."""
     for row in piece:
         if row.seq is None:
             return  # there are no more messages
-        place = len(found)
+        place = len(messages)
         if row.seq != place:
             raise _damaged(conversation_id, f"message {place}", "it is missing")
         try:
-            found.append(read_message(row.body))
+            messages.append(read_message(row.body))
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
             raise _damaged(conversation_id, f"message {place}", str(exc)) from exc
 

@@ -53,70 +53,75 @@ class Address(NamedTuple):
 
 def read_url(text: str) -> Address:
     """Parse a database URL; raises UsageError if it cannot work, or if a package is missing."""
-    shown = shown_url(text)
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(text).__name__  # the value may contain a password
+        raise UsageError(f"store= is of type {kind}; pass a URL, such as 'sqlite:///chats.db'")
+    display = shown_url(text)
+    if "\0" in text:
+        raise UsageError(f"store={display!r} has a null character; remove it from the URL")
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):  # their texts may contain the password
         raise UsageError(
-            f"store={shown!r} must be the URL of a database, such as sqlite:///chats.db; "
+            f"store={display!r} must be the URL of a database, such as sqlite:///chats.db; "
             "percent-encode any of : / @ ? # in the user name and password"
         ) from None
     backend = url.drivername.partition("+")[0]
     driver = _DRIVERS.get(backend)
     if driver is None:
         raise UsageError(
-            f"store={shown!r} uses {backend!r}; use SQLite (sqlite:///chats.db) or PostgreSQL "
+            f"store={display!r} uses {backend!r}; use SQLite (sqlite:///chats.db) or PostgreSQL "
             "(postgresql://user@host/name)"
         )
     module = driver.partition("+")[2]
     if find_spec(module) is None:
         raise UsageError(
-            f'store={shown!r} needs {module}: pip install "hookline[{_EXTRAS[backend]}]"'
+            f'store={display!r} needs {module}: pip install "hookline[{_EXTRAS[backend]}]"'
         )
     url = url.set(drivername=driver)
-    return _sqlite(url, shown) if backend == "sqlite" else _postgres(url, shown)
+    return _sqlite(url, display) if backend == "sqlite" else _postgres(url, display)
 
 
-def _sqlite(url: sa.URL, shown: str) -> Address:
+def _sqlite(url: sa.URL, display: str) -> Address:
     if url.username or url.password or url.host or url.port:
         raise UsageError(
-            f"store={shown!r} has a host, but SQLite is a file; write sqlite:///relative.db or "
+            f"store={display!r} has a host, but SQLite is a file; write sqlite:///relative.db or "
             "sqlite:////absolute/path.db"
         )
     if url.database in (None, "", ":memory:"):
         raise UsageError(
-            f"store={shown!r} must name a file; use store=MemoryStore() to store nothing on disk"
+            f"store={display!r} must name a file; use store=MemoryStore() to store nothing on disk"
         )
     unknown = sorted(url.query.keys() - _SQLITE)
     if unknown and "uri" not in url.query:
         raise UsageError(
-            f"store={shown!r} has the unknown option {unknown[0]!r}; write SQLite's own options "
+            f"store={display!r} has the unknown option {unknown[0]!r}; write SQLite's own options "
             "as in sqlite:///file:chats.db?mode=ro&uri=true"
         )
     return Address(url, {}, f"sqlite:///{url.database}", "")
 
 
-def _postgres(url: sa.URL, shown: str) -> Address:
+def _postgres(url: sa.URL, display: str) -> Address:
     query = {key: str(value) for key, value in url.query.items()}
-    keywords = {key: _number(key, query.pop(key), shown) for key in _KEYWORDS & query.keys()}
+    keywords = {key: _number(key, query.pop(key), display) for key in _KEYWORDS & query.keys()}
     database = query.pop("dbname", query.pop("database", "")) or url.database
     host = url.host or query.get("host", "localhost")
     if "@" in host or "@" in (database or ""):
         raise UsageError(
-            f"store={shown!r} cannot be read; percent-encode any of : / @ ? # in the user name "
+            f"store={display!r} cannot be read; percent-encode any of : / @ ? # in the user name "
             "and password"
         )
     port = keywords.pop("port", 5432) if url.port is None else url.port
     if not 0 < port < 65536:
-        raise UsageError(f"store={shown!r} has the port {port}; use a port from 1 to 65535")
+        raise UsageError(f"store={display!r} has the port {port}; use a port from 1 to 65535")
     query.setdefault("sslmode", query.pop("ssl", "prefer"))
     if query["sslmode"] not in _SSL:
         raise UsageError(
-            f"store={shown!r} has sslmode={query['sslmode']!r}; use one of: {', '.join(_SSL)}"
+            f"store={display!r} has sslmode={query['sslmode']!r}; use one of: {', '.join(_SSL)}"
         )
     if query.pop("channel_binding", "prefer") == "require":
         raise UsageError(
-            f"store={shown!r} has channel_binding=require, which asyncpg does not support; leave "
+            f"store={display!r} has channel_binding=require, which asyncpg does not support; leave "
             "it out, and use sslmode=verify-full to verify the server"
         )
     connect: dict[str, Any] = {"timeout": 10.0, "command_timeout": 30.0}  # for a silent server
@@ -132,8 +137,8 @@ def _postgres(url: sa.URL, shown: str) -> Address:
     )
 
 
-def _number(key: str, text: str, shown: str) -> Any:
+def _number(key: str, text: str, display: str) -> Any:
     try:
         return _KEYWORDS[key](text)
     except ValueError:
-        raise UsageError(f"store={shown!r} has {key}={text!r}; use a number") from None
+        raise UsageError(f"store={display!r} has {key}={text!r}; use a number") from None

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline import ApprovalRequest, Conversation, Message
 from hookline.errors import ConversationBusyError, UsageError
+from hookline.points import check_number
 from hookline.storage import Change, ConversationInfo, Stored, chat_of, check_id, check_page
 from hookline.stores._database import Database
 from hookline.stores._leases import Leases
@@ -67,8 +68,11 @@ class SQLStore:
         clock: Callable[[], float] = time.time,
         **engine: Any,
     ) -> None:
-        if lease <= 0:
-            raise UsageError(f"lease={lease!r} must be more than 0 seconds")
+        check_number("lease", lease, above=0)
+        check_number("busy_timeout", busy_timeout)
+        check_number("reconnect", reconnect)
+        if not callable(clock):
+            raise UsageError(f"clock={clock!r} must be a function that returns the time in seconds")
         if synchronous not in ("FULL", "NORMAL"):
             raise UsageError(f"synchronous={synchronous!r} must be 'FULL' or 'NORMAL'")
         self._address = read_url(url)
@@ -97,9 +101,16 @@ class SQLStore:
         self._leases = Leases(lease, self._now, insert)
         try:
             Database(self._address, engine, **self._settings)
-        except TypeError as exc:
+        except (TypeError, ValueError) as exc:
             options = ", ".join(f"{name}=" for name in engine)  # the values may be secret
-            raise UsageError(f"{options} must be options of SQLAlchemy's engine: {exc}") from exc
+            raise UsageError(
+                f"store={self._address.name!r} cannot be opened ({exc}); change "
+                + (
+                    f"{options}, which must be options of SQLAlchemy's engine"
+                    if options
+                    else "its URL"
+                )
+            ) from exc
 
     @property
     def lease(self) -> float | None:
@@ -127,11 +138,11 @@ class SQLStore:
     @property
     def _database(self) -> Database:
         loop = asyncio.get_running_loop()
-        found = self._databases.get(loop)
-        if found is None:
-            found = Database(self._address, self._engine, **self._settings)
-            self._databases[loop] = found
-        return found
+        database = self._databases.get(loop)
+        if database is None:
+            database = Database(self._address, self._engine, **self._settings)
+            self._databases[loop] = database
+        return database
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────
 
@@ -147,24 +158,24 @@ class SQLStore:
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
             while True:
-                found = (await connection.execute(head)).one_or_none()
-                if found is None:
+                row = (await connection.execute(head)).one_or_none()
+                if row is None:
                     return None
-                messages = await messages_of(connection, conversation_id, found.revision)
+                messages = await messages_of(connection, conversation_id, row.revision)
                 if messages is not None:
-                    return found, messages[: found.at]  # later ones may come with another meta
+                    return row, messages[: row.at]  # later ones may come with another meta
 
         read = await self._database.run("read", work)
         if read is None:
             return None
-        found, messages = read
+        row, messages = read
         return Stored(
             id=conversation_id,
-            version=found.revision + len(messages),
+            version=row.revision + len(messages),
             messages=messages,
-            meta=meta_of(conversation_id, found.meta),
-            pending=pending_of(conversation_id, found.pending),
-            owner=self._leases.owner(found),
+            meta=meta_of(conversation_id, row.meta),
+            pending=pending_of(conversation_id, row.pending),
+            owner=self._leases.owner(row),
         )
 
     async def list(
@@ -172,7 +183,7 @@ class SQLStore:
     ) -> tuple[ConversationInfo, ...]:
         """List the conversations whose ids begin with `prefix`, the most recently changed first.
 
-        Raises UsageError if `limit` or `offset` is negative.
+        Raises UsageError unless `limit` and `offset` are whole numbers of at least 0.
         """
         check_page(limit, offset)
         count = (
@@ -207,8 +218,12 @@ class SQLStore:
             ]
         )
 
-    async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """The requests that wait for an approval, in one conversation or in all conversations."""
+    async def pending(
+        self, conversation_id: str | None = None, *, prefix: str = ""
+    ) -> tuple[ApprovalRequest, ...]:
+        """The requests that wait for an approval, in one conversation or in all conversations
+        whose ids begin with `prefix`.
+        """
         alive = sa.and_(C.owner.is_not(None), C.expires > self._now).label("alive")
         query = sa.select(C.id, C.pending, alive).where(C.waits == 1).order_by(C.id)
         if conversation_id is not None:
@@ -216,7 +231,8 @@ class SQLStore:
             query = query.where(C.id == conversation_id)
 
         async def work(connection: AsyncConnection, again: bool) -> Any:
-            return (await connection.execute(query)).all()
+            dialect = connection.dialect.name
+            return (await connection.execute(query.where(*in_range(prefix, dialect)))).all()
 
         rows = await self._database.run("read", work)
         steps = [(pending_of(id, pending), runs) for id, pending, runs in rows]
@@ -276,10 +292,10 @@ class SQLStore:
 
         async def work(connection: AsyncConnection, again: bool) -> int:
             try:
-                written = (await connection.execute(APPEND, values)).rowcount == 1
+                is_written = (await connection.execute(APPEND, values)).rowcount == 1
             except IntegrityError:  # another message has its place or its id
-                written = False
-            if not written and not (
+                is_written = False
+            if not is_written and not (
                 again and await was_written(connection, conversation_id, owner, expected + 1)
             ):
                 raise await conflict(connection, conversation_id, expected)
@@ -322,21 +338,25 @@ class SQLStore:
         now = self._now
 
         async def work(connection: AsyncConnection, again: bool) -> bool:
-            held = sa.select(C.owner, (C.expires > now).label("alive"))
-            query = held.where(C.id == conversation_id).with_for_update()
-            found = (await connection.execute(query)).one_or_none()
-            if found is None:
+            holder = sa.select(C.owner, (C.expires > now).label("alive"))
+            query = holder.where(C.id == conversation_id).with_for_update()
+            row = (await connection.execute(query)).one_or_none()
+            if row is None:
                 return again  # deleted by the earlier attempt
-            if found.owner is not None and found.alive:
-                raise ConversationBusyError(conversation_id, chat_of(found.owner))
+            if row.owner is not None and row.alive:
+                raise ConversationBusyError(conversation_id, chat_of(row.owner))
             await connection.execute(MESSAGE.delete().where(M.conversation_id == conversation_id))
             await connection.execute(CONVERSATION.delete().where(C.id == conversation_id))
             return True
 
-        return await self._database.run("transaction", work)
+        deleted = await self._database.run("transaction", work)
+        await self._database.erase()
+        return deleted
 
     async def spend(
         self, account: str, amount: float, *, limit: float | None = None
     ) -> float | None:
         """Add the amount to the account; return the new total, or None if it is at its limit."""
+        if limit is not None:
+            check_number("limit", limit)
         return await self._database.run("write", partial(spend, account, amount, limit))
