@@ -1,7 +1,7 @@
 """Changes to the code around guards that the tests of guards must notice.
 
-`scripts/mutate --guards` makes each change in a copy of the sources and runs TESTS with it. A
-change is a file, a text that is in it once, and the text in its place.
+`scripts/mutate --guards` makes each change in a copy of the sources, and runs TESTS and the probes
+of `battery.py` with it. A change is a file, a text that is in it once, and the text in its place.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,12 +42,12 @@ MUTATIONS: Final = tuple(
     Mutation(*each)
     for each in (
         ("hooks of preToolCall never run", BATCH,
-         "if not chat.view.preToolCall and not", "if chat.view.preToolCall or not"),
+         "if chat.view.preToolCall or run.tool.client:", "if run.tool.client:"),
         ("a denial lets the call run", BATCH,
          'run.refuse(answer, "error" if verdict.failed else "denied")', "run.let_run()"),
         ("asks are forgotten", BATCH, "elif verdict.asks:", "elif False:"),
         ("Deny counts as None", BATCH, "            end = ToolFailure(end.reason)\n",
-         "            return CallVerdict(call=changed)\n"),
+         "            return CallVerdict(call=call)\n"),
         ("an end does not end the chain", "_hooks/call_rules.py",
          "            return ()  # without a context, no further hook runs",
          "            return None"),
@@ -65,11 +67,11 @@ MUTATIONS: Final = tuple(
         ("digest not checked when it runs", APPROVAL,
          "if not _is_sealed(request):  #", "if False:  #"),
         ("tool not admitted after an answer", APPROVAL,
-         "    error = None if begun else admit(chat, run)\n", "    error = None\n"),
+         "    error = None if may_have_run else admit(chat, run)\n", "    error = None\n"),
         ("digest not checked in answers", APPROVAL,
          "        if not _is_sealed(request):\n", "        if False:\n"),
         ("expired answers count", APPROVAL,
-         "if request.expires is not None and now > request.expires:", "if False:"),
+         "if now > request.expires:", "if False:"),
         ("answers are not claimed", "_chat/resume.py",
          "await chat.conversation.claim(chat.chat_id, answers)", "pass"),
         ("resume without the chat's guards", "_chat/entry.py",
@@ -83,22 +85,23 @@ MUTATIONS: Final = tuple(
          "        for bus, keep in parent.sources\n"
          "        if bus is not global_bus and keep is None\n    )"),
         ("no global hooks in sub-agents", VIEWS,
-         "return (*shared, *above, *own)", "return (*above, *own)"),
+         "return (*shared_sources, *above, *own)", "return (*above, *own)"),
         ("handoff loses the first agent's hooks", "_chat/speaker.py",
-         "View(*view.sources, (found.bus, None))", "View((found.bus, None))"),
+         "View(*view.sources, (speaker.bus, None))", "View((speaker.bus, None))"),
         ("handoff ignores the target's hooks", "_chat/speaker.py",
-         "View(*view.sources, (found.bus, None))", "View(*view.sources)"),
-        ("unoffered tools run", RUN, "if not run.offered:", "if False:"),
+         "View(*view.sources, (speaker.bus, None))", "View(*view.sources)"),
+        ("unoffered tools run", RUN, "if not run.is_offered:", "if False:"),
         ("another tool of that name runs", RUN,
-         "if found is None or found[0] is not tool:", "if found is None:"),
+         "if entry is None or entry[0] is not tool:", "if entry is None:"),
         ("a wrapper changes an approved call", RUN,
-         "if run.request is not None and wanted.arguments != run.wanted.arguments:", "if False:"),
+         "if run.request is not None and call.arguments != run.call.arguments:", "if False:"),
         ("not idempotent, runs again", RUN,
          "        if tool.idempotent:\n", "        if True:\n"),
         ("the approver's timeout approves", APPROVAL,
          'return Deny("the approval expired before it was answered")', "return Approve()"),
         ("a new chat approves what waits", "_chat/resume.py",
-         'Deny("the user continued without answering")', "_chat_approves()"),
+         'Deny("the user continued without answering")',
+         "__import__('hookline._base.returns', fromlist=['Approve']).Approve()"),
         ("a Stop lets its siblings run", BATCH,
          "            self.stopping = True\n", "            pass\n"),
         ("guards may name provider-run tools", "_chat/reach.py",
@@ -109,7 +112,7 @@ MUTATIONS: Final = tuple(
         ("no look after an approval", APPROVAL,
          "run.judged = None  # its guards", "pass  # its guards"),
         ("questions of the last look are answered", LOOK,
-         "if end is None and asks and run.approved != wanted:", "if False:"),
+         "if end is None and asks and run.approved != call:", "if False:"),
         ("guards do not inherit", "_hooks/option_checks.py",
          'options["inherit"] = True  #', "pass  #"),
         ("ready-made guards may name provider-run tools", "hooks/_common.py",
@@ -118,33 +121,75 @@ MUTATIONS: Final = tuple(
 )  # fmt: skip
 
 
+# Changes that no probe can notice, and why.
+UNSEEN: Final[dict[str, str]] = {
+    "digest not checked in answers": "the digest is checked again before the call runs, which "
+    "refuses the answer with the same error, and the question still waits",
+}
+
+
 def changed(mutation: Mutation) -> str:
     """The text of the file with the change; raises ValueError if its place is not there once."""
     text = (SOURCES / mutation.file).read_text(encoding="utf-8")
     if text.count(mutation.old) != 1:
         raise ValueError(f"{mutation.name}: {mutation.old!r} is not in {mutation.file} once")
-    new = mutation.new.replace("_chat_approves()", "__import__('hookline').Approve()")
-    return text.replace(mutation.old, new)
+    return text.replace(mutation.old, mutation.new)
 
 
-def survives(mutation: Mutation) -> bool:
-    """Whether the tests of guards pass with this change."""
+@contextmanager
+def copy_with(mutation: Mutation) -> Iterator[dict[str, str]]:
+    """A copy of the sources with this change; yields the environment in which it is imported."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "hookline"
         shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__"))
         (package / mutation.file).write_text(changed(mutation), encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "CI": "true"}
-        command = [sys.executable, "-P", "-m", "pytest", "-q", "-x", "-n0", "--no-header"]
-        command += ["-p", "no:cacheprovider", "--timeout=60", *TESTS]
-        return not subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode
+        _check_import(mutation, env, package)
+        yield env
+
+
+def _check_import(mutation: Mutation, env: dict[str, str], package: Path) -> None:
+    """Raise ValueError if the copy is not imported: every test would fail, and prove nothing."""
+    module = f"hookline.{mutation.file.removesuffix('.py').replace('/', '.')}"
+    command = [sys.executable, "-P", "-c", f"import hookline, {module} as m; print(m.__file__)"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    if done.stdout.strip() != str(package / mutation.file):
+        raise ValueError(f"{mutation.name}: the copy is not imported: {done.stderr or done.stdout}")
+
+
+def _status(mutation: Mutation, *module: str) -> int:
+    """The exit status of a Python module that runs with this change."""
+    with copy_with(mutation) as env:
+        command = [sys.executable, "-P", "-m", *module]
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode
+
+
+def survives(mutation: Mutation) -> bool:
+    """Whether the tests of guards pass with this change."""
+    options = ["-q", "-x", "-n0", "--no-header", "-p", "no:cacheprovider", "--timeout=60"]
+    status = _status(mutation, "pytest", *options, *TESTS)
+    if status not in (0, 1):  # 2 and above: pytest itself could not run the tests
+        raise ValueError(f"{mutation.name}: pytest ended with {status}")
+    return status == 0
+
+
+def passes_the_probe(mutation: Mutation) -> bool:
+    """Whether the proofs of users, such as those of the battery, pass with this change."""
+    return _status(mutation, "tests.guards.battery") == 0
 
 
 def main() -> int:
     """Try all changes; returns 1 if one survived."""
     survivors: list[str] = []
     for mutation in MUTATIONS:
-        alive = survives(mutation)
-        print(f"{'SURVIVED' if alive else 'killed'}: {mutation.name}", flush=True)
-        survivors += [mutation.name] if alive else []
-    print(f"{len(MUTATIONS)} changes, {len(survivors)} survived")
+        for who, notices in (("tests", survives), ("probe", passes_the_probe)):
+            if who == "probe" and mutation.name in UNSEEN:
+                print(f"unseen by the probe: {mutation.name}: {UNSEEN[mutation.name]}", flush=True)
+                continue
+            alive = notices(mutation)
+            print(
+                f"{'SURVIVED the' if alive else 'killed by the'} {who}: {mutation.name}", flush=True
+            )
+            survivors += [mutation.name] if alive else []
+    print(f"{len(MUTATIONS)} changes, {len(survivors)} survived the tests or the probe")
     return 1 if survivors else 0

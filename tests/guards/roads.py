@@ -30,6 +30,7 @@ from hookline.dialogue import Dialogue
 from hookline.errors import HooklineError, ToolDenied
 from hookline.hooks import allow_tools, approve, deny_commands, pin_tools
 from hookline.providers import tools as provider_tools
+from hookline.storage import Rule
 from hookline.testing import ScriptedModel, call
 
 GOOD: Final = "ls"
@@ -160,18 +161,22 @@ REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
     (("global_hooks=False",), ("global",), "The agent leaves out global hooks."),
     (
         ("a sub-agent", "a wrapper changes the call of a sub-agent", "a handoff inside a sub-agent",
-         "a live approver changes the arguments in a sub-agent"),
+         "a live approver changes the arguments in a sub-agent",
+         "resume of a sub-agent, guard on the top", "resume of a sub-agent three",
+         "resume of a sub-agent by"),
         ("allow_tools",),
         "`allow_tools` is not inherited, since a sub-agent has its own tools.",
     ),
     (
-        ("resume", "a live approver", "an approved call"),
+        ("resume", "a live approver", "an approved call", "a remembered approval"),
         ("approve",),
         "A person has approved this very call.",
     ),
+    (("a hook answers the question",), ("approve",), "The hook answers the question of `approve`."),
     (
         ("a guard is added", "a wrapper runs an idempotent tool again, guard added",
-         "a live approver, guard added", "a sub-agent, guard on the sub-agent"),
+         "a live approver, guard added", "a sub-agent, guard on the sub-agent",
+         "resume of a sub-agent, guard on the sub-agent"),
         ("of the chat",),
         "The hooks of a chat are chosen when it begins; a sub-agent's chat has none.",
     ),
@@ -736,6 +741,86 @@ async def _(case: Case) -> None:
     case.tighten(agent)
     answers = {request.id: APPROVED for request in response.pending}
     await agent.resume(talk, answers, **case.keywords)
+
+
+async def resumed_below(
+    case: Case, command: str, answer: Any, *, on_top: bool, depth: int = 1, guarded: bool = False
+) -> None:
+    """A call of a sub-agent waits, the guard is added if it was not there, and it is approved."""
+    make = case.agent if guarded and not on_top else case.bare
+    below = agent = make(bash_call(command), name="below")
+    asks(below)
+    for level in range(depth):
+        top = level == depth - 1
+        make = case.agent if guarded and on_top and top else case.bare
+        tools = [agent.as_tool(name="sub")]
+        agent = make(call("sub", input="go"), name=f"above{level}", tools=tools)
+    talk = Conversation()
+    response = await case.chat(agent, conversation=talk)
+    if not guarded:
+        case.tighten(agent if on_top else below)
+    answers = {request.id: answer for request in response.pending}
+    await agent.resume(talk, answers, **(case.keywords if on_top else {}))
+
+
+@road("resume of a sub-agent, guard on the top added while the call waited")
+async def _(case: Case) -> None:
+    await resumed_below(case, BAD, APPROVED, on_top=True)
+
+
+@road("resume of a sub-agent, guard on the sub-agent added while the call waited")
+async def _(case: Case) -> None:
+    await resumed_below(case, BAD, APPROVED, on_top=False)
+
+
+@road("resume of a sub-agent three levels down with changed arguments")
+async def _(case: Case) -> None:
+    await resumed_below(case, GOOD, EDITED, on_top=True, depth=3, guarded=True)
+
+
+@road("resume of a sub-agent by other agents on the same store")
+async def _(case: Case) -> None:
+    store = MemoryStore()
+    below = case.bare(name="below")
+    asks(below)
+    first = case.bare(call("sub", input="go"), tools=[below.as_tool(name="sub")], store=store)
+    response = await first.chat("go", conversation="one")
+    other = case.bare("done", name="below")
+    second = case.agent("done", tools=[other.as_tool(name="sub")], store=store)
+    await second.resume("one", {each.id: APPROVED for each in response.pending}, **case.keywords)
+
+
+@road("resume of an exported conversation")
+async def _(case: Case) -> None:
+    first = case.bare()
+    asks(first)
+    talk = Conversation()
+    response = await first.chat("go", conversation=talk)
+    copy = Conversation.from_json(talk.to_json())
+    answers = {each.id: APPROVED for each in response.pending}
+    await case.agent("done").resume(copy, answers, **case.keywords)
+
+
+@road("a remembered approval, guard added since")
+async def _(case: Case) -> None:
+    talk = Conversation()
+    first = case.bare()
+    asks(first)
+    response = await first.chat("go", conversation=talk)
+    rule = Approve(remember=Rule("bash"))
+    await first.resume(talk, {each.id: rule for each in response.pending})
+    case.ran.clear()
+    second = case.agent(bash_call())
+    asks(second)
+    await case.chat(second, conversation=talk)
+
+
+@road("a hook answers the question")
+async def _(case: Case) -> None:
+    agent = case.agent()
+    asks(agent)
+    agent.add_hook("preToolCall", lambda ctx: Approve(), priority=LAST - 1)
+    await case.chat(agent, conversation=Conversation())
 
 
 # ── other tools ─────────────────────────────────────────────────────────────────────────────

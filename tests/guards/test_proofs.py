@@ -1,15 +1,21 @@
 """assert_denied, assert_asked and `hookline check`: a call is sent over the roads to its tool."""
 
+import random
 import subprocess
 import sys
 
 import pytest
+from tests.guards.attacks import ATTACKS
+from tests.guards.attacks import passed as attacks_passed
+from tests.guards.battery import BATTERY, passed
 
 from hookline import Agent, Ask, Deny, Scope, Tool, ToolResult
 from hookline.errors import UsageError
 from hookline.hooks import allow_tools, approve, deny_commands, rate_limit
+from hookline.providers import tools as provider_tools
 from hookline.stores import SQLStore
-from hookline.testing import ScriptedModel, assert_asked, assert_denied, call
+from hookline.testing import ScriptedModel, assert_asked, assert_denied, call, probe
+from hookline.testing._guard_roads import ROADS, ROADS_WITH_ANSWER
 
 RAN = []
 
@@ -59,8 +65,17 @@ async def test_a_hook_that_is_no_guard_is_found_out():
         "  changed by a later hook: ran",
         "  changed by a wrapper: ran",
         "  run again by a wrapper: ran",
+        "  in a sub-agent of the agent: ran",
+        "  three sub-agents below the agent: ran",
         "  changed by an approver: ran",
         "  changed by an answer of resume: ran",
+        "  withdrawn while an approver thinks: ran",
+        "  withdrawn between two runs: ran",
+        "  withdrawn while the call waits: ran",
+        "  withdrawn while the call waits in a store: ran",
+        "  withdrawn while a sub-agent waits: ran",
+        "  withdrawn while a durable chat waits: ran",
+        "  withdrawn before a durable chat is replayed: ran",
     ]
     assert RAN == []
 
@@ -68,8 +83,57 @@ async def test_a_hook_that_is_no_guard_is_found_out():
 async def test_an_agent_without_guards_lets_the_call_pass_on_every_road():
     with pytest.raises(AssertionError) as info:
         await assert_denied(agent_of(), BAD)
-    assert str(info.value).count(": ran") == 8
+    failures = str(info.value).splitlines()[1:]
+    ran = {line.strip().removesuffix(": ran") for line in failures if line.endswith(": ran")}
+    # On the other roads the call does not run, whether there is a guard or not.
+    assert (ROADS.keys() | ROADS_WITH_ANSWER.keys()) - ran == {
+        "not offered to the model",
+        "beside a call that stops the chat",
+        "request changed by the approver",
+        "approved too late",
+        "resumed too late",
+        "resumed without the hooks of the chat",
+        "resumed with a changed request",
+        "resumed after a client's tool was removed",
+        "a new chat instead of an answer",
+    }
     assert RAN == []
+
+
+@pytest.mark.parametrize("row", BATTERY)
+async def test_a_proof_holds_for_each_kind_of_guard(row):
+    """Whether it fails if a guard does not hold: scripts/mutate --guards."""
+    assert await passed(row) == []
+
+
+async def test_no_attack_passes_on_any_road():
+    """A sample; scripts/guard-matrix --attacks sends all of them."""
+    assert len({repr((each.name, each.arguments)) for each in ATTACKS}) == 200
+    sample = random.Random(1).sample(ATTACKS, 10)
+    assert await attacks_passed(sample) == []
+    assert len(await attacks_passed(sample[:2], guard=False)) == 2
+
+
+async def test_a_guard_that_is_not_inherited_leaves_out_the_sub_agents():
+    agent = agent_of()
+    agent.add_hook("preToolCall", denies, guard=True, inherit=False)
+    result = await probe(agent, BAD)
+    assert result.failures("denied") == []
+    assert result.left_out == {
+        "in a sub-agent of the agent": "the guards have inherit=False",
+        "three sub-agents below the agent": "the guards have inherit=False",
+        "withdrawn while a sub-agent waits": "the guards have inherit=False",
+    }
+
+
+async def test_a_tool_that_the_provider_runs_passes_unless_a_guard_names_it():
+    search = provider_tools.web_search()
+    agent = Agent(ScriptedModel(), tools=[search], hooks=[deny_commands("rm")])
+    with pytest.raises(AssertionError, match="run by the provider: ran"):
+        await assert_denied(agent, call("web_search"))
+    await assert_denied(
+        Agent(ScriptedModel(), tools=[search], hooks=[allow_tools("other")]), call("web_search")
+    )
 
 
 async def test_a_question_is_not_a_refusal():
@@ -162,8 +226,8 @@ agent = Agent(ScriptedModel(), tools=[bash, pay], hooks=[deny_commands("rm -rf")
 """
 
 
-def check(folder, *lines):
-    (folder / "app.py").write_text(APP)
+def check(folder, *lines, app=APP):
+    (folder / "app.py").write_text(app)
     (folder / "calls.jsonl").write_text("\n".join(lines))
     command = [sys.executable, "-m", "hookline", "check", "app:agent", "--probe", "calls.jsonl"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
@@ -178,6 +242,24 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     assert check(tmp_path, DENIED, "", ASKED) == (
         0,
         ['ok    bash {"command": "rm -rf /"}  denied', 'ok    pay {"amount": 7}  asked'],
+    )
+
+
+def test_a_road_that_is_left_out_is_listed_with_its_reason(tmp_path):
+    app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
+    app += """
+from hookline import Deny
+
+agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inherit=False)
+"""
+    assert check(tmp_path, DENIED, app=app) == (
+        0,
+        [
+            'ok    bash {"command": "rm -rf /"}  denied',
+            "      left out: in a sub-agent of the agent (the guards have inherit=False)",
+            "      left out: three sub-agents below the agent (the guards have inherit=False)",
+            "      left out: withdrawn while a sub-agent waits (the guards have inherit=False)",
+        ],
     )
 
 

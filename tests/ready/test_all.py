@@ -20,6 +20,7 @@ from hookline.hooks import (
     approve,
     audit,
     budget,
+    by_sentence,
     cache,
     deny_commands,
     fallback,
@@ -29,6 +30,7 @@ from hookline.hooks import (
     rate_limit,
     redact,
     retry,
+    review,
     summarize,
     truncate,
     window,
@@ -42,10 +44,12 @@ MADE = {
     "pin_tools": lambda path: pin_tools({}, "unused_*"),
     "rate_limit": lambda path: rate_limit(99),
     "approve": lambda path: approve("unused_tool"),
+    "review": lambda path: review(ScriptedModel(), tools=["unused_tool"]),
     "window": lambda path: window(99),
     "summarize": lambda path: summarize(10**6),
     "truncate": lambda path: truncate(),
     "redact": lambda path: redact("secret"),
+    "by_sentence": lambda path: by_sentence(lambda text, run: None),
     "guardrail": lambda path: guardrail(lambda message, run: None),
     "cache": lambda path: cache(),
     "retry": lambda path: retry(),
@@ -78,7 +82,7 @@ async def unused_tool() -> str:
 def test_every_function_of_the_package_is_among_them():
     functions = {
         name for name, value in vars(hookline.hooks).items() if inspect.isfunction(value)
-    } - {"request_key", "rough_tokens", "tool_digest"}
+    } - {"read_reviews", "request_key", "rough_tokens", "runs_command", "tool_digest"}
     assert functions == set(MADE)
 
 

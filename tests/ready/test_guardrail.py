@@ -416,3 +416,15 @@ async def test_under_a_durable_runtime_it_stays_stopped_wherever_the_chat_was_cu
         assert [message.text for message in second.history] == ["Go.", NO], cut
         if "message/1" in second.runtime.ran:  # otherwise an earlier life has written it
             assert second.conversation.meta == {"hookline.guardrail": ["chat-1.0"]}, cut
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+async def test_a_message_into_the_running_chat_is_checked_before_it_is_stored(parallel):
+    talk = Conversation()
+    agent = Agent(ScriptedModel("One."), hooks=guardrail(says_no, parallel=parallel))
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        bad, good = stream.send("bad"), stream.send("good")
+        events = [event async for event in stream]
+    assert (bad.status, bad.reason, good.status) == ("returned", NO, "delivered")
+    assert [message.text for message in talk.messages] == ["go", "good", "One."]
+    assert told(events) == [{"name": "guardrail", "on": "input", "why": "tripped"}]

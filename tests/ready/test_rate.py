@@ -213,7 +213,7 @@ def kept_by(hooks):
     """The counts of a limit, read off its key function's closure."""
     (guard, *_) = hooks
     inside = dict(zip(guard.fn.__code__.co_freevars, guard.fn.__closure__, strict=True))
-    return inside["windows"].cell_contents._made
+    return inside["windows"].cell_contents._times
 
 
 @pytest.mark.parametrize("by", ["chat", "conversation"])
@@ -292,4 +292,4 @@ def test_keys_that_have_nothing_left_are_forgotten():
     for n in range(50_000):
         clock.now += 0.1
         assert windows.take(n) is None
-    assert len(windows._made) < 3000
+    assert len(windows._times) < 3000

@@ -1,6 +1,7 @@
 """`window` and `truncate`: a short request is still a valid one, a short result still a result."""
 
 import json
+from itertools import pairwise, takewhile
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hookline import (
     Agent,
     AssistantMessage,
     Conversation,
+    Limits,
     Text,
     ToolCall,
     ToolMessage,
@@ -20,7 +22,7 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.hooks import rough_tokens, truncate, window
-from hookline.hooks._context.window import _last
+from hookline.hooks._context.window import _last, _since_cut
 from hookline.testing import ScriptedModel, call
 
 # ── the law ─────────────────────────────────────────────────────────────────────────────────
@@ -145,6 +147,45 @@ def test_a_window_without_a_size_is_refused():
         window()
 
 
+@given(histories(), st.integers(1, 12), st.integers(1, 12))
+def test_a_cut_window_is_a_valid_history_that_ends_with_the_last_message(history, most, keep):
+    keep = min(most, keep)
+    tail = _since_cut(history, most, keep, rough_tokens)
+    if tail is not None:
+        check_history(tail)
+        assert tail[-1] == history[-1]
+
+
+async def test_keep_cuts_rarely_so_that_most_requests_begin_like_the_one_before():
+    model = ScriptedModel(*[call("look", n=n) for n in range(40)], "ok")
+    agent = Agent(model, tools=[look], hooks=[window(40, keep=10)], limits=Limits(steps=50))
+    await agent.chat("go")
+    requests = [[message.to_json() for message in r.messages] for r in model.requests]
+    prefix = sum(
+        len(text)
+        for before, after in pairwise(requests)
+        for text, _ in takewhile(lambda pair: pair[0] == pair[1], zip(after, before, strict=False))
+    )
+    assert len(requests) == 41
+    assert max(map(len, requests)) <= 40
+    assert prefix / sum(len(text) for request in requests[1:] for text in request) >= 0.85
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keep": 3},
+        {"messages": 3, "keep": 4},
+        {"messages": 3, "keep": 0},
+        {"messages": 3, "keep": 2, "tokens": 9},
+    ],
+    ids=["no messages", "more than messages", "none", "with tokens"],
+)
+def test_a_keep_that_cannot_apply_is_refused(options):
+    with pytest.raises(UsageError, match="window"):
+        window(**options)
+
+
 # ── truncate ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -204,7 +245,7 @@ async def test_for_some_tools_alone():
 )
 def test_sizes_that_cannot_be_are_refused(wrong):
     limit, tail = wrong
-    with pytest.raises(UsageError, match="truncate"):
+    with pytest.raises(UsageError, match=r"limit=|tail="):
         truncate(limit, tail=tail)
 
 

@@ -13,6 +13,8 @@ from hookline.hooks._guards.approve import approve
 from hookline.hooks._guards.deny_commands import deny_commands
 from hookline.hooks._guards.pin_tools import pin_tools, tool_digest
 from hookline.hooks._guards.rate_limit import rate_limit
+from hookline.hooks._guards.review import Review, read_reviews, review
+from hookline.hooks._guards.shell_commands import runs_command
 from hookline.hooks._logs.audit import audit
 from hookline.hooks._logs.log import log
 from hookline.hooks._requests.cache import cache, request_key
@@ -20,6 +22,7 @@ from hookline.hooks._requests.cache_store import CacheStore, MemoryCache
 from hookline.hooks._requests.retry import fallback, retry
 from hookline.hooks._spending.accounts import Ledger
 from hookline.hooks._spending.budget import budget
+from hookline.hooks._text.by_sentence import by_sentence
 from hookline.hooks._text.guardrail import guardrail
 from hookline.hooks._text.redact import redact
 
@@ -27,10 +30,12 @@ __all__ = [
     "CacheStore",
     "Ledger",
     "MemoryCache",
+    "Review",
     "allow_tools",
     "approve",
     "audit",
     "budget",
+    "by_sentence",
     "cache",
     "deny_commands",
     "fallback",
@@ -38,10 +43,13 @@ __all__ = [
     "log",
     "pin_tools",
     "rate_limit",
+    "read_reviews",
     "redact",
     "request_key",
     "retry",
+    "review",
     "rough_tokens",
+    "runs_command",
     "summarize",
     "tool_digest",
     "truncate",

@@ -66,15 +66,15 @@ class PerChat(Generic[T]):
     def of(self, run: Run[Any]) -> T:
         """Return this chat's value, which is made on first use."""
         chat = Run.chat_of(run)
-        found = self._values.get(run.chat_id)
-        if found is None or found[0]() is not chat:
-            found = self._values[run.chat_id] = (ref(chat), self._make(run))
-        return found[1]
+        entry = self._values.get(run.chat_id)
+        if entry is None or entry[0]() is not chat:
+            entry = self._values[run.chat_id] = (ref(chat), self._make(run))
+        return entry[1]
 
     def find(self, chat_id: str | None) -> T | None:
         """Return the value of this chat; None if the chat is not running or has no value."""
-        found = self._values.get(chat_id) if chat_id is not None else None
-        return None if found is None else found[1]
+        entry = self._values.get(chat_id) if chat_id is not None else None
+        return None if entry is None else entry[1]
 
     def __len__(self) -> int:
         return len(self._values)

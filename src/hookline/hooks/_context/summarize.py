@@ -76,17 +76,17 @@ def summarize(
 
     async def check(ctx: PreRequest[Any]) -> ModelRequest | None:
         whole = ctx.request.messages
-        known, start = _standing(ctx.run.meta.get(KEY), whole)
-        shown = _with(known, whole, start)
-        cut = _cut(whole, keep) if due(shown) else 0
+        summary, start = _standing(ctx.run.meta.get(KEY), whole)
+        short = _with(summary, whole, start)
+        cut = _cut(whole, keep) if due(short) else 0
         if cut > start:
             agent = _agent(by, ctx.request.model, prompt)
-            text = await _summary(agent, ctx.run, known, whole[start:cut])
+            text = await _summary(agent, ctx.run, summary, whole[start:cut])
             if text is not None:
-                known, start = Summary(whole[cut - 1].id, _digest(whole[:cut]), text), cut
-                ctx.run.meta[KEY] = msgspec.to_builtins(known)
-                shown = _with(known, whole, start)
-        return ctx.request.replace(messages=tuple(shown)) if start else None
+                summary, start = Summary(whole[cut - 1].id, _digest(whole[:cut]), text), cut
+                ctx.run.meta[KEY] = msgspec.to_builtins(summary)
+                short = _with(summary, whole, start)
+        return ctx.request.replace(messages=tuple(short)) if start else None
 
     return (define_hook("preRequest", check, name="summarize", inherit=inherit, required=required),)
 
@@ -96,10 +96,10 @@ def _agent(by: Agent[Any] | Model | None, model: Model, prompt: str) -> Agent[An
 
 
 async def _summary(
-    agent: Agent[Any], run: Run[Any], known: Summary | None, messages: Sequence[Message]
+    agent: Agent[Any], run: Run[Any], summary: Summary | None, messages: Sequence[Message]
 ) -> str | None:
     """Summarize these messages and the previous summary; None if that fails."""
-    before = [] if known is None else [f"summary of what was before: {known.text}"]
+    before = [] if summary is None else [f"summary of what was before: {summary.text}"]
     try:
         response = await agent.chat("\n\n".join([*before, *map(_line, messages)]), deps=run.deps)
     except Exception as exc:
@@ -119,19 +119,19 @@ def _line(message: Message) -> str:
     if isinstance(message, ToolMessage):
         return f"tool {message.name}: {message.text}"
     calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
-    asked = [f"calls {call.name}({msgspec.json.encode(call.arguments).decode()})" for call in calls]
-    return "\n".join([f"{message.role}: {message.text}", *asked])
+    texts = [f"calls {call.name}({msgspec.json.encode(call.arguments).decode()})" for call in calls]
+    return "\n".join([f"{message.role}: {message.text}", *texts])
 
 
-def _standing(kept: Any, messages: Sequence[Message]) -> tuple[Summary | None, int]:
+def _standing(data: Any, messages: Sequence[Message]) -> tuple[Summary | None, int]:
     """The stored summary and the number of messages that it covers, if it is still valid."""
-    if kept is None:
+    if data is None:
         return None, 0
-    summary = msgspec.convert(kept, Summary)
+    summary = msgspec.convert(data, Summary)
     for place, message in enumerate(messages):
         if message.id == summary.upto:
-            covered = messages[: place + 1]
-            return (summary, place + 1) if _digest(covered) == summary.digest else (None, 0)
+            prefix = messages[: place + 1]
+            return (summary, place + 1) if _digest(prefix) == summary.digest else (None, 0)
     return None, 0
 
 

@@ -23,7 +23,7 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.hooks._common import Hooks, tool_names
-from hookline.points import OnToolCallError, OnToolCallResult, PreRequest
+from hookline.points import OnToolCallError, OnToolCallResult, PreRequest, check_number
 
 Count = Callable[[Message], int]
 """A function that returns the number of tokens of a message."""
@@ -37,6 +37,7 @@ def rough_tokens(message: Message) -> int:
 def window(
     messages: int | None = None,
     *,
+    keep: int | None = None,
     tokens: int | None = None,
     count: Count = rough_tokens,
     inherit: bool = False,
@@ -46,33 +47,58 @@ def window(
 
     A request always begins with a user message. If the window begins with an answer, the user
     message before that answer is added. The last group of messages is always sent, even if it is
-    too large. `count` returns the number of tokens of a message. Raises UsageError if neither
-    `messages` nor `tokens` is given.
+    too large. `count` returns the number of tokens of a message. With `keep`, the window grows to
+    `messages` messages and is then cut to the last `keep`, so that most requests begin like the one
+    before and the provider's prompt cache applies. Raises UsageError if neither `messages` nor
+    `tokens` is given, or if `keep` is not between 1 and `messages` or is used with `tokens`.
     """
     if messages is None and tokens is None:
         raise UsageError("window() needs messages= or tokens=")
+    if keep is not None and (tokens is not None or not 1 <= keep <= (messages or 0)):
+        raise UsageError(
+            f"window({messages!r}, keep={keep!r}): use messages= without tokens=, and a keep= "
+            "from 1 to messages="
+        )
 
     def check(ctx: PreRequest[Any]) -> ModelRequest | None:
-        kept = _last(ctx.request.messages, messages, tokens, count)
-        return None if kept is None else ctx.request.replace(messages=kept)
+        if messages is not None and keep is not None:
+            tail = _since_cut(ctx.request.messages, messages, keep, count)
+        else:
+            tail = _last(ctx.request.messages, messages, tokens, count)
+        return None if tail is None else ctx.request.replace(messages=tail)
 
     return (define_hook("preRequest", check, name="window", inherit=inherit, required=required),)
+
+
+def _since_cut(
+    messages: Sequence[Message], most: int, keep: int, count: Count
+) -> tuple[Message, ...] | None:
+    """The messages since the last cut; the cuts follow from the history, so none is remembered."""
+    window: list[Message] = []
+    for index, message in enumerate(messages):
+        window.append(message)
+        group_ends = not isinstance(messages[min(index + 1, len(messages) - 1)], ToolMessage)
+        if len(window) > most and (group_ends or index == len(messages) - 1):
+            window = list(_last(window, keep, None, count) or window)
+    return tuple(window) if len(window) < len(messages) else None
 
 
 def _last(
     messages: Sequence[Message], most: int | None, tokens: int | None, count: Count
 ) -> tuple[Message, ...] | None:
     """The last messages, as many whole groups as fit; None if all messages fit."""
-    end = begin = asked = len(messages)  # `asked`: the user message that the group answers
+    end = begin = question = len(messages)  # `question`: the user message that the group answers
     cost = 0
     pinned: Sequence[Message] = ()
     while end:
         start = end - 1
         while start and isinstance(messages[start], ToolMessage):
             start -= 1
-        while asked > start or (asked >= 0 and not isinstance(messages[asked], UserMessage)):
-            asked -= 1
-        pin = messages[asked : asked + 1] if 0 <= asked < start else ()
+        while question > start or (
+            question >= 0 and not isinstance(messages[question], UserMessage)
+        ):
+            question -= 1
+        pin = messages[question : question + 1] if 0 <= question < start else ()
         room = most is None or len(messages) - start + len(pin) <= most
         if tokens is not None:
             cost += sum(map(count, messages[start:end]))
@@ -96,16 +122,18 @@ def truncate(
     A value that is not text is shortened as JSON. With `tools`, only the results of these tools are
     shortened. Raises UsageError if `tail` is more than `limit`.
     """
-    if not 0 <= tail <= limit:
-        raise UsageError(f"truncate({limit!r}, tail={tail!r}): there must be 0 <= tail <= limit")
+    check_number("limit", limit, whole=True)
+    check_number("tail", tail, whole=True)
+    if tail > limit:
+        raise UsageError(f"truncate({limit!r}, tail={tail!r}): tail must be at most limit")
     only = tool_names(tools)
 
     def cut(text: str) -> str:
-        left = len(text) - limit
-        if left <= 0:
+        excess = len(text) - limit
+        if excess <= 0:
             return text
         end = text[len(text) - tail :]
-        return f"{text[: limit - tail]}\n[{left} characters left out]\n{end}".rstrip("\n")
+        return f"{text[: limit - tail]}\n[{excess} characters left out]\n{end}".rstrip("\n")
 
     def result(ctx: OnToolCallResult[Any]) -> ToolResult | None:
         value = ctx.result.value

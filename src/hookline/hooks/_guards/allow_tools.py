@@ -30,8 +30,8 @@ def allow_tools(
             )
 
     def offer(ctx: PreRequest[Any]) -> ModelRequest | None:
-        left = tuple(tool for tool in ctx.request.tools if matches(tool.name, names))
-        return ctx.request.replace(tools=left) if len(left) < len(ctx.request.tools) else None
+        tools = tuple(tool for tool in ctx.request.tools if matches(tool.name, names))
+        return ctx.request.replace(tools=tools) if len(tools) < len(ctx.request.tools) else None
 
     def check(ctx: PreToolCall[Any]) -> Deny | None:
         if matches(ctx.call.name, names):

@@ -14,7 +14,7 @@ from hookline.points import PreToolCall
 
 When = Callable[[PreToolCall[Any]], bool | Awaitable[bool]]
 """A predicate, sync or async, that selects the calls that need an approval."""
-Wanted = (
+Condition = (
     Callable[[Any], object] | str | float | bool | Sequence[object] | Mapping[str, object] | None
 )
 """A condition on an argument: a value, a text with `*`, a list of values, or a function."""
@@ -23,7 +23,7 @@ Wanted = (
 def approve(
     *names: str,
     when: When | None = None,
-    arguments: Mapping[str, Wanted] | None = None,
+    arguments: Mapping[str, Condition] | None = None,
     prompt: str | Callable[[PreToolCall[Any]], str] = "May {name} run?",
     expires: float | None = None,
     inherit: bool = True,
@@ -47,8 +47,8 @@ def approve(
             ) from exc
 
     async def check(ctx: PreToolCall[Any]) -> Ask | None:
-        for key, wanted in (arguments or {}).items():
-            if not _concerns(ctx, key, wanted):
+        for key, condition in (arguments or {}).items():
+            if not _concerns(ctx, key, condition):
                 return None
         if when is not None:
             asks = when(ctx)
@@ -72,19 +72,19 @@ def approve(
     return (hook, not_by_the_provider("approve", names, inherit=inherit, required=required))
 
 
-def _concerns(ctx: PreToolCall[Any], key: str, wanted: Wanted) -> bool:
+def _concerns(ctx: PreToolCall[Any], key: str, condition: Condition) -> bool:
     """Return whether the call has the wanted argument, or may have it by its tool's default."""
     if key in ctx.call.arguments:
-        return _fits(ctx.call.arguments[key], wanted)
-    known = ctx.tool.parameters.get("properties", {})
-    if key not in known:
+        return _fits(ctx.call.arguments[key], condition)
+    parameters = ctx.tool.parameters.get("properties", {})
+    if key not in parameters:
         return False
-    return "default" not in known[key] or _fits(known[key]["default"], wanted)
+    return "default" not in parameters[key] or _fits(parameters[key]["default"], condition)
 
 
-def _fits(value: object, wanted: Any) -> bool:
-    if callable(wanted):
-        return bool(wanted(value))
-    if isinstance(wanted, str) and isinstance(value, str):
-        return fnmatchcase(value, wanted)
-    return bool(value == wanted)
+def _fits(value: object, condition: Any) -> bool:
+    if callable(condition):
+        return bool(condition(value))
+    if isinstance(condition, str) and isinstance(value, str):
+        return fnmatchcase(value, condition)
+    return bool(value == condition)

@@ -42,7 +42,7 @@ def deny_commands(
     """
     if not commands:
         raise UsageError("deny_commands() needs a command, such as deny_commands('rm -rf')")
-    denied = [(each, _wanted(each)) for each in commands]
+    denied = [(command, _search_for(command)) for command in commands]
     only = tool_names(tools)
 
     def finds(pattern: re.Pattern[str] | Command, where: Any) -> bool:
@@ -54,10 +54,10 @@ def deny_commands(
 
     def refusal(call: ToolCall) -> str | None:
         where = call.arguments if argument is None else call.arguments.get(argument)
-        for each, pattern in denied:
+        for command, pattern in denied:
             if finds(pattern, where):
-                shown = each if isinstance(each, str) else each.pattern
-                return f"a command like {shown!r} is not allowed; continue without it"
+                label = command if isinstance(command, str) else command.pattern
+                return f"a command like {label!r} is not allowed; continue without it"
         return None
 
     def check(ctx: PreToolCall[Any]) -> Deny | None:
@@ -84,13 +84,13 @@ def deny_commands(
     )
 
 
-def _wanted(given: Any) -> Command | re.Pattern[str]:
+def _search_for(command: Any) -> Command | re.Pattern[str]:
     """Return what to search for; raises UsageError if it is neither a text nor a pattern."""
-    if isinstance(given, str):
-        return command_of(given)
-    if isinstance(given, re.Pattern) and isinstance(given.pattern, str):  # pyright: ignore
-        return given  # pyright: ignore
+    if isinstance(command, str):
+        return command_of(command)
+    if isinstance(command, re.Pattern) and isinstance(command.pattern, str):  # pyright: ignore
+        return command  # pyright: ignore
     raise UsageError(
-        f"deny_commands() got {given!r}, which is not a command; pass each command by itself, as "
+        f"deny_commands() got {command!r}, which is not a command; pass each command by itself, as "
         "in deny_commands('rm -rf', 'shutdown')"
     )

@@ -17,8 +17,8 @@ from hookline.points import PreRequest, PreToolCall, matches
 
 def tool_digest(tool: Tool[..., Any]) -> str:
     """Return a digest of everything that a model sees of a tool: name, description and schema."""
-    told = [tool.name, tool.description, tool.parameters]
-    return sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+    data = [tool.name, tool.description, tool.parameters]
+    return sha256(json.dumps(data, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 def pin_tools(
@@ -35,21 +35,21 @@ def pin_tools(
     names are checked. A checked tool without a digest in `pins` is refused. With `hide`, refused
     tools are not offered to the model either. Raises UsageError for pins that cannot be read.
     """
-    known = _read(pins)
+    digests = _read(pins)
 
-    def refused(tool: Tool[..., Any]) -> bool:
+    def is_refused(tool: Tool[..., Any]) -> bool:
         if names and not matches(tool.name, names):
             return False
-        return known.get(tool.name) != tool_digest(tool)
+        return digests.get(tool.name) != tool_digest(tool)
 
     def check(ctx: PreToolCall[Any]) -> Deny | None:
-        if not refused(ctx.tool):
+        if not is_refused(ctx.tool):
             return None
         return Deny(f"tool {ctx.call.name!r} is not the approved version")
 
     def offer(ctx: PreRequest[Any]) -> ModelRequest | None:
-        left = tuple(tool for tool in ctx.request.tools if not refused(tool))
-        return ctx.request.replace(tools=left) if len(left) < len(ctx.request.tools) else None
+        tools = tuple(tool for tool in ctx.request.tools if not is_refused(tool))
+        return ctx.request.replace(tools=tools) if len(tools) < len(ctx.request.tools) else None
 
     guard = define_hook(
         "preToolCall",
@@ -70,15 +70,15 @@ def pin_tools(
 
 
 def _read(pins: Mapping[str, str] | str | os.PathLike[str]) -> dict[str, str]:
-    found: Any = pins
+    data: Any = pins
     if isinstance(pins, (str, os.PathLike)):
         try:
-            found = json.loads(Path(pins).read_text(encoding="utf-8"))
+            data = json.loads(Path(pins).read_text(encoding="utf-8"))
         except (OSError, ValueError) as exc:
             raise UsageError(
                 f"pins={str(pins)!r} cannot be read ({type(exc).__name__}); write a JSON object "
                 "that maps the names of tools to digests"
             ) from exc
-    if not isinstance(found, Mapping):
+    if not isinstance(data, Mapping):
         raise UsageError(f"pins={pins!r} must map the names of tools to digests")
-    return dict(found)  # pyright: ignore[reportUnknownArgumentType]
+    return dict(data)  # pyright: ignore[reportUnknownArgumentType]

@@ -39,37 +39,39 @@ class _Windows:
         self._calls = calls
         self._per = per
         self._clock = clock
-        self._made: dict[Hashable, deque[float]] = {}
+        self._times: dict[Hashable, deque[float]] = {}
         self._sweep_at = 1024
 
     def take(self, key: Hashable) -> float | None:
         """Count one more call; returns None, or the seconds until a call is allowed."""
         with _lock:
             now = self._clock()
-            made = self._made.get(key)
-            if made is None:
+            times = self._times.get(key)
+            if times is None:
                 self._sweep(now)
-                made = self._made[key] = deque()
-            while made and now - made[0] >= self._per:
-                made.popleft()
-            if len(made) >= self._calls:
-                return self._per - (now - made[0]) if made else inf
-            made.append(now)
+                times = self._times[key] = deque()
+            while times and now - times[0] >= self._per:
+                times.popleft()
+            if len(times) >= self._calls:
+                return self._per - (now - times[0]) if times else inf
+            times.append(now)
             return None
 
     def forget(self, key: Hashable) -> None:
         """Forget the calls of a key that nothing will ask for again."""
         with _lock:
-            self._made.pop(key, None)
+            self._times.pop(key, None)
 
     def _sweep(self, now: float) -> None:
         """Remove keys without recent calls."""
-        if len(self._made) < self._sweep_at:
+        if len(self._times) < self._sweep_at:
             return
-        self._made = {
-            key: made for key, made in self._made.items() if made and now - made[-1] < self._per
+        self._times = {
+            key: times
+            for key, times in self._times.items()
+            if times and now - times[-1] < self._per
         }
-        self._sweep_at = max(1024, 2 * len(self._made))
+        self._sweep_at = max(1024, 2 * len(self._times))
 
 
 def rate_limit(

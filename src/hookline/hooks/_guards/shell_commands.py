@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 _PIECE = re.compile(r"""'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)|['"\\]""", re.DOTALL)
 _BREAK = re.compile(rf"[\s{SEPARATORS}]")
 _QUOTES = re.compile(r"[\"'\\]")
-_GIVEN = re.compile(r"[\w.+-]+=!?")
+_ASSIGNMENT = re.compile(r"[\w.+-]+=!?")
 _GLOB = re.compile(r"[*?\[]")
 # A line without anything that changes quoting, is expanded, or redirects output to a command.
 _PLAIN_LINE = re.compile(r"""(?:'[^'\n]*'|"[^"\n]*"|&&|\|\||[^&|'"])*""")
@@ -63,6 +63,15 @@ def command_of(text: str) -> Command:
     return Command(words[0], frozenset(part for word in words[1:] for part in _parts(word)))
 
 
+def runs_command(line: str, command: str) -> bool:
+    """Return whether a shell line may run a command, as in `runs_command(line, "git push")`.
+
+    `deny_commands` describes what is found. The search prefers false positives to misses. Raises
+    UsageError if `command` does not begin with a program's name.
+    """
+    return runs(line, command_of(command))
+
+
 def runs(text: str, command: Command) -> bool:
     """Return whether the text may run such a command."""
     if _plain(text.lower()):
@@ -74,12 +83,12 @@ def runs(text: str, command: Command) -> bool:
     expanded = expand(text)
     if expanded is None:  # the expansion is too long to search
         return True
-    return any(_runs(each, command) for each in {text.lower(), expanded})
+    return any(_runs(line, command) for line in {text.lower(), expanded})
 
 
 def runs_together(texts: Iterable[str], command: Command) -> bool:
     """Return whether the texts may run such a command if joined to one line, in any order."""
-    pieces = [(each, _last_line(each)) for each in map(str.lower, texts)]
+    pieces = [(text, _last_line(text)) for text in map(str.lower, texts)]
     if not command.needs <= {part for _, words in pieces for part in _parts_of(words)}:
         return False
     return any(
@@ -161,8 +170,8 @@ def _lines(text: str, depth: int) -> Iterator[list[str]]:
         word = _PIECE.sub(_unquoted, token[1])
         words.append(word.lstrip("$"))
         if depth and _BREAK.search(word):
-            given = _GIVEN.match(word)  # the value of a variable or an alias may be run later
-            yield from _lines(word[given.end() :] if given else word, depth - 1)
+            match = _ASSIGNMENT.match(word)  # the value of a variable or an alias may be run later
+            yield from _lines(word[match.end() :] if match else word, depth - 1)
     yield words
 
 
@@ -181,14 +190,14 @@ def texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in cast("dict[str, Any]", value).values():
-            yield from texts_in(each)
+        for item in cast("dict[str, Any]", value).values():
+            yield from texts_in(item)
     elif isinstance(value, (list, tuple)):
         items = cast("list[Any]", value)
         if items and all(isinstance(item, str) for item in items):
             yield shlex.join(items)
-        for each in items:
-            yield from texts_in(each)
+        for item in items:
+            yield from texts_in(item)
 
 
 def pieces_in(value: Any) -> Iterator[list[str]]:
@@ -201,19 +210,19 @@ def pieces_in(value: Any) -> Iterator[list[str]]:
         lists: list[Any] = []
         todo: list[Any] = [value]
         while todo:
-            each = todo.pop()
-            if isinstance(each, str):
-                own.append(each)
-            elif isinstance(each, dict):
-                todo += cast("dict[str, Any]", each).values()
-            elif isinstance(each, (list, tuple)):
-                items = cast("list[Any]", each)
+            part = todo.pop()
+            if isinstance(part, str):
+                own.append(part)
+            elif isinstance(part, dict):
+                todo += cast("dict[str, Any]", part).values()
+            elif isinstance(part, (list, tuple)):
+                items = cast("list[Any]", part)
                 todo += [item for item in items if not isinstance(item, dict)]
                 lists += [item for item in items if isinstance(item, dict)]
         if len(own) > 1:
             yield own
-        for each in lists:
-            yield from pieces_in(each)
+        for part in lists:
+            yield from pieces_in(part)
     elif isinstance(value, (list, tuple)):
-        for each in cast("list[Any]", value):
-            yield from pieces_in(each)
+        for part in cast("list[Any]", value):
+            yield from pieces_in(part)

@@ -20,8 +20,8 @@ _ESCAPE = re.compile(
 )
 _SHORT: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b"}
 _VALUE = r"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s;&|()<>`'"\\])*)"""
-_GIVEN = re.compile(rf"(?:(?<=[\s;&|(`])|^)([a-z_]\w*)\+?={_VALUE}", re.DOTALL)
-_NAMED = re.compile(
+_ASSIGNMENT = re.compile(rf"(?:(?<=[\s;&|(`])|^)([a-z_]\w*)\+?={_VALUE}", re.DOTALL)
+_VARIABLE = re.compile(
     r"\$(?:([a-z_]\w*)|[0-9@*]|\{([a-z_]\w*|[0-9@*]+)(?::?[-=+]([^{}]*)|[^{}]*)?\})"
 )
 _SUBSTITUTED = re.compile(r"\$\(([^()`]*)\)|`([^`()]*)`")
@@ -32,29 +32,29 @@ _WHOLE_QUOTE = re.compile(r"""'([^']*)'|"([^"\\]*)\"""")
 
 def expand(text: str) -> str | None:
     """Expand a line as the shell would, in lower case; None if it grows too much."""
-    text = _ANSI.sub(lambda found: shlex.quote(_ESCAPE.sub(_character, found[1])), text)
+    text = _ANSI.sub(lambda match: shlex.quote(_ESCAPE.sub(_character, match[1])), text)
     text = re.sub(r"\\\r?\n", "", text.lower())
-    given = {"ifs": " "}
+    variables = {"ifs": " "}
     longest = max(4096, LONGEST * len(text))
     for _ in range(ROUNDS):
-        given |= {name: _bare(value) for name, value in _GIVEN.findall(text)}
-        before, grown = text, _with_values(text, given, longest)
-        if grown is None:
+        variables |= {name: _bare(value) for name, value in _ASSIGNMENT.findall(text)}
+        before, longer = text, _with_values(text, variables, longest)
+        if longer is None:
             return None
-        text = _SUBSTITUTED.sub(_printed, grown)
+        text = _SUBSTITUTED.sub(_printed, longer)
         if text == before:
             break
-    return _BRACES.sub(lambda listed: listed[1].replace(",", " "), text)
+    return _BRACES.sub(lambda match: match[1].replace(",", " "), text)
 
 
-def _with_values(text: str, given: dict[str, str], longest: int) -> str | None:
+def _with_values(text: str, variables: dict[str, str], longest: int) -> str | None:
     """Insert the values of variables into the text; None if the result is too long."""
     out: list[str] = []
     at = size = 0
-    for found in _NAMED.finditer(text):
-        value = given.get(found[1] or found[2] or "", found[3] or "")
-        out += (text[at : found.start()], value)
-        at = found.end()
+    for match in _VARIABLE.finditer(text):
+        value = variables.get(match[1] or match[2] or "", match[3] or "")
+        out += (text[at : match.start()], value)
+        at = match.end()
         size += len(value)
         if size > longest:
             return None
@@ -79,6 +79,6 @@ def _bare(value: str) -> str:
     return value if whole is None else whole[1] or whole[2] or ""
 
 
-def _printed(found: re.Match[str]) -> str:
-    printed = _PRINTED.fullmatch((found[1] or found[2] or "").strip())
+def _printed(match: re.Match[str]) -> str:
+    printed = _PRINTED.fullmatch((match[1] or match[2] or "").strip())
     return "" if printed is None else _bare(printed[1])

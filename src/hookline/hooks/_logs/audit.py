@@ -50,7 +50,7 @@ def audit(
     """
     lines = Lines(Path(path), fsync, clock)
 
-    def told(value: object) -> Any:
+    def content_of(value: object) -> Any:
         return value if content else None
 
     async def add_line(run: Run[Any], what: str, **more: Any) -> None:
@@ -60,22 +60,24 @@ def audit(
         await add_line(ctx.run, "chat started")
 
     async def message(ctx: OnMessage[Any]) -> None:
-        said = ctx.message
+        message = ctx.message
         more: dict[str, Any] = {}
-        if isinstance(said, AssistantMessage):
-            more["calls"] = [_call(each, content) for each in said.tool_calls] or None
-        elif isinstance(said, ToolMessage):
-            more |= {"call": said.call_id, "tool": said.name, "outcome": said.outcome}
-            if said.outcome != "ok":  # a refused call has no other line
-                more["arguments"] = told(_arguments(ctx.run, said.call_id))
-        await add_line(ctx.run, f"{said.role} message", id=said.id, **more, text=told(said.text))
+        if isinstance(message, AssistantMessage):
+            more["calls"] = [_call(call, content) for call in message.tool_calls] or None
+        elif isinstance(message, ToolMessage):
+            more |= {"call": message.call_id, "tool": message.name, "outcome": message.outcome}
+            if message.outcome != "ok":  # a refused call has no other line
+                more["arguments"] = content_of(_arguments(ctx.run, message.call_id))
+        await add_line(
+            ctx.run, f"{message.role} message", id=message.id, **more, text=content_of(message.text)
+        )
 
     async def tool_call(
         ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
         call = ctx.call
-        shown = told(call.arguments)
-        await add_line(ctx.run, "tool started", call=call.id, tool=call.name, arguments=shown)
+        arguments = content_of(call.arguments)
+        await add_line(ctx.run, "tool started", call=call.id, tool=call.name, arguments=arguments)
         result = await proceed()
         failed = result.type if isinstance(result, ToolFailure) else None
         await add_line(ctx.run, "tool finished", call=call.id, tool=call.name, error=failed)
@@ -87,11 +89,11 @@ def audit(
         call = ctx.request.call
         more: dict[str, Any] = {}
         if isinstance(decision, Deny):
-            more["reason"] = told(decision.reason)
+            more["reason"] = content_of(decision.reason)
         elif decision is not None:
-            more["note"] = None if decision.note is None else told(decision.note)
+            more["note"] = None if decision.note is None else content_of(decision.note)
             if decision.arguments is not None:
-                more |= {"edited": True, "arguments": told(decision.arguments)}
+                more |= {"edited": True, "arguments": content_of(decision.arguments)}
         by = None if decision is None else decision.by
         await add_line(ctx.run, f"approval: {how}", call=call.id, tool=call.name, by=by, **more)
 
@@ -107,7 +109,7 @@ def audit(
     return (
         add("onChatStart", start, priority=LAST),
         add("onMessage", message, priority=LAST),
-        add("aroundToolCall", tool_call, priority=LAST + 1),
+        add("aroundToolCall", tool_call, priority=LAST + 1, observes=True),
         add("onApproval", approval, priority=LAST),
         add("onChatEnd", end, priority=LAST),
     )

@@ -48,7 +48,7 @@ class Lines:
             "parent": run.parent_chat_id,
             **more,
         }
-        data = msgspec.json.encode({key: each for key, each in line.items() if each is not None})
+        data = msgspec.json.encode({key: value for key, value in line.items() if value is not None})
         await asyncio.to_thread(self._write, data + b"\n")
 
     def _write(self, data: bytes) -> None:
@@ -59,10 +59,10 @@ class Lines:
             if os.lseek(file, 0, os.SEEK_END):
                 os.lseek(file, -1, os.SEEK_END)
                 data = data if os.read(file, 1) == b"\n" else b"\n" + data
-            written = os.write(file, data)
-            if written != len(data):
+            size = os.write(file, data)
+            if size != len(data):
                 raise OSError(
-                    f"only {written} of {len(data)} bytes were written to {self._path}: make room "
+                    f"only {size} of {len(data)} bytes were written to {self._path}: make room "
                     "on the disk"
                 )
             if self._fsync:

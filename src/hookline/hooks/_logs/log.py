@@ -55,13 +55,13 @@ def log(
     async def tool_call(
         ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
-        shown = cut(ctx.call.arguments) if content else ctx.call.id
-        tell(ctx, "tool %s(%s) started", ctx.call.name, shown)
-        begun = perf_counter()
+        label = cut(ctx.call.arguments) if content else ctx.call.id
+        tell(ctx, "tool %s(%s) started", ctx.call.name, label)
+        start = perf_counter()
         result = await proceed()
         outcome = result.type if isinstance(result, ToolFailure) else "ok"
-        spent = perf_counter() - begun
-        tell(ctx, "tool %s(%s): %s in %.3f s", ctx.call.name, shown, outcome, spent)
+        seconds = perf_counter() - start
+        tell(ctx, "tool %s(%s): %s in %.3f s", ctx.call.name, label, outcome, seconds)
         return result
 
     def status(ctx: OnStatus[Any]) -> None:
@@ -93,6 +93,7 @@ def log(
             on_error="log",
             inherit=inherit,
             required=required,
+            **({"observes": True} if point == "aroundToolCall" else {}),
         )
         for point, fn in points
     )

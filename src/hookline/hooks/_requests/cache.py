@@ -28,7 +28,7 @@ def request_key(request: ModelRequest) -> str:
         if isinstance(message, AssistantMessage):
             for call in message.tool_calls:
                 ids.setdefault(call.id, len(ids))
-    given = (
+    data = (
         type(model).__qualname__,
         [getattr(model, "provider", None), name] if name else id(model),
         request.system,
@@ -36,7 +36,7 @@ def request_key(request: ModelRequest) -> str:
         [(tool.name, tool.description, tool.parameters) for tool in request.tools],
         [_bare(msgspec.to_builtins(message), ids) for message in request.messages],
     )
-    return sha256(msgspec.json.encode(given)).hexdigest()
+    return sha256(msgspec.json.encode(data)).hexdigest()
 
 
 def _bare(message: dict[str, Any], ids: dict[str, int]) -> list[Any]:
@@ -65,7 +65,7 @@ def cache(
     request that must not be cached. If the store fails, the error is
     logged and the model is called.
     """
-    kept: CacheStore = store if store is not None else MemoryCache()
+    answers: CacheStore = store if store is not None else MemoryCache()
 
     async def answer(
         ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
@@ -73,13 +73,13 @@ def cache(
         name = key(ctx.request)
         if name is None:
             return await proceed()
-        found = await kept.get(name)
-        if found is not None:
-            response = msgspec.json.decode(found, type=ModelResponse)
+        data = await answers.get(name)
+        if data is not None:
+            response = msgspec.json.decode(data, type=ModelResponse)
             return response.replace(usage=None, response_id=None)
         response = await proceed()
         if response.finish_reason in ("stop", "tool_calls"):
-            await kept.set(name, response.to_json())
+            await answers.set(name, response.to_json())
         return response
 
     hook = define_hook(

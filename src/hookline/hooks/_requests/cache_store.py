@@ -36,25 +36,25 @@ class MemoryCache:
         self._size = size
         self._ttl = ttl
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     async def get(self, key: str, /) -> bytes | None:
         """Return the bytes that are stored under this key; None if they are missing or expired."""
-        since, value = self._kept.get(key, (0.0, None))
+        start, value = self._entries.get(key, (0.0, None))
         if value is None:
             return None
-        if self._ttl is not None and self._clock() - since >= self._ttl:
-            del self._kept[key]
+        if self._ttl is not None and self._clock() - start >= self._ttl:
+            del self._entries[key]
             return None
-        self._kept.move_to_end(key)
+        self._entries.move_to_end(key)
         return value
 
     async def set(self, key: str, value: bytes, /) -> None:
         """Store the bytes; if the cache is full, remove the least recently used entries."""
-        self._kept[key] = (self._clock(), value)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+        self._entries[key] = (self._clock(), value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)

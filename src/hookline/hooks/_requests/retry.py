@@ -66,10 +66,10 @@ def retry(
             try:
                 return await proceed()
             except Exception as exc:
-                asked = getattr(exc, "retry_after", None) or 0.0
-                if not helps(exc) or asked > patience:
+                delay = getattr(exc, "retry_after", None) or 0.0
+                if not helps(exc) or delay > patience:
                     raise
-                wait = max(asked, draw() * min(longest, base * 2.0 ** min(attempt - 1, 99)))
+                wait = max(delay, draw() * min(longest, base * 2.0 ** min(attempt - 1, 99)))
                 why = _why(exc)
             data = {"attempt": attempt + 1, "of": attempts, "wait": round(wait, 3)}
             await ctx.run.status("retrying", {**data, **why})
@@ -135,9 +135,9 @@ def fallback(
 
 def _why(exc: Exception) -> dict[str, Any]:
     """Return the error's type and the service's codes, but never the error's text."""
-    known = {key: getattr(exc, key, None) for key in ("status", "code")}
-    told = {key: value for key, value in known.items() if isinstance(value, (int, str))}
-    return {"error": type(exc).__name__, **told}
+    details = {key: getattr(exc, key, None) for key in ("status", "code")}
+    data = {key: value for key, value in details.items() if isinstance(value, (int, str))}
+    return {"error": type(exc).__name__, **data}
 
 
 def _name(model: Model) -> str:

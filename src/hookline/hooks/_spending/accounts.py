@@ -106,16 +106,16 @@ class Spending:
             # cost is unknown, and the estimate stays; so does that of an aborted call.
             if run.timing is None or run.timing.chunks == 0:
                 await self._ledger.spend(mine.account, -mine.amount)
-            self._settled(run, owner, mine)
+            self._settle(run, owner, mine)
             raise
         if response.usage is not None:
             models = (response.model or "", model_name(ctx.request.model))
             cost = self._cost(response.usage, *models)
             await self._ledger.spend(mine.account, cost - mine.amount)
-        self._settled(run, owner, mine)
+        self._settle(run, owner, mine)
         return response
 
-    async def skipped(self, ctx: OnResponse[Any]) -> None:
+    async def give_back_unused(self, ctx: OnResponse[Any]) -> None:
         """Give back the reservation of an answer for which no model was called."""
         await self._give_back(ctx.run)
 
@@ -127,7 +127,7 @@ class Spending:
         owner = self._owner(run)
         mine = self._read(run, owner)
         if mine is not None and mine.phase == "open":
-            self._settled(run, owner, mine)
+            self._settle(run, owner, mine)
             await self._ledger.spend(mine.account, -mine.amount)
 
     # ── amounts ─────────────────────────────────────────────────────────────────────────────
@@ -175,7 +175,7 @@ class Spending:
         entry = {self._name(owner): msgspec.to_builtins(mine)}
         run.state[_KEY] = {**run.state.get(_KEY, {}), **entry}
 
-    def _settled(self, run: Run[Any], owner: str, mine: _Reservation) -> None:
+    def _settle(self, run: Run[Any], owner: str, mine: _Reservation) -> None:
         mine.phase = "settled"
         self._write(run, owner, mine)
 

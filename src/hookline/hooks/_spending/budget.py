@@ -82,18 +82,18 @@ def budget(
     before the call if the chats share the limit. Raises UsageError for a budget without a limit and
     for invalid limits.
     """
-    shared = by is not None or per is not None or ledger is not None
+    is_shared = by is not None or per is not None or ledger is not None
     finish_reasons = as_tuple("finish_reasons", finish_reasons)
     _check((steps, tokens, seconds, cost), finish_reasons, price, count)
     check_shared(by, per, ledger)
     rate = None if price is None else price_function(price)
     add: Add = partial(define_hook, name="budget", inherit=inherit, required=required)
     hooks: Hooks = ()
-    limits: Amounts = (steps, tokens, seconds, None if shared else cost)
+    limits: Amounts = (steps, tokens, seconds, None if is_shared else cost)
     if any(limit is not None for limit in limits):
         mine = _PerChat(limits, count, price, rate, say, clock)
         hooks += mine.hooks(add, mine.meters.forget("budget", inherit=inherit, required=required))
-    if shared:
+    if is_shared:
         if cost is None or rate is None:
             raise UsageError(
                 f"by=, per= and ledger= need a limit, and cost={cost!r}; pass cost= too"
@@ -105,7 +105,7 @@ def budget(
         hooks += (
             add("preRequest", spending.reserve, priority=LAST),
             add("aroundRequest", spending.call, priority=LAST),
-            add("onResponse", spending.skipped, priority=GUARD),
+            add("onResponse", spending.give_back_unused, priority=GUARD),
             add("onChatEnd", spending.end),
         )
     if finish_reasons:
@@ -138,7 +138,7 @@ class _PerChat:
         return (
             add("onChatStart", self.begin, priority=GUARD),
             add("preRequest", self.before, priority=GUARD),
-            add("onResponse", self.answered, priority=GUARD),
+            add("onResponse", self.response, priority=GUARD),
             add("onMessage", self.message, priority=GUARD),
             add("aroundToolCall", self.tool_call, priority=GUARD),
             add("onStep", self.after, priority=GUARD),
@@ -161,7 +161,7 @@ class _PerChat:
     def message(self, ctx: OnMessage[Any]) -> None:
         self.meters.of(ctx.run).note()  # the chat may stop to wait after this
 
-    def answered(self, ctx: OnResponse[Any]) -> None:
+    def response(self, ctx: OnResponse[Any]) -> None:
         models = (ctx.response.model or "", model_name(ctx.request.model))
         if ctx.response.usage is not None:
             self._check_price(ctx.response.usage, *models)
@@ -182,19 +182,19 @@ class _PerChat:
 
     def _check_price(self, usage: Usage, *models: str) -> None:
         cost, rate = self._limits[3], self._rate
-        if cost is None or rate is None or any(rate(each, usage) is not None for each in models):
+        if cost is None or rate is None or any(rate(model, usage) is not None for model in models):
             return
         raise no_price(cost, models[-1])
 
-    def _reached(self, own: Meter, made: int) -> Stop | None:
+    def _reached(self, own: Meter, steps: int) -> Stop | None:
         own.note()
         for meter in own.line():
             if meter is not own:
                 meter.note()
-                made = meter.run.iteration + 1
-            counted = made if self._count is None else self._count(meter.run)
-            used = meter.used(counted)
-            for (reason, text), amount, limit in zip(WORDS, used, self._limits, strict=True):
+                steps = meter.run.iteration + 1
+            count = steps if self._count is None else self._count(meter.run)
+            amounts = meter.used(count)
+            for (reason, text), amount, limit in zip(WORDS, amounts, self._limits, strict=True):
                 if limit is not None and amount >= limit:
                     text = text.format(amount, limit)
                     return Stop(reason, text if self._say is True else self._say or None)
@@ -211,14 +211,14 @@ class _Finished:
         return Stop("finish_reason") if ctx.response.finish_reason in self._reasons else None
 
 
-def _check(wanted: Amounts, finish_reasons: Collection[str], price: object, count: object) -> None:
-    if all(limit is None for limit in wanted) and not finish_reasons:
+def _check(limits: Amounts, finish_reasons: Collection[str], price: object, count: object) -> None:
+    if all(limit is None for limit in limits) and not finish_reasons:
         raise UsageError(
             "budget() needs a limit: steps=, tokens=, seconds=, cost= or finish_reasons="
         )
-    if any(limit is not None and not limit >= 0 for limit in wanted):
-        raise UsageError(f"budget(): the limits must not be below 0: {wanted}")
-    if wanted[3] is not None and price is None:
+    if any(limit is not None and not limit >= 0 for limit in limits):
+        raise UsageError(f"budget(): the limits must not be below 0: {limits}")
+    if limits[3] is not None and price is None:
         raise UsageError("cost= needs price=: a dict of Rates, genai_prices(), or a function")
-    if count is not None and wanted[0] is None:
+    if count is not None and limits[0] is None:
         raise UsageError("count= needs steps=, the highest number of steps; pass both")

@@ -52,7 +52,7 @@ class Meter:
             yield meter
             meter = meter.parent
 
-    def note(self, made: int | None = None, *models: str) -> None:
+    def note(self, steps: int | None = None, *models: str) -> None:
         """Record the usage of this chat, here and in its parents.
 
         `made` is the number of steps, if known. `models` are names of the model that caused the new
@@ -66,16 +66,16 @@ class Meter:
             entry.cost = own.cost + more
             if meter is self:
                 entry.seconds = self._before + self._clock() - self._start
-            elif made is not None:
-                entry.steps = made
-            told = {self.run.chat_id: msgspec.to_builtins(entry)}
-            meter.run.state[KEY] = {**meter._entries(), **told}
+            elif steps is not None:
+                entry.steps = steps
+            entries = {self.run.chat_id: msgspec.to_builtins(entry)}
+            meter.run.state[KEY] = {**meter._entries(), **entries}
 
-    def used(self, made: int) -> tuple[float, ...]:
+    def used(self, steps: int) -> tuple[float, ...]:
         """The steps, tokens, seconds and cost of this chat and its sub-agents."""
         entries = [self._entry(chat_id) for chat_id in self._entries()]
         return (
-            made + sum(entry.steps for entry in entries),
+            steps + sum(entry.steps for entry in entries),
             sum(entry.usage.total_tokens for entry in entries),
             sum(entry.seconds for entry in entries),
             sum(entry.cost for entry in entries),
@@ -86,14 +86,14 @@ class Meter:
         now = self.run.usage
         if self._price is None or now == before:
             return 0.0
-        since = Usage(
+        usage = Usage(
             **{
                 name: max(getattr(now, name) - getattr(before, name), 0)
                 for name in Usage.__struct_fields__
             }
         )
-        found = (self._price(model, since) for model in models)
-        return next((cost for cost in found if cost is not None), 0.0)
+        costs = (self._price(model, usage) for model in models)
+        return next((cost for cost in costs if cost is not None), 0.0)
 
     def _entries(self) -> dict[str, Any]:
         entries: dict[str, Any] = self.run.state.get(KEY, {})

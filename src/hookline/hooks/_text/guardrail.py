@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, overload
 
 from hookline import (
     AssistantMessage,
+    Deny,
     HookDef,
     Message,
     ModelRequest,
@@ -27,16 +28,24 @@ from hookline import (
 from hookline.errors import StopChat, UsageError
 from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
 from hookline.hooks._text.guardrail_checks import Finding, judged
-from hookline.points import AroundRequest, OnResponse, PreChat, PreMessage, PreRequest
+from hookline.points import (
+    AroundRequest,
+    Guide,
+    OnResponse,
+    PreChat,
+    PreMessage,
+    PreRequest,
+    PreSteer,
+)
 
 REASON: Final = "guardrail"
 KEY: Final = "hookline.guardrail"  # the messages that were stopped
-MISSED: Final = "hookline.guardrail.missed"  # the messages that are still to be checked
-Said = str | None
+UNCHECKED: Final = "hookline.guardrail.missed"  # the messages that are still to be checked
+StopText = str | None
 """The text of a check that trips; None if the check passes."""
-InputCheck = Callable[[UserMessage, Run[Any]], Said | Awaitable[Said]]
+InputCheck = Callable[[UserMessage, Run[Any]], StopText | Awaitable[StopText]]
 """A check of the user's message."""
-OutputCheck = Callable[[ModelResponse, Run[Any]], Said | Awaitable[Said]]
+OutputCheck = Callable[[ModelResponse, Run[Any]], StopText | Awaitable[StopText]]
 """A check of the model's answer."""
 
 
@@ -57,6 +66,7 @@ def guardrail(
     check: OutputCheck,
     *,
     on: Literal["output"],
+    on_fail: Literal["stop", "guide"] = "stop",
     live: bool = False,
     timeout: float = 10.0,
     text: str = ...,
@@ -65,9 +75,10 @@ def guardrail(
     required: bool = True,
 ) -> Hooks: ...
 def guardrail(
-    check: Callable[..., Said | Awaitable[Said]],
+    check: Callable[..., StopText | Awaitable[StopText]],
     *,
     on: Literal["input", "output"] = "input",
+    on_fail: Literal["stop", "guide"] = "stop",
     parallel: bool = True,
     live: bool = False,
     timeout: float = 10.0,
@@ -81,12 +92,20 @@ def guardrail(
     If `check` returns None, the chat continues. With `on="input"`, the check gets the user's
     message and runs in parallel with the model. With `parallel=False`, the check runs before
     anything is stored. With `on="output"`, the check gets each answer that has text. The answer is
-    shown only after the check has passed; with `live=True`, the answer is shown as it arrives. The
+    shown only after the check has passed; with `live=True`, the answer is shown as it arrives. With
+    `on_fail="guide"`, the answer is withdrawn, and the model gets the text and answers again. The
     chat also stops if the check raises an exception, returns another type, or takes longer than
-    `timeout` seconds. Then the user gets `text`. Raises UsageError for invalid options.
+    `timeout` seconds. Then the user gets `text`. A message that is sent into the running chat is
+    checked before it is stored, and returned to its sender if the check trips. Raises UsageError
+    for invalid options.
     """
     if on not in ("input", "output"):
         raise UsageError(f"guardrail(on={on!r}): on must be 'input' or 'output'")
+    if on_fail not in ("stop", "guide") or (on_fail == "guide" and on == "input"):
+        raise UsageError(
+            f"guardrail(on={on!r}, on_fail={on_fail!r}): on_fail must be 'stop', or 'guide' with "
+            "on='output'"
+        )
     if not timeout > 0:
         raise UsageError(f"guardrail(timeout={timeout!r}): timeout must be above 0 seconds")
     if not text.strip():
@@ -96,9 +115,10 @@ def guardrail(
         define_hook, name=name, inherit=inherit, required=required
     )
     if on == "output":
-        return (_output(judge, live, name, inherit, required),)
+        return (_output(judge, on_fail, live, name, inherit, required),)
+    sent = add("preSteer", partial(_steer, judge, name), priority=GUARD)
     if parallel:
-        return _Input(judge, name).hooks(add, inherit, required)
+        return (*_Input(judge, name).hooks(add, inherit, required), sent)
 
     async def first(ctx: PreChat[Any]) -> Stop | None:
         finding = await judge(ctx.request.message, ctx.run)
@@ -107,24 +127,37 @@ def guardrail(
         await _tell(ctx.run, name, "input", finding)
         return Stop(REASON, finding.text)
 
-    return (add("preChat", first, priority=GUARD),)
+    return (add("preChat", first, priority=GUARD), sent)
 
 
 async def _tell(run: Run[Any], name: str, on: str, finding: Finding) -> None:
     await run.status("guardrail", {"name": name, "on": on, "why": finding.why})
 
 
-def _output(judge: Any, live: bool, name: str, inherit: bool, required: bool) -> HookDef:
-    async def answered(ctx: OnResponse[Any]) -> None:
+async def _steer(judge: Any, name: str, ctx: PreSteer[Any]) -> Deny | None:
+    finding = await judge(ctx.message, ctx.run)
+    if finding is None:
+        return None
+    await _tell(ctx.run, name, "input", finding)
+    return Deny(finding.text)
+
+
+def _output(
+    judge: Any, on_fail: str, live: bool, name: str, inherit: bool, required: bool
+) -> HookDef:
+    async def check(ctx: OnResponse[Any]) -> Guide | None:
         if not ctx.response.text.strip():
-            return
+            return None
         finding = await judge(ctx.response, ctx.run)
         if finding is not None:
             await _tell(ctx.run, name, "output", finding)
+            if on_fail == "guide" and finding.why == "tripped":
+                return Guide(finding.text)
             raise StopChat(REASON, finding.text)
+        return None
 
     return HookDef(
-        "onResponse", answered, name=name, priority=LAST, inherit=inherit, required=required,
+        "onResponse", check, name=name, priority=LAST, inherit=inherit, required=required,
         withhold=not live,
     )  # fmt: skip
 
@@ -142,15 +175,15 @@ class _Input:
     def __init__(self, judge: Any, name: str) -> None:
         self._judge = judge
         self._name = name
-        self._passed = PerChat(lambda run: set[bool]())
+        self._checks = PerChat(lambda run: set[bool]())
 
     def hooks(self, add: Callable[..., HookDef], inherit: bool, required: bool) -> Hooks:
         return (
             add("preRequest", self.leave_out, priority=GUARD),
-            add("aroundRequest", self.beside, priority=GUARD),
+            add("aroundRequest", self.request, priority=GUARD),
             add("onResponse", self.after, priority=GUARD),
             add("preMessage", self.remember, priority=GUARD),
-            self._passed.forget(self._name, inherit=inherit, required=required),
+            self._checks.forget(self._name, inherit=inherit, required=required),
         )
 
     def leave_out(self, ctx: PreRequest[Any]) -> ModelRequest | None:
@@ -158,16 +191,16 @@ class _Input:
         blocked = set(ctx.run.meta.get(KEY, ()))
         if not blocked:
             return None
-        kept: list[Message] = []
+        rest: list[Message] = []
         out = False
         for message in ctx.request.messages:
             if isinstance(message, UserMessage):
                 out = message.id in blocked
             if not out:
-                kept.append(message)
-        return ctx.request.replace(messages=tuple(kept))
+                rest.append(message)
+        return ctx.request.replace(messages=tuple(rest))
 
-    async def beside(
+    async def request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
         messages = self._open(ctx.run, ctx.iteration)
@@ -182,18 +215,18 @@ class _Input:
             await asyncio.wait([task])
         if trip is not None:
             await self._stop(ctx.run, trip)
-        self._passed.of(ctx.run).add(True)
+        self._checks.of(ctx.run).add(True)
         assert response is not None
         return response
 
     async def after(self, ctx: OnResponse[Any]) -> None:
-        """Check the input if a hook answered in the model's place, so that `beside` did not run."""
+        """Check the input if a hook answered in place of the model, without `request`."""
         messages = self._open(ctx.run, ctx.iteration)
         if messages:
             trip = await self._trip(messages, ctx.run)
             if trip is not None:
                 await self._stop(ctx.run, trip)
-            self._passed.of(ctx.run).add(True)
+            self._checks.of(ctx.run).add(True)
 
     def _open(self, run: Run[Any], iteration: int) -> list[UserMessage]:
         """The user's messages that may not have been checked yet.
@@ -202,27 +235,27 @@ class _Input:
         checked, unless the answer is the text of a Stop; `remember` keeps the ids of such messages.
         A message of an earlier chat that was broken off may not be checked.
         """
-        if iteration or self._passed.of(run):
+        if iteration or self._checks.of(run):
             return []
-        missed = set(run.meta.get(MISSED, ()))
-        found: list[UserMessage] = []
+        unchecked = set(run.meta.get(UNCHECKED, ()))
+        open: list[UserMessage] = []
         last = True
         for message in reversed(run.history):
             if isinstance(message, UserMessage):
-                if last or message.id in missed:
-                    found.append(message)
+                if last or message.id in unchecked:
+                    open.append(message)
             elif not (isinstance(message, AssistantMessage) and message.partial):
                 last = False
-                if not missed:
+                if not unchecked:
                     break
-        return found[::-1]
+        return open[::-1]
 
     async def _trip(self, messages: list[UserMessage], run: Run[Any]) -> Trip | None:
         """Check the messages in order; returns the first finding, None if all pass."""
         for place, message in enumerate(messages):
             finding = await self._judge(message, run)
             if finding is not None:
-                return Trip(finding, [each.id for each in messages[place:]])
+                return Trip(finding, [message.id for message in messages[place:]])
         return None
 
     async def _stop(self, run: Run[Any], trip: Trip) -> None:
@@ -236,22 +269,22 @@ class _Input:
         Also store the ids of messages that the text of a Stop leaves unchecked.
         """
         run, message = ctx.run, ctx.message
-        stopped = run.state.get(KEY, ())
-        for id in stopped:
-            known = {message.id for message in run.history}
-            before = [each for each in run.meta.get(KEY, ()) if each in known and each != id]
+        blocked = run.state.get(KEY, ())
+        for id in blocked:
+            ids = {message.id for message in run.history}
+            before = [key for key in run.meta.get(KEY, ()) if key in ids and key != id]
             run.meta[KEY] = [*before, id]
         if not isinstance(message, AssistantMessage) or message.partial:
             return
-        missed: list[str] = []
-        if stopped or not self._passed.of(run):  # otherwise all checks have passed
-            unchecked = [each.id for each in self._open(run, run.iteration)]
-            every = dict.fromkeys([*run.meta.get(MISSED, ()), *unchecked])
-            missed = [id for id in every if id not in stopped]
-        if missed:
-            run.meta[MISSED] = missed
+        rest: list[str] = []
+        if blocked or not self._checks.of(run):  # otherwise all checks have passed
+            unchecked = [message.id for message in self._open(run, run.iteration)]
+            every = dict.fromkeys([*run.meta.get(UNCHECKED, ()), *unchecked])
+            rest = [id for id in every if id not in blocked]
+        if rest:
+            run.meta[UNCHECKED] = rest
         else:
-            run.meta.pop(MISSED, None)
+            run.meta.pop(UNCHECKED, None)
 
 
 async def _until_tripped(

@@ -28,9 +28,9 @@ async def judged(
     scope = asyncio.timeout(seconds)
     try:
         async with scope:
-            said: Any = check(what, run)
-            if isawaitable(said):
-                said = await said
+            finding: Any = check(what, run)
+            if isawaitable(finding):
+                finding = await finding
     except asyncio.CancelledError as exc:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -43,11 +43,11 @@ async def judged(
         return _failed(name, text, exc)
     except Exception as exc:
         return _failed(name, text, exc)
-    if said is None:
+    if finding is None:
         return None
-    if isinstance(said, str):
-        return Finding("tripped", said if said.strip() else text)
-    kind = type(said).__name__
+    if isinstance(finding, str):
+        return Finding("tripped", finding if finding.strip() else text)
+    kind = type(finding).__name__
     _logger.warning("guardrail %r returned a %s and tripped: return None or a text", name, kind)
     return Finding("failed", text)
 

@@ -118,8 +118,8 @@ class _Hooks:
         live = self.streams.of(ctx.run)
         live.unsigned.clear()
         try:
-            offered = [tool.name for tool in ctx.request.tools]
-            return self._clean.answer(await proceed(), offered)
+            tools = [tool.name for tool in ctx.request.tools]
+            return self._clean.answer(await proceed(), tools)
         finally:
             live.text = Pieces(self._redactor)  # discard the held-back text of a broken answer
 
@@ -127,8 +127,8 @@ class _Hooks:
         delta = ctx.delta
         if isinstance(delta, ToolCallChunk):
             names = (delta.id or "", delta.name or "")
-            withheld = self._arguments or any(self._clean.name(name) != name for name in names)
-            return () if withheld else None
+            hides = self._arguments or any(self._clean.name(name) != name for name in names)
+            return () if hides else None
         if isinstance(delta, FileChunk):
             return None
         if isinstance(delta, SourceChunk):

@@ -46,17 +46,16 @@ class Clean:
         parts = tuple(self._part(part, calls and self._arguments) for part in holder.parts)
         return holder if parts == holder.parts else holder.replace(parts=parts)
 
-    def answer(self, answer: ModelResponse, offered: Collection[str]) -> ModelResponse:
+    def answer(self, answer: ModelResponse, tools: Collection[str]) -> ModelResponse:
         """Redact an answer, also the ids of its calls, and names of tools that were not offered."""
         answer = self.parts(answer)
         parts = tuple(
-            self._call(part, offered) if isinstance(part, ToolCall) else part
-            for part in answer.parts
+            self._call(part, tools) if isinstance(part, ToolCall) else part for part in answer.parts
         )
         return answer if parts == answer.parts else answer.replace(parts=parts)
 
-    def _call(self, call: ToolCall, offered: Collection[str]) -> ToolCall:
-        id, name = self.name(call.id), call.name if call.name in offered else self.name(call.name)
+    def _call(self, call: ToolCall, tools: Collection[str]) -> ToolCall:
+        id, name = self.name(call.id), call.name if call.name in tools else self.name(call.name)
         if (id, name) == (call.id, call.name):
             return call
         return call.replace(id=id, name=name, meta=None)  # the meta may have the provider's id
@@ -92,9 +91,9 @@ class Clean:
 
     def source(self, source: Source) -> Source:
         """Redact the source of an answer."""
-        told = {name: getattr(source, name) for name in ("url", "title", "name")}
-        clean = {name: text and self._redactor.text(text) for name, text in told.items()}
-        return source if clean == told else source.replace(**clean, meta=None)
+        texts = {name: getattr(source, name) for name in ("url", "title", "name")}
+        clean = {name: text and self._redactor.text(text) for name, text in texts.items()}
+        return source if clean == texts else source.replace(**clean, meta=None)
 
     def result(self, result: ToolResult) -> ToolResult:
         """Redact the result of a tool."""

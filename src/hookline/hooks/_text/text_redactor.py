@@ -17,7 +17,7 @@ from hookline.points import as_tuple
 
 Replacement = str | Callable[[str], str]
 """The text in place of a match, or a function of the match."""
-GROWN: Final = 16  # as a multiple of `hold`: a longer match counts as endless
+MAX_GROWTH: Final = 16  # as a multiple of `hold`: a longer match counts as endless
 FEW: Final = 32  # the number of places that are tried one by one
 _RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = re.compile(r"\s")
@@ -35,22 +35,22 @@ class Redactor:
         hold: int,
         words: bool,
     ) -> None:
-        known = sorted({*map(_value, as_tuple("values", values))}, key=len, reverse=True)
-        self.patterns = [_pattern(each) for each in patterns]
-        if not known and not self.patterns:
+        texts = sorted({*map(_value, as_tuple("values", values))}, key=len, reverse=True)
+        self.patterns = [_pattern(pattern) for pattern in patterns]
+        if not texts and not self.patterns:
             raise UsageError("redact() needs a pattern or values=")
-        if "" in known or any(each.match("") for each in self.patterns):
+        if "" in texts or any(pattern.match("") for pattern in self.patterns):
             raise UsageError(
                 "redact(): an empty value or match would be found everywhere; leave it out"
             )
-        longest = len(known[0]) if known else 1
+        longest = len(texts[0]) if texts else 1
         self.hold = max(longest, hold if self.patterns else 1)
         # Without spaces in any match, a word can be decided at the next space.
-        self.words = (words or not self.patterns) and not any(map(_SPACE.search, known))
+        self.words = (words or not self.patterns) and not any(map(_SPACE.search, texts))
         self._replacement = replacement
-        if known:
-            self.patterns.append(re.compile("|".join(map(re.escape, known))))
-        self.searches = [(each, _from_run_starts(each)) for each in self.patterns]
+        if texts:
+            self.patterns.append(re.compile("|".join(map(re.escape, texts))))
+        self.searches = [(pattern, _from_run_starts(pattern)) for pattern in self.patterns]
         if isinstance(replacement, str):
             self._check(replacement)
 
@@ -77,51 +77,51 @@ class Redactor:
             items = cast("dict[str, Any]", value)
             return dict(zip(self._keys(items), map(self.data, items.values()), strict=True))
         if isinstance(value, (list, tuple)):
-            return [self.data(each) for each in cast("list[Any]", value)]
+            return [self.data(item) for item in cast("list[Any]", value)]
         if value is None or isinstance(value, bool):
             return value
-        shown = repr(value)
-        clean = self.text(shown)
-        return value if clean == shown else clean
+        text = repr(value)
+        clean = self.text(text)
+        return value if clean == text else clean
 
     def _keys(self, keys: Iterable[str]) -> list[str]:
         """Redact the keys of an object, which stay different; other keys do not change."""
         clean = [(key, self.text(key)) for key in keys]
-        taken = {key for key, text in clean if text == key}
+        names = {key for key, text in clean if text == key}
         last: dict[str, int] = {}
         out: list[str] = []
         for key, text in clean:
             new = text
-            while text != key and new in taken:
+            while text != key and new in names:
                 last[text] = last.get(text, 1) + 1
                 new = text + str(last[text]).translate(_RAISED)
-            taken.add(new)
+            names.add(new)
             out.append(new)
         return out
 
-    def put(self, found: str) -> str:
+    def put(self, match: str) -> str:
         """Return the replacement of a match."""
-        return self._replacement if isinstance(self._replacement, str) else self._replacement(found)
+        return self._replacement if isinstance(self._replacement, str) else self._replacement(match)
 
 
-def _value(given: Any) -> str:
-    if isinstance(given, str):
-        return given
-    kind = type(given).__name__
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    kind = type(value).__name__
     raise UsageError(f"redact(values=) has a value of type {kind}; pass the texts to replace")
 
 
-def _pattern(given: Any) -> re.Pattern[str]:
+def _pattern(source: Any) -> re.Pattern[str]:
     try:
-        pattern: re.Pattern[Any] = re.compile(given)
+        pattern: re.Pattern[Any] = re.compile(source)
     except (TypeError, re.error) as exc:
         raise UsageError(
-            f"redact() got {given!r}, which is not a regular expression ({exc}); pass each pattern "
-            "by itself, and pass plain texts as values=[…]"
+            f"redact() got {source!r}, which is not a regular expression ({exc}); pass each "
+            "pattern by itself, and pass plain texts as values=[…]"
         ) from exc
     if isinstance(pattern.pattern, str):
         return pattern
-    raise UsageError(f"redact() got {given!r}, which is a pattern of bytes; pass one of a str")
+    raise UsageError(f"redact() got {source!r}, which is a pattern of bytes; pass one of a str")
 
 
 class Pieces:
@@ -129,12 +129,12 @@ class Pieces:
 
     def __init__(self, redactor: Redactor, longest: float | None = None) -> None:
         self._redactor = redactor
-        self._longest = redactor.hold * GROWN if longest is None else longest
+        self._longest = redactor.hold * MAX_GROWTH if longest is None else longest
         self._raw = ""  # the held-back text, and the text before it that a pattern may look back at
         self._at = 0  # where the held-back text begins
         self._space = 0  # the place after the last space in it
         self._grows = 0  # the end of a match that may still grow
-        self._withheld = False
+        self._endless = False
         self.changed = False  # whether there was a match in this text
 
     def feed(self, piece: str, *, last: bool = False) -> str:
@@ -145,8 +145,8 @@ class Pieces:
             self._raw = raw
             return ""
         out: list[str] = []
-        finds = [_Find(*each) for each in self._redactor.searches]
-        while at < sure and not self._withheld:
+        finds = [_Find(*search) for search in self._redactor.searches]
+        while at < sure and not self._endless:
             spans = [span for find in finds if (span := find(raw, at, sure)) is not None]
             if not spans:
                 break
@@ -155,14 +155,14 @@ class Pieces:
             at = start
             self.changed = True
             if end - start > self._longest:
-                self._withheld = True
+                self._endless = True
             elif end > sure:
                 sure = start  # the match may still grow
                 self._grows = end
                 break
             out.append(self._redactor.put(raw[start:end]))
             at = end
-        if self._withheld:
+        if self._endless:
             at = sure = len(raw)
         if at < sure:
             out.append(raw[at:sure])
@@ -172,11 +172,11 @@ class Pieces:
 
     def _keep(self, raw: str, at: int, last: bool) -> None:
         """Keep the held-back text, and the text before it that a pattern may look back at."""
-        dropped = len(raw) if last else max(0, at - self._redactor.hold)
-        self._raw, self._at = raw[dropped:], 0 if last else at - dropped
-        self._space = max(0, self._space - dropped)
-        self._grows = max(0, self._grows - dropped)
-        self._withheld = self._withheld and not last
+        start = len(raw) if last else max(0, at - self._redactor.hold)
+        self._raw, self._at = raw[start:], 0 if last else at - start
+        self._space = max(0, self._space - start)
+        self._grows = max(0, self._grows - start)
+        self._endless = self._endless and not last
 
     def _sure(self, raw: str, new: int) -> int:
         """Return the place before which later text cannot change the matches."""
@@ -212,10 +212,10 @@ class _Find:
     def __call__(self, raw: str, at: int, before: int) -> tuple[int, int] | None:
         if before - at <= FEW:  # live text: avoids searching the held-back text each time
             for place in range(at, before):
-                found = self._pattern.match(raw, place)
-                if found is not None:
-                    if found.end() > place:
-                        return found.span()
+                match = self._pattern.match(raw, place)
+                if match is not None:
+                    if match.end() > place:
+                        return match.span()
                     break
             else:
                 return None
@@ -224,8 +224,8 @@ class _Find:
         return self._span if self._span is not None and self._span[0] < before else None
 
     def _next(self, raw: str, at: int) -> tuple[int, int] | None:
-        here = self._pattern.match(raw, at)  # the place may be in the middle of a run
-        if here is not None and here.end() > at:
-            return here.span()
-        spans = (found.span() for found in self._search.finditer(raw, at))
+        match = self._pattern.match(raw, at)  # the place may be in the middle of a run
+        if match is not None and match.end() > at:
+            return match.span()
+        spans = (match.span() for match in self._search.finditer(raw, at))
         return next((span for span in spans if span[0] < span[1]), None)

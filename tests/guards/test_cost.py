@@ -1,0 +1,71 @@
+"""What guards cost, in bytecodes: nothing without them, one comparison for a call just seen."""
+
+from typing import Any
+
+from tests.benchmarks import byhand, ours
+from tests.benchmarks.bytecodes import count
+
+from hookline import Agent, Limits
+from hookline.hooks import budget
+
+LOOK = {"/_chat/guards.py": "the last look", "/_chat/child_history.py": "sub-agents",
+        "/_chat/child_answers.py": "sub-agents", "/_chat/rules.py": "rules",
+        "/_chat/approval.py": "approvals"}  # fmt: skip
+
+
+async def of_calls(units: int, *, guarded: bool) -> dict[str, int]:
+    """The bytecodes of the modules of LOOK for a chat of so many calls."""
+
+    async def work() -> Any:
+        limits = Limits(steps=units + 1)
+        agent: Agent[Any] = Agent(ours.Scripted(units), tools=[byhand.Counter().add], limits=limits)
+        if guarded:
+            agent.add_hook("preToolCall", lambda ctx: None, guard=True)
+        await ours.read_calls(agent)
+
+    found = await count(work, LOOK)
+    return {name: found[name] for name in set(LOOK.values())}
+
+
+async def test_a_chat_without_guards_does_nothing_for_them():
+    assert set((await of_calls(8, guarded=False)).values()) == {0}
+
+
+async def test_a_guard_that_has_just_seen_the_call_costs_one_comparison():
+    less, more = await of_calls(8, guarded=True), await of_calls(16, guarded=True)
+    unit = {name: (more[name] - less[name]) / 8 for name in more}
+    # The context of the decision is made there, too: the same for any hook at preToolCall.
+    assert unit.pop("the last look") < 100
+    assert set(unit.values()) == {0}
+
+
+async def test_a_budget_counts_a_call_once_over_the_last_look():
+    """A wrapper changes the calls, so every guard is asked twice; the tokens count once."""
+
+    async def chat(*, again: bool) -> Any:
+        agent: Agent[Any] = Agent(
+            ours.Scripted(2),
+            tools=[byhand.Counter().add],
+            hooks=[budget(tokens=10**9, steps=99)],
+        )
+        looks: list[bool] = []
+        agent.add_hook("preToolCall", lambda ctx: looks.append(ctx.again), guard=True)
+
+        async def change(ctx: Any, proceed: Any) -> Any:
+            first, *rest = ctx.call.arguments
+            arguments = {name: ctx.call.arguments[name] for name in rest} | {first: 7}
+            return await proceed(ctx.call.replace(arguments=arguments))
+
+        if again:
+            agent.add_hook("aroundToolCall", change)
+        states: list[Any] = []
+        agent.add_hook(
+            "onChatEnd", lambda ctx: states.append(dict(ctx.run.state)), priority=-20_000
+        )
+        response = await agent.chat("go")
+        (entry,) = states[0]["hookline.budget"].values()
+        return len(looks), entry["usage"], response.usage.total_tokens
+
+    once, twice = await chat(again=False), await chat(again=True)
+    assert (once[0], twice[0]) == (2, 4)
+    assert once[1:] == twice[1:]

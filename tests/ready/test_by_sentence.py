@@ -1,0 +1,107 @@
+"""`by_sentence`: a check sees whole sentences, and what is shown is what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests._event_grammar import check_events
+
+from hookline import Agent, Conversation, Stop
+from hookline.errors import OverloadedError, UsageError
+from hookline.events import ResponseReset, TextDelta
+from hookline.hooks import by_sentence, retry
+from hookline.hooks._text.by_sentence import _first
+from hookline.testing import ScriptedModel, Turn, collect
+
+
+def shown(events: list[Any]) -> str:
+    text = ""
+    for event in events:
+        if isinstance(event, ResponseReset):
+            text = ""
+        elif isinstance(event, TextDelta):
+            text += event.text
+    return text
+
+
+async def test_a_check_is_called_once_a_sentence_for_a_thousand_chunks() -> None:
+    seen: list[str] = []
+
+    async def check(sentence: str, run: Any) -> None:
+        seen.append(sentence)
+
+    text = "This is a sentence of forty characters. " * 25
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel(Turn(text, chunk=1)), hooks=by_sentence(check))
+    events = await collect(agent.chat_stream("go", conversation=talk))
+    check_events(events)
+    assert len(text) == 1000
+    assert seen == ["This is a sentence of forty characters. "] * 25
+    assert shown(events) == talk.messages[-1].text == text
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 100])
+async def test_a_sentence_is_replaced_or_dropped_at_any_chunking(chunk: int) -> None:
+    def check(sentence: str, run: Any) -> str | None:
+        if "secret" in sentence:
+            return "[…] "
+        return "" if "drop" in sentence else None
+
+    talk = Conversation()
+    model = ScriptedModel(Turn("One. A secret! drop me\nWhat? The rest", chunk=chunk))
+    agent: Agent[Any] = Agent(model, hooks=by_sentence(check))
+    events = await collect(agent.chat_stream("go", conversation=talk))
+    check_events(events)
+    assert shown(events) == talk.messages[-1].text == "One. […] What? The rest"
+
+
+async def test_a_stop_withdraws_the_answer() -> None:
+    talk = Conversation()
+    hooks = by_sentence(lambda text, run: Stop("guard", "No.") if "bad" in text else None)
+    agent: Agent[Any] = Agent(ScriptedModel(Turn("Fine. It is bad. More.", chunk=2)), hooks=hooks)
+    events = await collect(agent.chat_stream("go", conversation=talk))
+    check_events(events)
+    assert shown(events) == talk.messages[-1].text == "No."
+    assert events[-1].response.stop_reason == "guard"
+
+
+async def test_what_a_broken_attempt_has_held_back_is_not_shown_later() -> None:
+    seen: list[str] = []
+    talk = Conversation()
+    model = ScriptedModel(
+        Turn("Half a sen", chunk=2, fail=OverloadedError("busy"), fail_after=4),
+        Turn("Whole.", chunk=2),
+    )
+    hooks = [retry(2, base=0), by_sentence(lambda text, run: seen.append(text))]
+    agent: Agent[Any] = Agent(model, hooks=hooks)
+    events = await collect(agent.chat_stream("go", conversation=talk))
+    check_events(events)
+    assert seen == ["Whole."]
+    assert shown(events) == talk.messages[-1].text == "Whole."
+
+
+@given(st.text(alphabet='ab.!? \n。"', max_size=40), st.integers(1, 9), st.data())
+def test_the_sentences_do_not_depend_on_the_chunks(text: str, chars: int, data: Any) -> None:
+    def sentences(pieces: list[str]) -> list[str]:
+        held, out = "", []
+        for piece in [*pieces, None]:
+            held += piece or ""
+            while sentence := _first(held, chars, whole=piece is None):
+                held = held[len(sentence) :]
+                out.append(sentence)
+        return out
+
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert sentences(pieces) == sentences([text])
+    assert "".join(sentences(pieces)) == text
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(UsageError, match="chars"):
+        by_sentence(lambda text, run: None, chars=0)
+    with pytest.raises(UsageError, match="pass a function"):
+        by_sentence("check")  # type: ignore[arg-type]
