@@ -13,7 +13,7 @@ import pytest
 from tests._terminal import Terminal, environment, program
 
 from hookline.cli import main
-from hookline.cli._commands.reload import _end, changed, files_of
+from hookline.cli._commands.reload import _end, changes_between, files_of
 
 AGENT = """
 from hookline import Agent
@@ -41,6 +41,19 @@ def test_init_writes_an_agent_whose_test_runs(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr
     told = run(folder, "hooks", "app:agent")
     assert "ask_first" in told.stdout
+
+
+def test_the_test_that_init_writes_calls_no_real_model(tmp_path: Path) -> None:
+    assert run(tmp_path, "init").returncode == 0
+    nowhere = {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    ran = subprocess.run(
+        [sys.executable, "test_app.py"],
+        cwd=tmp_path,
+        env={**environment(), **nowhere, "HOOKLINE_MODEL": "openai:gpt-5-mini"},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr
 
 
 def test_what_init_writes_is_talked_to(tmp_path: Path) -> None:
@@ -131,8 +144,8 @@ def test_a_change_is_one_of_a_python_file_that_is_ours(tmp_path: Path) -> None:
     os.utime(tmp_path / "app.py", ns=(1, 1))
     (tmp_path / "new.py").write_text("2")
     now = files_of(tmp_path)
-    assert changed(before, now) == [str(tmp_path / "app.py"), str(tmp_path / "new.py")]
-    assert changed(now, now) == []
+    assert changes_between(before, now) == [str(tmp_path / "app.py"), str(tmp_path / "new.py")]
+    assert changes_between(now, now) == []
 
 
 def test_reload_and_workers_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

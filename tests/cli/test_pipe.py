@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from tests._terminal import Terminal, environment, program
+from tests.wire import Wire, WireServer
 
 from hookline.cli._commands.chat import without_password
 from hookline.events import ChatDone, read_event
-from hookline.testing import Wire, WireServer
 
 MODULE = r'''
 import asyncio

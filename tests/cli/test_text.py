@@ -14,7 +14,7 @@ from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolResult
 from hookline.cli._terminal.call_notes import add_up
 from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.prompts import editable
-from hookline.cli._terminal.styled_lines import Fired, call_line, hook_line, question, result_text
+from hookline.cli._terminal.styled_lines import HookRun, call_line, hook_line, question, result_text
 from hookline.cli._terminal.text_layout import INDENT, Flow, break_words, fit, fold
 from hookline.testing import call, raw_call
 
@@ -156,7 +156,7 @@ def test_a_result_is_one_line(result: ToolResult | ToolFailure, text: str) -> No
 def test_a_hook_is_one_line_that_ends_with_what_it_decided(
     point: str, name: str, width: int, times: int
 ) -> None:
-    fired = Fired(
+    fired = HookRun(
         chat_id="", point=point, hook=name, outcome="changed", seconds=0.0123, times=times
     )
     line = plain(hook_line(fired, max(width, 40)))
@@ -226,12 +226,12 @@ def test_arguments_of_every_shape_are_shown_whole() -> None:
     assert asked({})[-1] == "│   without arguments"
 
 
-def fired(hook: str, point: str, outcome: str) -> Fired:
-    return Fired(chat_id="", point=point, hook=hook, outcome=outcome, seconds=1.0)
+def fired(hook: str, point: str, outcome: str) -> HookRun:
+    return HookRun(chat_id="", point=point, hook=hook, outcome=outcome, seconds=1.0)
 
 
 def test_hooks_at_deltas_are_counted_and_others_are_not() -> None:
-    hooks: list[Fired] = []
+    hooks: list[HookRun] = []
     for hook, point, outcome in [
         ("a", "onDelta", "ok"), ("b", "onDelta", "ok"), ("a", "onDelta", "changed"),
         ("a", "onStatus", "ok"), ("a", "onStatus", "ok"), ("a", "onDelta", "ok"),

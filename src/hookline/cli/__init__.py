@@ -21,7 +21,7 @@ EXTRA = ("cyclopts", "rich")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command `hookline`; return the exit status (docs/cli.md has a table)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - None: closed by the caller
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - likewise
     try:
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         top = (exc.name or "").partition(".")[0]
         if top not in EXTRA:
             raise
-        extras = "cli,web" if given[:1] == ["serve"] else "cli"
+        extras = "cli,web" if words[:1] == ["serve"] else "cli"
         print(MISSING.format(top, extras), file=sys.stderr)
         return 2
-    status: int = program.run(given)
+    status: int = program.run(words)
     return status

@@ -28,6 +28,7 @@ For example:
   hookline chat app:agent --hooks decisions
   hookline chat app:agent --store sqlite:///chats.db --resume
   hookline chat app:agent --mcp mcp.json
+  hookline chat --model openai:gpt-5-mini --workspace . --allow "bash(npm test)"
   hookline chat app:agent --deps app:shop
   hookline chat app:agent --conversation ada --store sqlite:///chats.db
   hookline chat --model anthropic:claude-haiku-4-5
@@ -38,10 +39,22 @@ For example:
 Ctrl-C stops an answer. At the prompt, press Ctrl-D once or Ctrl-C twice to
 leave. End a line with a backslash to continue on the next line. A tool call
 that needs an approval is shown in full: y runs it, n refuses it, e edits its
-arguments.
+arguments; a also runs a command of a workspace again in this conversation.
+In a workspace, /diff shows what has changed, and /undo undoes the last change.
 
 Exit status: 0 done, 1 the chat failed, 2 wrong usage, 3 an approval is
 needed and there is nobody to ask, 130 interrupted.
+"""
+
+WORKSPACE: Final = """Say what the tools of a workspace can do on this machine.
+
+For example:
+
+  hookline workspace check
+  hookline workspace check ../project
+
+If commands cannot run, the line says why, and what to change. Exit status:
+0 everything works, 1 something does not.
 """
 
 MODELS: Final = """List the providers that a model's name may begin with.
@@ -65,6 +78,19 @@ For example:
 The command writes app.py and test_app.py. Existing files are not changed.
 """
 
+APPROVALS: Final = """List the remembered approvals of a store, or revoke one.
+
+For example:
+
+  hookline approvals sqlite:///chats.db
+  hookline approvals sqlite:///chats.db --revoke 5f0c2a9e1b7d4c3f8a61
+"""
+REVIEW: Final = """Compare the decisions of a reviewer with the answers of people.
+
+For example:
+
+  hookline review report reviews.jsonl
+"""
 CONVERSATIONS: Final = """List the conversations of a store, the most recently changed first.
 
 For example:
@@ -101,9 +127,24 @@ Each line of the file is a call, as JSON:
   {"name": "bash", "arguments": {"command": "rm -rf /"}, "expect": "denied"}
 
 `expect` is denied, the default, or asked. Each call is sent over the roads to
-its tool: a chat, a stream, a sub-agent, and calls that a hook, a wrapper or an
-approver has changed. The agent's hooks run; no tool, model or store is called.
-The exit status is 1 if a call passes on a road, or if a guard was never asked.
+its tool: a chat, a stream, sub-agents, handoffs, resumed chats, durable chats,
+and calls that a hook, a wrapper or an approver has changed, or that run after
+access was withdrawn. A road that does not exist for the agent is listed as left
+out, with the reason. The agent's hooks run; none of its tools, models or stores
+is called. The exit status is 1 if a call passes on a road, or if a guard was
+never asked.
+"""
+
+REPLAY: Final = """Show what other hooks would have done to stored chats.
+
+For example:
+
+  hookline replay chats.db app:agent --hook policies:refund_limit --since 7d
+  hookline replay chats.db app:agent --without approve --fail-on allowed
+
+Each chat of the store is played twice: with the agent's hooks as they are, and
+with the change. The differences are listed. The model writes what it wrote, and
+tools return what they returned: no model, tool, observer or store is called.
 """
 
 SERVE: Final = """Serve an agent over HTTP, with a chat page and three protocols.

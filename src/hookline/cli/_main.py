@@ -16,18 +16,30 @@ from cyclopts import App, CycloptsError, Parameter
 
 from hookline import __version__
 from hookline.cli import _help
+from hookline.cli._commands import approvals as _approvals
 from hookline.cli._commands import chat as _chat
 from hookline.cli._commands import check as _check
 from hookline.cli._commands import conversations as _conversations
+from hookline.cli._commands import durable as _durable
 from hookline.cli._commands import init as _init
 from hookline.cli._commands import mcp as _mcp
 from hookline.cli._commands import models as _models
+from hookline.cli._commands import replay as _replay
 from hookline.cli._commands import serve as _serve
-from hookline.cli._commands.chat_setup import Asked
+from hookline.cli._commands import workspace as _workspace
+from hookline.cli._commands.chat_setup import ChatOptions
 from hookline.cli._commands.hooks import as_json, listing
-from hookline.cli._target import locate, settled
+from hookline.cli._commands.workspace import WorkspaceOptions
+from hookline.cli._target import as_agent, locate, whole
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.error_texts import FAILED, INTERRUPTED, USAGE, status_of, told, trace
+from hookline.cli._terminal.error_texts import (
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    error_line,
+    status_of,
+    trace,
+)
 from hookline.cli._terminal.screen import Screen
 
 app = App(
@@ -37,6 +49,7 @@ app = App(
     version=__version__,
     default_parameter=Parameter(negative="", show_default=False),
 )
+app.command(_durable.app)
 app.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
 
 Debug = Annotated[bool, Parameter(help="Show tracebacks of errors.")]
@@ -88,11 +101,31 @@ def chat(
         Literal["text", "json"],
         Parameter(help="json: every event of the chat on its own line."),
     ] = "text",
+    workspace: Annotated[
+        str | None,
+        Parameter(help="A folder for the agent to work in, with tools and a sandbox for commands."),
+    ] = None,
+    mode: Annotated[
+        Literal["read", "ask", "edits"],
+        Parameter(help="With --workspace: only read; ask before changes; or edit without asking."),
+    ] = "ask",
+    allow: Annotated[
+        list[str] | None,
+        Parameter(help="With --workspace: a rule for what may run, such as 'bash(npm test)'."),
+    ] = None,
+    no_sandbox: Annotated[
+        bool, Parameter(help="With --workspace: run commands with all your rights, after asking.")
+    ] = False,
     debug: Debug = False,
 ) -> int:
     """Talk to an agent in this terminal."""
+    place = None
+    if workspace is not None:
+        place = WorkspaceOptions(
+            path=workspace, mode=mode, allow=tuple(allow or ()), sandbox=not no_sandbox
+        )
     return _chat.chat(
-        Asked(
+        ChatOptions(
             agent=agent,
             message=message,
             model=model,
@@ -104,6 +137,7 @@ def chat(
             hooks=hooks,
             output=output,
             debug=debug,
+            workspace=place,
         )
     )
 
@@ -120,12 +154,12 @@ def hooks(
     debug: Debug = False,
 ) -> int:
     """List an agent's hooks by point, in the order in which they fire."""
-    found = asyncio.run(settled(locate(agent), agent)).hooks()
+    hook_infos = asyncio.run(as_agent(locate(agent), agent)).hooks()
     screen = Screen()
     if output == "json":
-        print(as_json(found, every=all))
+        print(as_json(hook_infos, every=all))
         return 0
-    for line in listing(found, screen.width if screen.live else 100, every=all):
+    for line in listing(hook_infos, screen.width if screen.live else 100, every=all):
         screen.line(line)
     return 0
 
@@ -139,7 +173,51 @@ def check(
     debug: Debug = False,
 ) -> int:
     """Send calls over the roads to their tools, and report those that a guard lets pass."""
-    return asyncio.run(_check.check(settled(locate(agent), agent), probe, Screen()))
+    return asyncio.run(_check.check(as_agent(locate(agent), agent), probe, Screen()))
+
+
+@app.command(help=_help.REPLAY)
+def replay(
+    store: Annotated[str, Parameter(help="A store, such as sqlite:///chats.db, or its file.")],
+    agent: Target,
+    /,
+    *,
+    hook: Annotated[
+        list[str] | None, Parameter(help="module:attribute of a hook definition to add.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, Parameter(help="The id or name of a hook to leave out.")
+    ] = None,
+    since: Annotated[
+        str | None, Parameter(help="Only conversations changed since: 7d, 12h, or a date.")
+    ] = None,
+    deps: Annotated[
+        str | None,
+        Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
+    ] = None,
+    html: Annotated[str | None, Parameter(help="Write the report to this file, too.")] = None,
+    fail_on: Annotated[
+        list[str] | None, Parameter(help="Exit with 1 for a verdict such as denied or allowed.")
+    ] = None,
+    limit: Annotated[
+        int, Parameter(converter=whole, help="How many verdicts the table lists.")
+    ] = 50,
+    output: Annotated[Literal["text", "json"], Parameter(help="json: the whole report.")] = "text",
+    debug: Debug = False,
+) -> int:
+    """Show what a change of an agent's hooks would have done to stored chats."""
+    options = _replay.ReplayOptions(
+        store=store,
+        hooks=tuple(hook or ()),
+        without=tuple(without or ()),
+        since=since,
+        deps=deps,
+        html=html,
+        fail_on=tuple(fail_on or ()),
+        as_json=output == "json",
+        limit=limit,
+    )
+    return asyncio.run(_replay.run(as_agent(locate(agent), agent), options, Screen()))
 
 
 @app.command(help=_help.CONVERSATIONS)
@@ -153,12 +231,12 @@ def conversations(
     debug: Debug = False,
 ) -> int:
     """List the conversations of a store, the most recently changed first."""
-    found = asyncio.run(_conversations.found_in(store))
+    rows = asyncio.run(_conversations.conversations_in(store))
     screen = Screen()
     if output == "json":
-        print(_conversations.as_json(found))
+        print(_conversations.as_json(rows))
         return 0
-    for line in _conversations.listing(found, screen.width if screen.live else 120):
+    for line in _conversations.listing(rows, screen.width if screen.live else 120):
         screen.line(line)
     return 0
 
@@ -223,13 +301,31 @@ def models(
     return 0
 
 
+_workspace_app = App(name="workspace", help=_help.WORKSPACE, help_format="plaintext")
+app.command(_workspace_app)
+
+
+@_workspace_app.command(name="check", help=_help.WORKSPACE)
+def workspace_check(
+    path: Annotated[str, Parameter(help="The folder; by default, this one.")] = ".", /
+) -> int:
+    """Say what the tools of a workspace can do on this machine."""
+    lines, works = asyncio.run(_workspace.check(path))
+    screen = Screen()
+    for text, style in lines:
+        screen.line([(style, strict(text))])
+    return 0 if works else FAILED
+
+
 @app.command(help=_help.SERVE)
 def serve(
     agent: Target,
     /,
     *,
     host: Annotated[str, Parameter(help="Address to listen on.", show_default=True)] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen on.", show_default=True)] = 8000,
+    port: Annotated[
+        int, Parameter(converter=whole, help="Port to listen on.", show_default=True)
+    ] = 8000,
     token: Annotated[
         str | None,
         Parameter(help="Bearer token; default: HOOKLINE_TOKEN, or a new token, which is printed."),
@@ -300,6 +396,10 @@ def serve(
     )
 
 
+app.command(_approvals.approvals, help=_help.APPROVALS)
+app.command(_approvals.review, help=_help.REVIEW)
+
+
 # ── running it ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -322,7 +422,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else FAILED
     except Exception as exc:
-        Screen().fault(told(exc))
+        Screen().fault(error_line(exc))
         if "--debug" in arguments:
             print(trace(exc), file=sys.stderr)
         return status_of(exc)
@@ -330,8 +430,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _misused(arguments: Sequence[str], exc: CycloptsError) -> int:
-    commands = ("chat", "check", "conversations", "hooks", "init", "mcp", "models", "serve")
-    command = next((each for each in arguments[:1] if each in commands), "")
+    commands = {name for name in app if not name.startswith("-")}
+    command = next((name for name in arguments[:1] if name in commands), "")
     text = " ".join(str(exc).split())
     Screen().fault(strict(f"hookline: {text} See: hookline {command} --help".replace("  ", " ")))
     return USAGE

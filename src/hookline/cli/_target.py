@@ -1,9 +1,13 @@
-"""Find the agent or the deps at `module:attribute`; any problem is a UsageError."""
+"""Read the values of a command line: an agent or deps at `module:attribute`, and whole numbers.
+
+Any problem with a target is a UsageError.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
@@ -20,16 +24,25 @@ class ModuleFailedError(UsageError):
     """The module raised during its import, or the callable raised."""
 
 
+def whole(_: Any, tokens: Sequence[Any]) -> int:
+    """Read a whole number of at least 0; cyclopts alone would cut 1.5 to 1."""
+    text: str = tokens[0].value
+    with suppress(ValueError):
+        if 0 <= (number := int(text)) <= sys.maxsize:
+            return number
+    raise ValueError(f"{tokens[0].keyword}={text!r} must be a whole number of 0 to {sys.maxsize:,}")
+
+
 def locate(target: str) -> Any:
     """Return the object at `module:attribute`; a function there is called. Raises UsageError.
 
-    The result may be awaitable: `settled` awaits it inside an event loop.
+    The result may be awaitable: `as_agent` awaits it inside an event loop.
     """
-    found = _attribute(target, _agents)
-    if isinstance(found, Agent) or not callable(found):
-        return found  # pyright: ignore[reportUnknownVariableType]
+    value = _attribute(target, _agents)
+    if isinstance(value, Agent) or not callable(value):
+        return value  # pyright: ignore[reportUnknownVariableType]
     try:
-        return found()
+        return value()
     except Exception as exc:
         why = "the function is called without arguments, and must return an Agent"
         raise _failed(target, exc, why) from exc
@@ -43,22 +56,27 @@ def deps_at(target: str | None) -> MakeDeps:
     callable fails.
     """
     try:
-        found = None if target is None else _attribute(target, _variables)
+        value = None if target is None else _attribute(target, _variables)
     except UsageError as exc:
         exc.add_note(f"named by --deps {target}")
         raise
 
     async def make() -> Any:
-        if not callable(found):
-            return found
+        if not callable(value):
+            return value
         try:
-            made = found()
-            return await made if isawaitable(made) else made
+            deps = value()
+            return await deps if isawaitable(deps) else deps
         except Exception as exc:
             why = "the function is called for each chat, without arguments"
             raise _failed(f"--deps {target}", exc, why) from exc
 
     return make
+
+
+def object_at(target: str) -> Any:
+    """Return the object at `module:attribute`; raises UsageError if there is none."""
+    return _attribute(target, _variables)
 
 
 def _failed(target: str, exc: Exception, why: str) -> ModuleFailedError:
@@ -73,24 +91,24 @@ def _attribute(target: str, others: Callable[[str], str]) -> Any:
     if module_name.endswith(".py"):
         right = module_name.removesuffix(".py").replace("/", ".").lstrip(".")
         raise UsageError(f"{target!r} must name a module, not a file: try {right}:{path}")
-    found: Any = _module(module_name)
+    value: Any = _module(module_name)
     for name in path.split("."):
         try:
-            found = getattr(found, name)
+            value = getattr(value, name)
         except AttributeError:
             raise UsageError(
                 f"module {module_name!r} has no {path!r}; name one of its {others(module_name)}"
             ) from None
-    return found
+    return value
 
 
-async def settled(found: Any, target: str) -> Agent[Any]:
+async def as_agent(value: Any, target: str) -> Agent[Any]:
     """Return the located agent; raises UsageError if it is not an Agent."""
-    if isawaitable(found):
-        found = await found
-    if not isinstance(found, Agent):
-        raise UsageError(f"{target} must be an Agent, not a {type(found).__name__}")
-    return found  # pyright: ignore[reportUnknownVariableType]
+    if isawaitable(value):
+        value = await value
+    if not isinstance(value, Agent):
+        raise UsageError(f"{target} must be an Agent, not a {type(value).__name__}")
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def _module(name: str) -> Any:
@@ -118,8 +136,8 @@ def _module(name: str) -> Any:
 
 def _agents(module_name: str) -> str:
     """List the agents of a module, for an error message."""
-    there = vars(sys.modules[module_name])
-    names = sorted(name for name, value in there.items() if isinstance(value, Agent))
+    variables = vars(sys.modules[module_name])
+    names = sorted(name for name, value in variables.items() if isinstance(value, Agent))
     return f"agents: {', '.join(f'{module_name}:{name}' for name in names)}" if names else "agents"
 
 

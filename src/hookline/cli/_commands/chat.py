@@ -19,43 +19,52 @@ from shlex import join
 from typing import Literal, TextIO
 
 from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
-from hookline.cli._commands.chat_setup import Asked, Talk, log_to, opened, watch
+from hookline.cli._commands.chat_setup import ChatOptions, Talk, log_to, open_talk, watch
 from hookline.cli._commands.conversations import entitle
+from hookline.cli._commands.workspace import COMMANDS, greeting
 from hookline.cli._target import MakeDeps, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.error_texts import FAILED, INTERRUPTED, OK, USAGE, WAITS, told, trace
+from hookline.cli._terminal.error_texts import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    USAGE,
+    WAITS,
+    error_line,
+    trace,
+)
 from hookline.cli._terminal.output import JsonView, PlainView, TerminalView, View
 from hookline.cli._terminal.prompts import LeftError, Prompts
 from hookline.cli._terminal.screen import Screen, is_terminal
 from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
 
-Ended = Literal["done", "aborted", "failed", "useless"]
+Ending = Literal["done", "aborted", "failed", "useless"]
 
 
-def chat(asked: Asked) -> int:
+def chat(options: ChatOptions) -> int:
     """Run the chat of a command line; returns the exit status. Raises errors in its options."""
-    if asked.agent is None and asked.model is None:
+    if options.agent is None and options.model is None:
         raise UsageError(
             "name an agent, as in `hookline chat app:agent` (the variable `agent` of app.py in "
             "this folder), or a model, as in `hookline chat --model openai:gpt-5-mini`"
         )
     signal.signal(signal.SIGTERM, _terminated)
     screen = Screen()
-    log_to(screen, debug=asked.debug)
-    text = asked.message
+    log_to(screen, debug=options.debug)
+    text = options.message
     if text is None and not is_terminal(sys.stdin):
         text = _all_of(sys.stdin)
-    if text is None and asked.output == "json":
+    if text is None and options.output == "json":
         raise UsageError("--output json needs a message: add -m '…', or pipe it in")
     if text is not None and not text.strip():
         raise UsageError("the message is empty: pass -m '…', or pipe a text in")
-    found = None if asked.agent is None else locate(asked.agent)
-    make_deps = deps_at(asked.deps)
+    target = None if options.agent is None else locate(options.agent)
+    make_deps = deps_at(options.deps)
     with asyncio.Runner() as runner:
-        opening = opened(asked, found)
+        opening = open_talk(options, target)
         talk = runner.run(opening.__aenter__())
         try:
-            session = Session(asked, talk, make_deps, screen, runner)
+            session = Session(options, talk, make_deps, screen, runner)
             return session.converse() if text is None else session.once(text)
         finally:
             screen.still()
@@ -68,25 +77,26 @@ class Session:
 
     def __init__(
         self,
-        asked: Asked,
+        options: ChatOptions,
         talk: Talk,
         make_deps: MakeDeps,
         screen: Screen,
         runner: asyncio.Runner,
     ) -> None:
-        self._asked = asked
+        self._options = options
         self._talk = talk
         self._make_deps = make_deps
         self._screen = screen
         self._runner = runner
+        self._begun = time.time()
         self._prompts = Prompts(screen)
-        self._asks = self._prompts.here and asked.output == "text"
-        if asked.output == "json":
+        self._asks = self._prompts.can_ask and options.output == "text"
+        if options.output == "json":
             self._view: View = JsonView()
         else:
             self._view = TerminalView(screen) if screen.live else PlainView(screen)
-        if asked.hooks:
-            watch(talk.agent, self._view, decisions=asked.hooks == "decisions")
+        if options.hooks:
+            watch(talk.agent, self._view, decisions=options.hooks == "decisions")
 
     # ── one message ─────────────────────────────────────────────────────────────────────────
 
@@ -95,32 +105,32 @@ class Session:
         if self._waiting() and not self._asks:
             return self._waits()
         try:
-            ended = self._settle()
-            if ended == "done":
-                ended = self._say(text)
-            while ended == "done" and self._waiting():
+            ending = self._settle()
+            if ending == "done":
+                ending = self._say(text)
+            while ending == "done" and self._waiting():
                 if not self._asks:
                     return self._waits()
-                ended = self._settle()
+                ending = self._settle()
         except LeftError:
             self._postponed()
             return WAITS
         except KeyboardInterrupt:
             self._postponed()
             return INTERRUPTED
-        return {"done": OK, "aborted": INTERRUPTED, "failed": FAILED, "useless": USAGE}[ended]
+        return {"done": OK, "aborted": INTERRUPTED, "failed": FAILED, "useless": USAGE}[ending]
 
     def _waits(self) -> int:
-        talk, asked = self._talk, self._asked
-        names = ", ".join(each.call.name for each in talk.conversation.pending)
-        again = ["hookline", "chat", *([asked.agent] if asked.agent else [])]
-        again += ["--model", asked.model] if asked.model else []
-        again += ["--deps", asked.deps] if asked.deps else []
-        again += [word for path in asked.mcp for word in ("--mcp", path)]
+        talk, options = self._talk, self._options
+        names = ", ".join(request.call.name for request in talk.conversation.pending)
+        again = ["hookline", "chat", *([options.agent] if options.agent else [])]
+        again += ["--model", options.model] if options.model else []
+        again += ["--deps", options.deps] if options.deps else []
+        again += [word for path in options.mcp for word in ("--mcp", path)]
         again += ["--conversation", talk.conversation.id]
-        again += ["--store", without_password(asked.store)] if asked.store else []
-        told = f"waiting for an approval ({names}); to answer, run in a terminal: {join(again)}"
-        self._screen.fault(strict(f"hookline: {told}"))
+        again += ["--store", without_password(options.store)] if options.store else []
+        notice = f"waiting for an approval ({names}); to answer, run in a terminal: {join(again)}"
+        self._screen.fault(strict(f"hookline: {notice}"))
         return WAITS
 
     # ── many messages ───────────────────────────────────────────────────────────────────────
@@ -144,18 +154,29 @@ class Session:
                 return OK
             except KeyboardInterrupt:
                 return INTERRUPTED
-            if text and self._say(text) == "useless":
+            if self._talk.workspace is not None and text.strip() in COMMANDS:
+                self._command(text.strip())
+            elif text and self._say(text) == "useless":
                 return USAGE
+
+    def _command(self, name: str) -> None:
+        """Show or undo the changes of a workspace."""
+        assert self._talk.workspace is not None
+        for text, style in self._runner.run(COMMANDS[name](self._talk.workspace, self._begun)):
+            self._screen.say(strict(text), style)
 
     def _greet(self) -> None:
         say, talk = self._screen.say, self._talk
-        target = self._asked.target
-        named = f"{talk.agent.name} ({target})" if talk.agent.name != target else target
-        say(strict(f"hookline {__version__} · {named}"))
-        if talk.kept:
+        target = self._options.target
+        title = f"{talk.agent.name} ({target})" if talk.agent.name != target else target
+        say(strict(f"hookline {__version__} · {title}"))
+        if talk.is_stored:
             count = len(talk.conversation.messages)
             many = "1 message" if count == 1 else f"{count} messages"
             say(strict(f"conversation {talk.conversation.id}: {many}"))
+        if talk.workspace is not None:
+            for text, style in self._runner.run(greeting(talk.workspace)):
+                say(strict(text), style)
         say("Ctrl-C stops an answer, Ctrl-D leaves.")
 
     # ── questions ───────────────────────────────────────────────────────────────────────────
@@ -164,46 +185,47 @@ class Session:
         """Return the questions that can still be answered."""
         now = time.time()
         pending = self._talk.conversation.pending
-        return tuple(each for each in pending if each.expires is None or each.expires > now)
+        return tuple(
+            request for request in pending if request.expires is None or request.expires > now
+        )
 
-    def _settle(self) -> Ended:
+    def _settle(self) -> Ending:
         """Ask pending questions, and resume; raises LeftError and KeyboardInterrupt."""
-        ended: Ended = "done"
+        ending: Ending = "done"
         talk = self._talk
-        while ended == "done" and talk.conversation.pending:
+        while ending == "done" and talk.conversation.pending:
             waiting = self._waiting()
             if not waiting:
                 self._screen.say("A question has expired: its tool call does not run.")
-                return ended
+                return ending
             answers: dict[str, Approve | Deny] = {}
             for number, request in enumerate(waiting, 1):
                 answers[request.id] = self._prompts.decision(request, number, len(waiting))
-            ended = self._turn(partial(talk.agent.resume_stream, talk.conversation, answers))
-        return ended
+            ending = self._turn(partial(talk.agent.resume_stream, talk.conversation, answers))
+        return ending
 
     def _postponed(self) -> None:
         if not self._talk.conversation.pending:
             return
-        if self._talk.kept:
+        if self._talk.is_stored:
             self._screen.say("Not answered: no waiting call has run. You can answer later.", "mark")
         else:
             self._screen.say("Not answered: no waiting call has run.", "mark")
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────
 
-    def _say(self, text: str) -> Ended:
+    def _say(self, text: str) -> Ending:
         talk = self._talk
-        if self._asks or talk.kept:
-            kept = talk.conversation
-            ended = self._turn(partial(talk.agent.chat_stream, text, conversation=kept))
-            if talk.kept:
+        if self._asks or talk.is_stored:
+            conversation = talk.conversation
+            ending = self._turn(partial(talk.agent.chat_stream, text, conversation=conversation))
+            if talk.is_stored:
                 self._runner.run(entitle(talk.conversation))
-            return ended
-        return self._turn(
-            partial(talk.agent.chat_stream, text)
-        )  # nobody to ask: such calls are denied
+            return ending
+        # Nobody can be asked, so calls that need an approval are denied.
+        return self._turn(partial(talk.agent.chat_stream, text))
 
-    def _turn(self, begin: Callable[..., ChatStream]) -> Ended:
+    def _turn(self, begin: Callable[..., ChatStream]) -> Ending:
         """Run one chat to its end, with deps of its own."""
         try:
             stream = begin(deps=self._runner.run(self._make_deps()))
@@ -213,8 +235,8 @@ class Session:
             self._screen.say("■ stopped: interrupted", "mark")
             return "aborted"
         except Exception as exc:
-            self._screen.fault(told(exc, "the chat"))
-            if self._asked.debug:
+            self._screen.fault(error_line(exc, "the chat"))
+            if self._options.debug:
                 print(trace(exc), file=sys.stderr)
             passing = (ConversationBusyError, ApprovalError)
             useless = isinstance(exc, UsageError) and not isinstance(exc, passing)
@@ -222,17 +244,17 @@ class Session:
 
     async def _play(self, stream: ChatStream) -> None:
         loop = asyncio.get_running_loop()
-        asked = False
+        aborting = False
 
-        def interrupted(*_: object) -> None:
-            nonlocal asked
-            if asked:  # the chat does not end, or blocks the loop
+        def on_interrupt(*_: object) -> None:
+            nonlocal aborting
+            if aborting:  # the chat does not end, or blocks the loop
                 self._screen.give_back()
                 os._exit(INTERRUPTED)
-            asked = True
+            aborting = True
             loop.call_soon_threadsafe(stream.abort, "interrupted")
 
-        before = signal.signal(signal.SIGINT, interrupted)
+        before = signal.signal(signal.SIGINT, on_interrupt)
         try:
             async with stream:
                 async for event in stream:
@@ -265,11 +287,11 @@ def _has_response(stream: ChatStream) -> bool:
 
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Expand `--hooks` of `hookline chat` without a value to all hooks."""
-    given: list[str] = []
+    expanded: list[str] = []
     ours = arguments[:1] == ["chat"]  # other commands may pass words on
-    for before, each, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
-        given.append(each)
+    for before, word, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
+        expanded.append(word)
         text = before in ("-m", "--message")
-        if ours and each == "--hooks" and not text and after not in ("all", "decisions"):
-            given.append("all")
-    return given
+        if ours and word == "--hooks" and not text and after not in ("all", "decisions"):
+            expanded.append("all")
+    return expanded

@@ -12,16 +12,18 @@ import msgspec
 
 from hookline import Agent, Conversation, ModelRequest, Store
 from hookline.cli._commands.conversations import latest
-from hookline.cli._target import settled
+from hookline.cli._commands.workspace import WorkspaceOptions, open_workspace
+from hookline.cli._target import as_agent
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.output import View
 from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import Fired
+from hookline.cli._terminal.styled_lines import HookRun
 from hookline.errors import UsageError
 from hookline.mcp import connect, load
 from hookline.models import resolve_model
 from hookline.points import OnHook, PreRequest
 from hookline.storage import resolve_store
+from hookline.workspace import Workspace
 
 OURS: Final = "hookline chat "  # the prefix of our own hooks, which are not shown
 FIRST: Final = 1_000_000  # before every hook of the agent, which may still choose another model
@@ -29,7 +31,7 @@ FIRST: Final = 1_000_000  # before every hook of the agent, which may still choo
 Output = Literal["text", "json"]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `hookline chat`."""
 
     agent: str | None = None
@@ -43,6 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Literal["all", "decisions"] | None = None
     output: Output = "text"
     debug: bool = False
+    workspace: WorkspaceOptions | None = None
 
     @property
     def target(self) -> str:
@@ -51,66 +54,73 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Talk:
-    """An agent and a conversation with it. `kept`: the conversation outlives this process."""
+    """An agent and a conversation with it. `is_stored`: the conversation outlives this process."""
 
-    def __init__(self, agent: Agent[Any], conversation: Conversation, *, kept: bool) -> None:
+    workspace: Workspace | None = None
+
+    def __init__(self, agent: Agent[Any], conversation: Conversation, *, is_stored: bool) -> None:
         self.agent = agent
         self.conversation = conversation
-        self.kept = kept
+        self.is_stored = is_stored
 
 
 @asynccontextmanager
-async def opened(asked: Asked, found: Any) -> AsyncGenerator[Talk]:
+async def open_talk(options: ChatOptions, target: Any) -> AsyncGenerator[Talk]:
     """Open the located agent with its model and conversation; closes everything that it opens."""
-    if found is None:
-        assert asked.model is not None
-        agent: Agent[Any] = Agent(resolve_model(asked.model), name=asked.model)
+    if target is None:
+        assert options.model is not None
+        agent: Agent[Any] = Agent(resolve_model(options.model), name=options.model)
     else:
-        agent = await settled(found, asked.target)
-        if asked.model is not None:
-            _use_model(agent, asked.model)
-    servers = [server for path in asked.mcp for server in load(path)]
+        agent = await as_agent(target, options.target)
+        if options.model is not None:
+            _use_model(agent, options.model)
+    workspace = None if options.workspace is None else open_workspace(options.workspace)
+    if workspace is not None:
+        await agent.use(workspace)
+    servers = [server for path in options.mcp for server in load(path)]
     async with agent, connect(agent, *servers) if servers else nullcontext():
-        store = agent.store if asked.store is None else resolve_store(asked.store)
+        store = agent.store if options.store is None else resolve_store(options.store)
         try:
-            yield await _talk(agent, store, asked)
+            talk = await _talk(agent, store, options)
+            talk.workspace = workspace
+            yield talk
         finally:
             closing: Any = getattr(store, "aclose", None)
-            if asked.store is not None and closing is not None:
+            if options.store is not None and closing is not None:
                 await closing()
 
 
-async def _talk(agent: Agent[Any], store: Store | None, asked: Asked) -> Talk:
+async def _talk(agent: Agent[Any], store: Store | None, options: ChatOptions) -> Talk:
     if store is None:
-        if asked.conversation is not None or asked.resume:
-            option = "--resume" if asked.resume else f"--conversation {asked.conversation}"
+        if options.conversation is not None or options.resume:
+            option = "--resume" if options.resume else f"--conversation {options.conversation}"
             raise UsageError(
                 f"{option} needs a store: add --store sqlite:///chats.db, or give the agent a store"
             )
-        return Talk(agent, Conversation(), kept=False)
-    if asked.resume:
-        if asked.conversation is not None:
+        return Talk(agent, Conversation(), is_stored=False)
+    if options.resume:
+        if options.conversation is not None:
             raise UsageError("--resume chooses the conversation: leave --conversation out")
         last = await latest(store)
         if last is None:
             raise UsageError(
                 "--resume: the store has no conversation; leave --resume out to start one"
             )
-        return Talk(agent, await Conversation.open(store, last), kept=True)
-    if asked.conversation is None and asked.store is None:
-        return Talk(agent, Conversation(), kept=False)  # not stored: no option asks for it
-    id = Conversation().id if asked.conversation is None else asked.conversation
-    return Talk(agent, await Conversation.open(store, id), kept=True)
+        return Talk(agent, await Conversation.open(store, last), is_stored=True)
+    if options.conversation is None and options.store is None:
+        return Talk(agent, Conversation(), is_stored=False)  # not stored: no option asks for it
+    id = Conversation().id if options.conversation is None else options.conversation
+    return Talk(agent, await Conversation.open(store, id), is_stored=True)
 
 
 def _use_model(agent: Agent[Any], name: str) -> None:
     """Use this model instead of the agent's own."""
     model = resolve_model(name)
 
-    def chosen(ctx: PreRequest) -> ModelRequest:
+    def use_model(ctx: PreRequest) -> ModelRequest:
         return ctx.request.replace(model=model)
 
-    agent.add_hook("preRequest", chosen, priority=FIRST, name=f"{OURS}--model")
+    agent.add_hook("preRequest", use_model, priority=FIRST, name=f"{OURS}--model")
 
 
 def watch(agent: Agent[Any], view: View, *, decisions: bool = False) -> None:
@@ -127,7 +137,7 @@ def watch(agent: Agent[Any], view: View, *, decisions: bool = False) -> None:
             await asyncio.sleep(0)
         chat_id = "" if ctx.run is None else ctx.run.chat_id
         view.hook(
-            Fired(
+            HookRun(
                 chat_id=chat_id,
                 point=ctx.point,
                 hook=ctx.hook,

@@ -56,20 +56,22 @@ async def check(located: Awaitable[Agent[Any]], path: str, screen: Screen) -> in
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
     agent = await located
     results: list[tuple[Probe, Expected]] = []
-    for each, expected in calls_in(path):
-        results.append((await probe(agent, each), expected))
+    for tool_call, expected in calls_in(path):
+        results.append((await probe(agent, tool_call), expected))
     failed = False
     for result, expected in results:
         failures = result.failures(expected)
         failed = failed or bool(failures)
         arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-        said = f"passes: {', '.join(failures)}" if failures else expected
+        verdict = f"passes: {', '.join(failures)}" if failures else expected
         mark = "FAIL" if failures else "ok"
-        screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {said}"))])
-    asked = {name for result, _ in results for name in result.guards}
+        screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {verdict}"))])
+        for road, reason in result.left_out.items():
+            screen.line([("", strict(f"      left out: {road} ({reason})"))])
+    names = {name for result, _ in results for name in result.guards}
     guards = [hook for hook in agent.hooks("preToolCall") if hook.guard]
     for hook in guards:
-        if hook.name not in asked:
+        if hook.name not in names:
             failed = True
             screen.line([("", strict(f"FAIL  guard {hook.name} was never asked"))])
     return 1 if failed else 0

@@ -22,45 +22,45 @@ WHERE: Final = 32
 def by_point(hooks: Iterable[HookInfo], *, every: bool) -> list[tuple[str, list[HookInfo]]]:
     """Group hooks by point, in the order of a chat, then the user's own points."""
     points: dict[str, list[HookInfo]] = {name: [] for name in TABLE}
-    for each in hooks:
-        points.setdefault(each.point, []).append(each)
-    return [(name, found) for name, found in points.items() if found or every]
+    for hook in hooks:
+        points.setdefault(hook.point, []).append(hook)
+    return [(name, hooks) for name, hooks in points.items() if hooks or every]
 
 
-def _kind(point: str, found: list[HookInfo]) -> str:
-    return found[0].kind if found else TABLE[point].kind
+def _kind(point: str, hooks: list[HookInfo]) -> str:
+    return hooks[0].kind if hooks else TABLE[point].kind
 
 
 def rules(hook: HookInfo) -> str:
     """Describe a hook's origin, its way of calling, and its non-default options."""
-    said = [hook.origin, "async" if hook.is_async else "sync"]
+    words = [hook.origin, "async" if hook.is_async else "sync"]
     if hook.off is not None:
-        said.append(f"off by {hook.off}")
+        words.append(f"off by {hook.off}")
     if hook.tools is not None:
-        said.append(f"tools {', '.join(hook.tools)}")
+        words.append(f"tools {', '.join(hook.tools)}")
     if hook.unmatched:
-        said.append(f"no tool {', '.join(hook.unmatched)}")
+        words.append(f"no tool {', '.join(hook.unmatched)}")
     if hook.on_error != "raise":
-        said.append(f"on_error {hook.on_error}")
+        words.append(f"on_error {hook.on_error}")
     if hook.timeout is not None:
-        said.append(f"timeout {hook.timeout:g} s")
-    said += ["guard"] if hook.guard else ["required"] if hook.required else []
-    said += ["inherit"] if hook.inherit else []
-    return strict(" · ".join(said))
+        words.append(f"timeout {hook.timeout:g} s")
+    words += ["guard"] if hook.guard else ["required"] if hook.required else []
+    words += ["inherit"] if hook.inherit else []
+    return strict(" · ".join(words))
 
 
 def listing(hooks: Iterable[HookInfo], width: int, *, every: bool = False) -> list[Line]:
     """Return the listing as lines of this number of cells."""
     hooks = list(hooks)
-    names, places = ([_row(each)[at] for each in hooks] for at in (0, 1))
+    names, places = ([_row(hook)[at] for hook in hooks] for at in (0, 1))
     name = min(NAME, max(map(cell_len, names), default=0))
     where = min(WHERE, max(map(cell_len, places), default=0))
     lines: list[Line] = []
-    for point, found in by_point(hooks, every=every):
-        title: Line = [("name", strict(point)), ("dim", f" · {_kind(point, found)}")]
+    for point, group in by_point(hooks, every=every):
+        title: Line = [("name", strict(point)), ("dim", f" · {_kind(point, group)}")]
         lines.append(cut(title, width))
-        for hook in found:
-            lines += _shown(hook, name, where, width)
+        for hook in group:
+            lines += _hook_lines(hook, name, where, width)
     return lines or [[("dim", "no hooks")]]
 
 
@@ -71,22 +71,22 @@ def _row(hook: HookInfo) -> tuple[str, str]:
     return name, strict(hook.where or "–")
 
 
-def _shown(hook: HookInfo, name: int, where: int, width: int) -> list[Line]:
+def _hook_lines(hook: HookInfo, name: int, where: int, width: int) -> list[Line]:
     """Show one hook: in columns if there is space, otherwise one item per line."""
-    (title, place), said = _row(hook), rules(hook)
+    (title, place), options = _row(hook), rules(hook)
     rest = width - MARGIN
     lines: list[Line] = []
     if cell_len(title) <= name and name + where + 4 <= rest:
         start = f"{pad(title, name)}  {pad(place, where)}  "
-        if len(start) + cell_len(said) <= rest:
-            lines.append([("", start), ("dim", said)])
-            said = ""
+        if len(start) + cell_len(options) <= rest:
+            lines.append([("", start), ("dim", options)])
+            options = ""
         else:
             lines.append([("", start)])
     else:
-        lines += [[("", part)] for part in break_words(title, rest)]
-        lines += [[("dim", part)] for part in break_words(place, rest)]
-    lines += [[("dim", part)] for part in break_words(said, rest) if said]
+        lines.extend([("", part)] for part in break_words(title, rest))
+        lines.extend([("dim", part)] for part in break_words(place, rest))
+    lines.extend([("dim", part)] for part in break_words(options, rest) if options)
     margins = [f"{hook.priority:>{MARGIN - 2}}  ", *([" " * MARGIN] * len(lines))]
     return [[("call", margin), *line] for margin, line in zip(margins, lines, strict=False)]
 
@@ -96,9 +96,9 @@ def as_json(hooks: Iterable[HookInfo], *, every: bool) -> str:
     data: list[dict[str, Any]] = [
         {
             "point": point,
-            "kind": _kind(point, found),
-            "hooks": [json.loads(each.to_json()) for each in found],
+            "kind": _kind(point, group),
+            "hooks": [json.loads(hook.to_json()) for hook in group],
         }
-        for point, found in by_point(hooks, every=every)
+        for point, group in by_point(hooks, every=every)
     ]
     return json.dumps(data, indent=2)

@@ -22,13 +22,15 @@ async def weather(city: str) -> str:
     return f"18 degrees and sunny in {city}"
 
 
-def model() -> ScriptedModel | str:
-    """Return the model named in HOOKLINE_MODEL, such as openai:gpt-5-mini, or a ScriptedModel."""
+def script() -> ScriptedModel:
+    """Make a model that plays a script: it needs no key and no network."""
     turns = ([call("weather", city="Paris")], "It is **sunny** in Paris: 18 degrees.")
-    return os.environ.get("HOOKLINE_MODEL") or ScriptedModel(*turns * 20)
+    return ScriptedModel(*turns * 20)
 
 
-agent = Agent(model(), name="helper", system="You are brief and friendly.", tools=[weather])
+# HOOKLINE_MODEL names a real model, such as openai:gpt-5-mini.
+model = os.environ.get("HOOKLINE_MODEL") or script()
+agent = Agent(model, name="helper", system="You are brief and friendly.", tools=[weather])
 
 
 @agent.hook("preToolCall", tools=["weather"])
@@ -40,17 +42,17 @@ TEST: Final = '''"""Run it with: python -m pytest, or: python test_app.py"""
 
 import asyncio
 
-from app import agent
+from app import agent, script
 
 from hookline import Approve, Conversation
 
 
 async def ask() -> str:
-    talk = Conversation()
-    response = await agent.chat("Do I need a hat in Paris?", conversation=talk)
+    talk, model = Conversation(), script()  # the test never calls a real model
+    response = await agent.chat("Do I need a hat in Paris?", conversation=talk, model=model)
     assert [request.call.name for request in response.pending] == ["weather"]
     answers = {request.id: Approve() for request in response.pending}
-    return (await agent.resume(talk, answers)).text
+    return (await agent.resume(talk, answers, model=model)).text
 
 
 def test_it_asks_before_it_looks_up_the_weather() -> None:
@@ -67,10 +69,10 @@ FILES: Final = {"app.py": APP, "test_app.py": TEST}
 def init(folder: str) -> list[str]:
     """Write the files; returns the lines to print. Raises UsageError if a file already exists."""
     place = Path(folder)
-    there = [name for name in FILES if (place / name).exists()]
-    if there:
+    existing = [name for name in FILES if (place / name).exists()]
+    if existing:
         raise UsageError(
-            f"{there[0]} already exists in {place}; name an empty folder: hookline init myagent"
+            f"{existing[0]} already exists in {place}; name an empty folder: hookline init myagent"
         )
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import sys
 from contextlib import redirect_stdout
 from typing import Any, Literal
 
-from hookline.cli._target import locate, settled
+from hookline.cli._target import as_agent, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -23,16 +23,16 @@ def serve(agent: str, *, debug: bool) -> int:
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)
     with redirect_stdout(sys.stderr):
-        found = locate(agent)
+        target = locate(agent)
     try:
-        asyncio.run(_serve(found, agent))
+        asyncio.run(_serve(target, agent))
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-async def _serve(found: Any, target: str) -> None:
-    agent = await settled(found, target)
+async def _serve(value: Any, target: str) -> None:
+    agent = await as_agent(value, target)
     async with agent:
         await serve_stdio(agent)
 
@@ -40,27 +40,27 @@ async def _serve(found: Any, target: str) -> None:
 def listing(source: str, arguments: list[str], *, output: Literal["text", "json"]) -> int:
     """Show the tools of the servers that a file, a URL or a command names."""
     servers = _servers(source, arguments)
-    found = asyncio.run(_listed(servers))
+    rows = asyncio.run(_rows_of(servers))
     if output == "json":
-        print(json.dumps(found, ensure_ascii=False, indent=2))
-        return 1 if any("error" in each for each in found) else 0
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        return 1 if any("error" in row for row in rows) else 0
     screen = Screen()
     width = screen.width if screen.live else 100
-    for each in found:
-        for line in _lines(each):
+    for row in rows:
+        for line in _lines(row):
             screen.line(cut(line, width))
-    return 1 if any("error" in each for each in found) else 0
+    return 1 if any("error" in row for row in rows) else 0
 
 
-def _lines(each: dict[str, Any]) -> list[Line]:
-    title: Line = [("name", strict(each["label"]))]
-    if "error" in each:
-        return [title, [("bad", f"  {strict(each['error'])}")]]
+def _lines(row: dict[str, Any]) -> list[Line]:
+    title: Line = [("name", strict(row["label"]))]
+    if "error" in row:
+        return [title, [("bad", f"  {strict(row['error'])}")]]
     lines = [title]
-    for tool in each["tools"]:
+    for tool in row["tools"]:
         about = tool["description"].partition("\n")[0]
         lines.append([("call", f"  {strict(tool['name'])}"), ("dim", f"  {strict(about)}")])
-    for name, why in each["left_out"].items():
+    for name, why in row["left_out"].items():
         lines.append([("bad", f"  {strict(name)} is left out: {strict(why)}")])
     return lines
 
@@ -72,7 +72,7 @@ def _servers(source: str, arguments: list[str]) -> list[MCPServer]:
         return [MCPServer.http(source)]
     if source.endswith(".json"):
         servers = load(source)
-        unknown = [each for each in arguments if each not in {s.label for s in servers}]
+        unknown = [name for name in arguments if name not in {s.label for s in servers}]
         if unknown:
             names = ", ".join(server.label for server in servers)
             raise UsageError(f"{source} has no server {unknown[0]!r}; name one of: {names}")
@@ -80,7 +80,7 @@ def _servers(source: str, arguments: list[str]) -> list[MCPServer]:
     return [MCPServer.stdio(source, *arguments)]
 
 
-async def _listed(servers: list[MCPServer]) -> list[dict[str, Any]]:
+async def _rows_of(servers: list[MCPServer]) -> list[dict[str, Any]]:
     return list(await asyncio.gather(*map(_one, servers)))
 
 

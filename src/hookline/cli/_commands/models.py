@@ -19,15 +19,15 @@ from hookline.providers.presets import OWN, PRESETS
 
 def rows() -> list[dict[str, Any]]:
     """Return one row per provider, including providers registered by installed packages."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for prefix, row in {**OWN, **PRESETS}.items():
-        known = any(map(os.environ.get, row.keys))
-        found.append({"prefix": prefix, **msgspec.to_builtins(row), "key_set": known})
-    ours = {row["prefix"] for row in found}
-    for point in sorted(entry_points(group=MODEL_ENTRY_POINTS), key=lambda each: each.name):
+        has_key = any(map(os.environ.get, row.keys))
+        rows.append({"prefix": prefix, **msgspec.to_builtins(row), "key_set": has_key})
+    ours = {row["prefix"] for row in rows}
+    for point in sorted(entry_points(group=MODEL_ENTRY_POINTS), key=lambda point: point.name):
         if point.name not in ours:
-            found.append({"prefix": point.name, "title": strict(point.value), "keys": []})
-    return found
+            rows.append({"prefix": point.name, "title": strict(point.value), "keys": []})
+    return rows
 
 
 def listing(width: int) -> list[Line]:

@@ -19,25 +19,25 @@ from hookline.cli._commands.workers import hangups
 EVERY: Final = 0.4  # seconds between two checks
 SPARE: Final = 15  # seconds that a server may take to end, besides its drain time
 NEW_TOKEN: Final = "HOOKLINE_SERVE_NEW_TOKEN"  # a token that the server may print
-SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
+SKIP: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 
 
 def files_of(folder: Path) -> dict[str, int]:
     """Return the Python files below a folder, with their modification times."""
-    found: dict[str, int] = {}
+    files: dict[str, int] = {}
     for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in SKIPPED and name[0] != "."]
+        folders[:] = [name for name in folders if name not in SKIP and name[0] != "."]
         for name in names:
             if name.endswith(".py"):
                 path = os.path.join(place, name)
                 try:
-                    found[path] = os.stat(path).st_mtime_ns
+                    files[path] = os.stat(path).st_mtime_ns
                 except OSError:  # the file has been removed in the meantime
                     continue
-    return found
+    return files
 
 
-def changed(before: dict[str, int], now: dict[str, int]) -> list[str]:
+def changes_between(before: dict[str, int], now: dict[str, int]) -> list[str]:
     """Return the changed, created or removed files."""
     return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
 
@@ -47,22 +47,22 @@ def watch(command: Sequence[str], token: str, *, new: bool, relay: str | None, d
     server may print the token.
     """
     for number in (signal.SIGTERM, *hangups()):
-        signal.signal(number, _ended)
+        signal.signal(number, _on_signal)
     environment = {**os.environ, "HOOKLINE_TOKEN": token, **({NEW_TOKEN: token} if new else {})}
     if relay is not None:
         environment["HOOKLINE_RELAY"] = relay
     folder = Path.cwd()
-    known = files_of(folder)
+    before = files_of(folder)
     server = _begin(command, environment)
     try:
         while True:
             time.sleep(EVERY)
             now = files_of(folder)
-            found = changed(known, now)
-            if not found:
+            changes = changes_between(before, now)
+            if not changes:
                 continue
-            known = now
-            name = os.path.relpath(found[0], folder)
+            before = now
+            name = os.path.relpath(changes[0], folder)
             print(f"hookline: {name!r} has changed; restarting", file=sys.stderr, flush=True)
             _end(server, drain)
             server = _begin(command, environment)
@@ -85,5 +85,5 @@ def _end(server: subprocess.Popen[bytes], drain: float) -> None:
     server.wait()
 
 
-def _ended(*_: object) -> None:
+def _on_signal(*_: object) -> None:
     raise SystemExit(128 + signal.SIGTERM)

@@ -12,21 +12,21 @@ import sys
 from importlib import import_module
 from math import inf
 from secrets import token_urlsafe
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from hookline import MemoryStore
 from hookline.cli._commands.reload import NEW_TOKEN, watch
-from hookline.cli._commands.workers import hangups, inherited, supervise
-from hookline.cli._target import MakeDeps, deps_at, locate, settled
-from hookline.cli._terminal.error_texts import INTERRUPTED, OK, TAKEN
+from hookline.cli._commands.workers import hangups, inherited_socket, supervise
+from hookline.cli._target import MakeDeps, as_agent, deps_at, locate
+from hookline.cli._terminal.error_texts import INTERRUPTED, OK, PORT_IN_USE
 from hookline.errors import UsageError
 from hookline.storage import resolve_store
 from hookline.web import Caps, Page, Site, app
-from hookline.web._http.access import LOOPBACK
 from hookline.web.relay import RedisRelay
 
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 OnDisconnect = Literal["detach", "cancel"]
 
 
@@ -60,19 +60,19 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     reload: bool = False
 
 
-def token_of(given: str | None) -> Token:
+def token_of(option: str | None) -> Token:
     """Return the token from the option or the environment, or a new one."""
     generated = os.environ.pop(NEW_TOKEN, None)
-    supplied = given or os.environ.get("HOOKLINE_TOKEN")
+    supplied = option or os.environ.get("HOOKLINE_TOKEN")
     if supplied and supplied != generated:
         return Token(text=supplied)
     return Token(text=generated or token_urlsafe(24), new=True)
 
 
-def serve(asked: Serving) -> int:
+def serve(options: Serving) -> int:
     """Serve until a signal arrives; return the exit status. Raises UsageError before it listens."""
     logging.basicConfig(format="%(name)s: %(message)s")
-    logging.getLogger("hookline").setLevel(logging.DEBUG if asked.debug else logging.WARNING)
+    logging.getLogger("hookline").setLevel(logging.DEBUG if options.debug else logging.WARNING)
     for module in ("starlette", "uvicorn"):
         try:
             import_module(module)
@@ -80,37 +80,37 @@ def serve(asked: Serving) -> int:
             raise UsageError(
                 f"serve needs {module}, which is not installed: pip install 'hookline[cli,web]'"
             ) from exc
-    if asked.workers < 1 or (asked.workers > 1 and asked.relay is None):
+    if options.workers < 1 or (options.workers > 1 and options.relay is None):
         raise UsageError(
-            f"--workers {asked.workers} must be at least 1, and more than one worker needs --relay "
-            "redis://…"
+            f"--workers {options.workers} must be at least 1, and more than one worker needs "
+            "--relay redis://…"
         )
-    if not 0 <= asked.drain < inf:
-        raise UsageError(f"--drain {asked.drain:g} must be a number of seconds, at least 0")
-    if asked.reload:
-        if asked.workers > 1:
+    if not 0 <= options.drain < inf:
+        raise UsageError(f"--drain {options.drain:g} must be a number of seconds, at least 0")
+    if options.reload:
+        if options.workers > 1:
             raise UsageError("--reload serves from one process: leave --workers out")
         try:
             return watch(
-                _command(asked),
-                asked.token.text,
-                new=asked.token.new,
-                relay=asked.relay,
-                drain=asked.drain,
+                _command(options),
+                options.token.text,
+                new=options.token.new,
+                relay=options.relay,
+                drain=options.drain,
             )
         except KeyboardInterrupt:
             return INTERRUPTED
-    found = locate(asked.agent)
-    make_deps = deps_at(asked.deps)
-    listener = inherited()
+    target = locate(options.agent)
+    make_deps = deps_at(options.deps)
+    listener = inherited_socket()
     try:
         if listener is not None:
-            asyncio.run(_work(asked, found, make_deps, listener))
+            asyncio.run(_work(options, target, make_deps, listener))
             return OK
-        listener = _listener(asked)
+        listener = _listener(options)
         if listener is None:
-            return TAKEN
-        return asyncio.run(_serve(asked, found, make_deps, listener))
+            return PORT_IN_USE
+        return asyncio.run(_serve(options, target, make_deps, listener))
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
@@ -118,107 +118,112 @@ def serve(asked: Serving) -> int:
             listener.close()
 
 
-def _listener(asked: Serving) -> socket.socket | None:
+def _listener(options: Serving) -> socket.socket | None:
     """Return a listening socket; None, with an error line, if the port is taken."""
-    family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
-    made = socket.socket(family)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((asked.host, asked.port))
-        made.listen(2048)
+        listener.bind((options.host, options.port))
+        listener.listen(2048)
     except OverflowError:
-        made.close()
-        raise UsageError(f"--port {asked.port} must be from 0 to 65535") from None
+        listener.close()
+        raise UsageError(f"--port {options.port} must be from 0 to 65535") from None
     except OSError as exc:
-        made.close()
+        listener.close()
         if exc.errno != errno.EADDRINUSE:
             raise UsageError(
-                f"cannot listen on --host {asked.host} --port {asked.port}: {exc.strerror}; "
+                f"cannot listen on --host {options.host} --port {options.port}: {exc.strerror}; "
                 "choose another address"
             ) from None
         print(
-            f"hookline: port {asked.port} of {asked.host} is taken; choose another with --port",
+            f"hookline: port {options.port} of {options.host} is taken; choose another with --port",
             file=sys.stderr,
         )
         return None
-    return made
+    return listener
 
 
-async def _serve(asked: Serving, found: Any, make_deps: MakeDeps, listener: socket.socket) -> int:
-    site = await _site(asked, found, make_deps)  # errors are reported before the address is printed
-    shown = "localhost" if asked.host in ("0.0.0.0", "::") else asked.host
+async def _serve(
+    options: Serving, target: Any, make_deps: MakeDeps, listener: socket.socket
+) -> int:
+    # Errors are reported before the address is printed.
+    site = await _site(options, target, make_deps)
+    host = "localhost" if options.host in ("0.0.0.0", "::") else options.host
     port = listener.getsockname()[1]
-    print(f"hookline serves {asked.agent}", file=sys.stderr)
-    token = asked.token
+    print(f"hookline serves {options.agent}", file=sys.stderr)
+    token = options.token
     part = token.text if token.new else "…"
-    print(f"  page:  http://{shown}:{port}/#token={part}", file=sys.stderr)
-    told = token.text if token.new else "the one that you have set, in place of …"
-    print(f"  token: {told}", file=sys.stderr, flush=True)
-    relay = asked.relay
-    if asked.workers > 1 and relay is not None:
+    print(f"  page:  http://{host}:{port}/#token={part}", file=sys.stderr)
+    note = token.text if token.new else "the one that you have set, in place of …"
+    print(f"  token: {note}", file=sys.stderr, flush=True)
+    relay = options.relay
+    if options.workers > 1 and relay is not None:
         return await supervise(
-            _command(asked), listener, workers=asked.workers, token=token.text, relay=relay
+            _command(options), listener, workers=options.workers, token=token.text, relay=relay
         )
-    await _listen(site, asked, listener)
+    await _listen(site, options, listener)
     return OK
 
 
-async def _work(asked: Serving, found: Any, make_deps: MakeDeps, listener: socket.socket) -> None:
+async def _work(
+    options: Serving, target: Any, make_deps: MakeDeps, listener: socket.socket
+) -> None:
     """Serve as one of several processes, without printing."""
-    await _listen(await _site(asked, found, make_deps), asked, listener)
+    await _listen(await _site(options, target, make_deps), options, listener)
 
 
-def _command(asked: Serving) -> list[str]:
+def _command(options: Serving) -> list[str]:
     """Return the same command for a worker, without what the environment passes."""
-    named: list[tuple[str, object]] = [
-        ("--host", asked.host),
-        ("--port", asked.port),
-        *(("--allow-host", each) for each in asked.hosts),
-        *(("--allow-origin", each) for each in asked.origins),
-        ("--on-disconnect", asked.on_disconnect),
-        ("--drain", asked.drain),
-        *(("--starter", each) for each in asked.starters),
-        ("--store", asked.store),
-        ("--deps", asked.deps),
-        ("--description", asked.description or None),
+    named_options: list[tuple[str, object]] = [
+        ("--host", options.host),
+        ("--port", options.port),
+        *(("--allow-host", value) for value in options.hosts),
+        *(("--allow-origin", value) for value in options.origins),
+        ("--on-disconnect", options.on_disconnect),
+        ("--drain", options.drain),
+        *(("--starter", value) for value in options.starters),
+        ("--store", options.store),
+        ("--deps", options.deps),
+        ("--description", options.description or None),
     ]
     # One word each, because a value may begin with a hyphen.
-    given = [f"{name}={value}" for name, value in named if value is not None]
-    command = ["serve", asked.agent, *given]
-    command += [] if asked.details else ["--no-details"]
-    return [*command, "--debug"] if asked.debug else command
+    words = [f"{name}={value}" for name, value in named_options if value is not None]
+    command = ["serve", options.agent, *words]
+    command += [] if options.details else ["--no-details"]
+    return [*command, "--debug"] if options.debug else command
 
 
-async def _site(asked: Serving, found: Any, make_deps: MakeDeps) -> Site:
-    hosts = [*LOOPBACK, *asked.hosts]
-    if asked.host not in ("0.0.0.0", "::", *hosts):
-        hosts.append(f"[{asked.host}]" if ":" in asked.host else asked.host)
-    agent = await settled(found, asked.agent)
-    store = agent.store if asked.store is None else resolve_store(asked.store)
-    if asked.workers > 1 and isinstance(store, MemoryStore | None):
+async def _site(options: Serving, target: Any, make_deps: MakeDeps) -> Site:
+    hosts = [*LOOPBACK, *options.hosts]
+    if options.host not in ("0.0.0.0", "::", *hosts):
+        hosts.append(f"[{options.host}]" if ":" in options.host else options.host)
+    agent = await as_agent(target, options.agent)
+    store = agent.store if options.store is None else resolve_store(options.store)
+    if options.workers > 1 and isinstance(store, MemoryStore | None):
         raise UsageError(
-            f"--workers {asked.workers} needs a shared store, but {asked.agent} has no store: add "
-            "one, such as --store sqlite:///chats.db or --store postgresql://…"
+            f"--workers {options.workers} needs a shared store, but {options.agent} has no "
+            "store: add one, such as --store sqlite:///chats.db or --store postgresql://…"
         )
     return app(
         agent,
-        token=asked.token.text,
+        token=options.token.text,
         hosts=hosts,
-        origins=asked.origins,
-        on_disconnect=asked.on_disconnect,
+        origins=options.origins,
+        on_disconnect=options.on_disconnect,
         deps=lambda scope, principal: make_deps(),
-        caps=Caps(drain=asked.drain),
+        caps=Caps(drain=options.drain),
         store=store,
         page=Page(
-            description=asked.description,
-            starters=tuple(asked.starters),
-            details=asked.details,
+            description=options.description,
+            starters=tuple(options.starters),
+            details=options.details,
         ),
-        relay=None if asked.relay is None else RedisRelay(asked.relay),
+        relay=None if options.relay is None else RedisRelay(options.relay),
     )
 
 
-async def _listen(site: Site, asked: Serving, listener: socket.socket) -> None:
+async def _listen(site: Site, options: Serving, listener: socket.socket) -> None:
     """Serve until a signal; then let runs end for `drain` seconds, and abort the remaining runs.
 
     uvicorn waits for its connections before it notifies the application, so the runs end here.
@@ -229,7 +234,7 @@ async def _listen(site: Site, asked: Serving, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(asked.drain) + 10,
+        timeout_graceful_shutdown=int(options.drain) + 10,
     )
     server = uvicorn.Server(config)
 

@@ -20,7 +20,7 @@ SOCKET: Final = "HOOKLINE_SERVE_SOCKET"  # the file descriptor of the socket, fo
 PAUSE: Final = 0.5  # seconds before a dead worker is restarted
 
 
-def inherited() -> socket.socket | None:
+def inherited_socket() -> socket.socket | None:
     """Return the socket of the first process, if this process is a worker."""
     number = os.environ.pop(SOCKET, None)
     return None if number is None else socket.socket(fileno=int(number))

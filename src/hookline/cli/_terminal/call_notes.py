@@ -7,7 +7,7 @@ from typing import Final
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import (
-    Fired,
+    HookRun,
     call_line,
     cut,
     file_line,
@@ -35,13 +35,13 @@ class Labels:
 
     def __init__(self) -> None:
         self._open: dict[tuple[tuple[str, ...], str], str] = {}
-        self._asked: set[str] = set()  # the labels of calls that wait for an approval
+        self._waiting: set[str] = set()  # the labels of calls that wait for an approval
 
     def begin(self, event: ToolCallStarted) -> str:
         name = strict(event.call.name)
-        taken = set(self._open.values())
+        labels = set(self._open.values())
         label, number = name, 1
-        while label in taken:
+        while label in labels:
             number += 1
             label = f"{name}#{number}"
         self._open[event.path, event.call.id] = label
@@ -49,15 +49,15 @@ class Labels:
 
     def finish(self, event: ToolCallFinished) -> str:
         label = self._open.pop((event.path, event.call_id), strict(event.name))
-        self._asked.discard(label)
+        self._waiting.discard(label)
         return label
 
     def ask(self, event: ApprovalRequested) -> None:
-        self._asked.add(self._open.get((event.path, event.request.call.id), ""))
+        self._waiting.add(self._open.get((event.path, event.request.call.id), ""))
 
     @property
     def running(self) -> str:
-        return ", ".join(label for label in self._open.values() if label not in self._asked)
+        return ", ".join(label for label in self._open.values() if label not in self._waiting)
 
 
 class Calls:
@@ -92,7 +92,7 @@ class Calls:
         if self._labels.running:
             screen.spin(f"running {self._labels.running}")
 
-    def ended(self, event: ChatDone | ChatAborted) -> None:
+    def end(self, event: ChatDone | ChatAborted) -> None:
         """Show why a chat was stopped or aborted."""
         if isinstance(event, ChatAborted):
             reason = event.reason or "no reason given"
@@ -101,18 +101,18 @@ class Calls:
             self._screen.say(strict(f"■ stopped: {event.response.stop_reason}"), "mark")
 
 
-def add_up(hooks: list[Fired], fired: Fired) -> list[Fired]:
+def add_up(hooks: list[HookRun], run: HookRun) -> list[HookRun]:
     """Add a hook to the list; repeated hooks at deltas are counted."""
-    for place, each in enumerate(hooks):
-        if (each.point, each.hook) == (fired.point, fired.hook) and fired.point == "onDelta":
-            changed = [one.outcome for one in (each, fired) if one.outcome != "ok"]
-            merged = Fired(
-                chat_id=fired.chat_id,
-                point=fired.point,
-                hook=fired.hook,
-                outcome=changed[0] if changed else "ok",
-                seconds=each.seconds + fired.seconds,
-                times=each.times + 1,
+    for place, earlier in enumerate(hooks):
+        if (earlier.point, earlier.hook) == (run.point, run.hook) and run.point == "onDelta":
+            outcomes = [one.outcome for one in (earlier, run) if one.outcome != "ok"]
+            total = HookRun(
+                chat_id=run.chat_id,
+                point=run.point,
+                hook=run.hook,
+                outcome=outcomes[0] if outcomes else "ok",
+                seconds=earlier.seconds + run.seconds,
+                times=earlier.times + 1,
             )
-            return [*hooks[:place], merged, *hooks[place + 1 :]]
-    return [*hooks, fired]
+            return [*hooks[:place], total, *hooks[place + 1 :]]
+    return [*hooks, run]

@@ -17,8 +17,8 @@ __all__ = ["prose", "strict"]
 
 # Joiners and marks of direction, which some scripts and emoji need to be written correctly. They
 # are kept in prose, and made visible in arguments.
-WRITTEN: Final = frozenset("\u200c\u200d\u200e\u200f\u061c")
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+DIRECTION_MARKS: Final = frozenset("\u200c\u200d\u200e\u200f\u061c")
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 class _Prose(dict[int, str]):
@@ -26,16 +26,16 @@ class _Prose(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        if char in "\n\t" or char in WRITTEN:
-            shown = char
+        if char in "\n\t" or char in DIRECTION_MARKS:
+            symbol = char
         elif code < 0x20:
-            shown = chr(0x2400 + code)  # a visible symbol, such as ␛
+            symbol = chr(0x2400 + code)  # a visible symbol, such as ␛
         elif code == 0x7F:
-            shown = "␡"
+            symbol = "␡"
         else:
-            shown = strict(char) if unicodedata.category(char) in _HIDDEN else char
-        self[code] = shown
-        return shown
+            symbol = strict(char) if unicodedata.category(char) in _INVISIBLE else char
+        self[code] = symbol
+        return symbol
 
 
 _prose: Final = _Prose()

@@ -12,7 +12,7 @@ OK: Final = 0
 FAILED: Final = 1  # a chat failed
 USAGE: Final = 2  # wrong usage, or something is missing
 WAITS: Final = 3  # a tool call waits for an approval, and there was nobody to ask
-TAKEN: Final = 4  # the port is taken
+PORT_IN_USE: Final = 4  # the port is taken
 INTERRUPTED: Final = 130
 
 
@@ -23,7 +23,7 @@ def status_of(exc: BaseException) -> int:
     return USAGE if isinstance(exc, UsageError) else FAILED
 
 
-def told(exc: BaseException, what: str = "it") -> str:
+def error_line(exc: BaseException, what: str = "it") -> str:
     """Describe an error in one line.
 
     If the exception is not hookline's, the text begins with `what`, the name of the failed part.

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from hookline.cli._terminal.clean_text import prose
-from hookline.cli._terminal.markdown import markdown, settled
+from hookline.cli._terminal.markdown import markdown, settled_size
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line
 
@@ -43,7 +43,7 @@ class Answer:
         if self._timer is not None:
             self._timer.cancel()
         self._text += prose(self._cr)
-        done = self._taken(len(self._text))
+        done = self._finish_blocks(len(self._text))
         self._screen.draw(done, [])
 
     def draw(self) -> None:
@@ -55,13 +55,13 @@ class Answer:
             return
         self._drawn = True
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        done = self._taken(settled(self._text))
+        start = loop.time()
+        done = self._finish_blocks(settled_size(self._text))
         self._screen.draw(done, self._spaced(markdown(self._text, self._screen.width)))
-        wait = max(PERIOD, SHARE * (loop.time() - begun))
+        wait = max(PERIOD, SHARE * (loop.time() - start))
         self._timer = loop.call_later(wait, self.draw)
 
-    def _taken(self, size: int) -> list[Line]:
+    def _finish_blocks(self, size: int) -> list[Line]:
         """Return the lines of finished blocks, and forget their text."""
         whole, self._text = self._text[:size], self._text[size:]
         lines = self._spaced(markdown(whole, self._screen.width))

@@ -17,7 +17,7 @@ from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.error_texts import FAILED
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import Fired, cut, hook_line
+from hookline.cli._terminal.styled_lines import HookRun, Line, cut, hook_line
 from hookline.cli._terminal.text_layout import Flow
 from hookline.events import (
     ChatAborted,
@@ -43,7 +43,7 @@ class View(Protocol):
 
     def event(self, event: ChatEvent) -> None: ...
 
-    def hook(self, fired: Fired) -> None: ...
+    def hook(self, run: HookRun) -> None: ...
 
     def end(self) -> None:
         """End the view: the chat is over."""
@@ -59,11 +59,11 @@ class TerminalView:
         self._answer: Answer | None = None  # the Markdown text being written
         self._style: str | None = None  # the style of the part being written
         self._thought = False  # whether the last part was reasoning
-        self._called = False  # whether results of calls are above
-        self._shown = False  # whether uncommitted text is shown
-        self._said = False  # whether anything is shown
+        self._below_calls = False  # whether results of calls are above
+        self._has_uncommitted = False  # whether uncommitted text is shown
+        self._has_output = False  # whether anything is shown
         self._typed = 0  # messages that the user has typed and already sees
-        self._hooks: list[Fired] = []
+        self._hooks: list[HookRun] = []
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -82,7 +82,7 @@ class TerminalView:
         """Show an event of the chat itself, other than text."""
         match event:
             case ChatStarted():
-                self._said, self._typed = False, 0 if event.message is None else 1
+                self._has_output, self._typed = False, 0 if event.message is None else 1
                 self._screen.spin("thinking")
             case StepStarted():
                 self._screen.spin("thinking")
@@ -94,32 +94,32 @@ class TerminalView:
             case ToolCallStarted() | ToolCallFinished() | SourceAdded() | FileAdded():
                 self._close()
                 self._thought = False
-                self._called = isinstance(event, ToolCallFinished)
+                self._below_calls = isinstance(event, ToolCallFinished)
             case ResponseReset():
                 self._close()
-                if self._shown:
+                if self._has_uncommitted:
                     self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
-                self._shown = False
+                self._has_uncommitted = False
             case MessageAdded(message=message):
-                self._shown = False
-                self._added(message)
+                self._has_uncommitted = False
+                self._show_message(message)
             case ChatDone(response=response):
                 self._close()
-                if not (self._said or response.stop_reason):
+                if not (self._has_output or response.stop_reason):
                     self._screen.say("(an empty answer)")
-                self._calls.ended(event)
+                self._calls.end(event)
             case ChatAborted():
                 self._close()
-                self._calls.ended(event)
+                self._calls.end(event)
             case _:
                 pass
 
     def _text(self, text: str, style: str) -> None:
         if self._style not in (None, style):
             self._close()
-        if self._style is None and (self._called or (self._thought and not style)):
+        if self._style is None and (self._below_calls or (self._thought and not style)):
             self._screen.write("\n")  # below calls, and between reasoning and text
-            self._called = False
+            self._below_calls = False
         self._thought = bool(style)
         self._style = style
         if self._screen.draws and not style:
@@ -127,7 +127,7 @@ class TerminalView:
             return
         out = self._flow.feed(text, self._screen.width)
         if out:
-            self._shown = self._said = True
+            self._has_uncommitted = self._has_output = True
             self._screen.write(out, style)
             self._screen.hold()
 
@@ -136,7 +136,7 @@ class TerminalView:
             if not text.strip():  # nothing visible yet
                 return
             self._answer = Answer(self._screen)
-            self._shown = self._said = True
+            self._has_uncommitted = self._has_output = True
             self._screen.hold()
         self._answer.add(text)
 
@@ -146,7 +146,7 @@ class TerminalView:
         if answer is not None:
             answer.end()
         rest = self._flow.end(self._screen.width)
-        self._said = self._said or bool(rest)
+        self._has_output = self._has_output or bool(rest)
         self._screen.write(rest, self._style or "")
         self._style = None
         self._screen.release()
@@ -154,24 +154,24 @@ class TerminalView:
 
     def _tell(self) -> None:
         """Show the hooks that were held back."""
-        fired, self._hooks = self._hooks, []
-        for each in fired:
-            self._screen.note(hook_line(each, self._screen.width))
+        runs, self._hooks = self._hooks, []
+        for run in runs:
+            self._screen.note(hook_line(run, self._screen.width))
 
-    def _added(self, message: object) -> None:
+    def _show_message(self, message: object) -> None:
         if isinstance(message, UserMessage):
             self._typed -= 1
             if self._typed < 0:  # a hook continues in the user's place
-                line = [("you", "» "), ("dim", strict(message.text))]
+                line: Line = [("you", "» "), ("dim", strict(message.text))]
                 self._screen.note(cut(line, self._screen.width))
 
-    def hook(self, fired: Fired) -> None:
+    def hook(self, run: HookRun) -> None:
         """Show a hook; hooks at deltas are counted, and hooks during a text are shown after it."""
-        if fired.point == "onDelta" or self._style is not None:
-            self._hooks = add_up(self._hooks, fired)
+        if run.point == "onDelta" or self._style is not None:
+            self._hooks = add_up(self._hooks, run)
         else:
             self._tell()
-            self._screen.note(hook_line(fired, self._screen.width))
+            self._screen.note(hook_line(run, self._screen.width))
 
     def end(self) -> None:
         self._close()
@@ -184,7 +184,7 @@ class PlainView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._calls = Calls(screen)
-        self._hooks: list[Fired] = []
+        self._hooks: list[HookRun] = []
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -197,9 +197,9 @@ class PlainView:
                             self._screen.note([("dim", f"  {line}")])
                 case ChatDone(response=response):
                     self._answer(response)
-                    self._calls.ended(event)
+                    self._calls.end(event)
                 case ChatAborted():
-                    self._calls.ended(event)
+                    self._calls.end(event)
                 case _:
                     pass
         if self._hooks:
@@ -210,17 +210,17 @@ class PlainView:
         if response.text and response.stop_reason != APPROVAL:
             self._screen.write(prose(response.text).rstrip("\n") + "\n")
 
-    def hook(self, fired: Fired) -> None:
-        if fired.point == "onDelta":
-            self._hooks = add_up(self._hooks, fired)
+    def hook(self, run: HookRun) -> None:
+        if run.point == "onDelta":
+            self._hooks = add_up(self._hooks, run)
         else:
             self.end()
-            self._screen.note(hook_line(fired, self._screen.width))
+            self._screen.note(hook_line(run, self._screen.width))
 
     def end(self) -> None:
-        fired, self._hooks = self._hooks, []
-        for each in fired:
-            self._screen.note(hook_line(each, self._screen.width))
+        runs, self._hooks = self._hooks, []
+        for run in runs:
+            self._screen.note(hook_line(run, self._screen.width))
 
 
 class JsonView:
@@ -229,15 +229,15 @@ class JsonView:
     def event(self, event: ChatEvent) -> None:
         self._line(json.loads(event.to_json()))
 
-    def hook(self, fired: Fired) -> None:
+    def hook(self, run: HookRun) -> None:
         self._line(
             {
                 "event": "hook",
-                "chat_id": fired.chat_id,
-                "point": fired.point,
-                "hook": fired.hook,
-                "outcome": fired.outcome,
-                "duration": round(fired.seconds * 1000, 3),
+                "chat_id": run.chat_id,
+                "point": run.point,
+                "hook": run.hook,
+                "outcome": run.outcome,
+                "duration": round(run.seconds * 1000, 3),
             }
         )
 

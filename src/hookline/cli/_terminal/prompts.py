@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -20,20 +21,22 @@ import msgspec
 from hookline import ApprovalRequest, Approve, Deny
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen, is_terminal, modes
-from hookline.cli._terminal.styled_lines import question, whole_call
+from hookline.cli._terminal.styled_lines import Line, question, whole_call
 from hookline.cli._terminal.text_layout import fit
+from hookline.storage import Rule
 
 AGAIN: Final = "Press Ctrl-C again, or Ctrl-D, to leave."
 NAME_CELLS: Final = 20
 REMEMBERED: Final = 1000  # most lines of the history
 DENIED: Final = "denied by the user"
+KEYS: Final = {"yes": "y", "always": "a", "no": "n", "edit": "e"}
 
 
 def _history() -> Path | None:
     """Return the history file: HOOKLINE_HISTORY, or None if that is empty."""
-    named = os.environ.get("HOOKLINE_HISTORY")
-    if named is not None:
-        return Path(named) if named else None
+    value = os.environ.get("HOOKLINE_HISTORY")
+    if value is not None:
+        return Path(value) if value else None
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "hookline" / "history"
 
@@ -49,11 +52,11 @@ def editable(arguments: dict[str, Any]) -> str:
 
 
 class Prompts:
-    """Asks questions and reads the answers. `here`: whether a person is at the terminal."""
+    """Asks questions and reads the answers. `can_ask`: whether a person is at the terminal."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self.here = is_terminal(sys.stdin) and (screen.live or is_terminal(sys.stderr))
+        self.can_ask = is_terminal(sys.stdin) and (screen.live or is_terminal(sys.stderr))
         self._readline: Any = None
         if screen.live and is_terminal(sys.stdin):
             with suppress(ImportError):  # Windows has no readline
@@ -110,10 +113,10 @@ class Prompts:
 
     def _key(self, prompt: str, style: str) -> str:
         """Read one key, or a line if single keys cannot be read. Raises as `_line` does."""
-        found = modes() if self._screen.live else None
-        if found is None:
+        modules = modes() if self._screen.live else None
+        if modules is None:
             return self._line(prompt, style)
-        termios, tty = found
+        termios, tty = modules
         self._screen.still()
         before = termios.tcgetattr(sys.stdin.fileno())
         key = ""
@@ -153,16 +156,16 @@ class Prompts:
 
         Raises LeftError (Ctrl-D) and KeyboardInterrupt (Ctrl-C twice).
         """
-        warned = False
+        is_second = False
         while True:
             try:
                 text = self._line("› ", "1;32")
                 while text.endswith("\\"):
                     text = text[:-1] + "\n" + self._line("… ", "1;32")
             except KeyboardInterrupt:
-                if warned:
+                if is_second:
                     raise
-                warned = True
+                is_second = True
                 self._screen.say(AGAIN)
                 continue
             if text.strip() and self._readline is not None:
@@ -173,25 +176,33 @@ class Prompts:
 
     def decision(self, request: ApprovalRequest, number: int, total: int) -> Approve | Deny:
         """Show the complete call, and ask; raises LeftError and KeyboardInterrupt."""
-        for line in question(request, number, total, self._screen.width):
-            self._screen.note(line)
+        self._note(question(request, number, total, self._screen.width))
         self._forget_what_was_typed()
         edited: dict[str, Any] | None = None
         name = fit(strict(request.call.name), NAME_CELLS)
+        again = any((details or {}).get("kind") == "command" for details in request.details)
+        keys = "y/a/n/e" if again else "y/n/e"
         while True:
-            answer = self._key(f"Run {name}? [y/n/e] ", "1;33").strip().lower()
-            if answer in ("y", "yes"):
+            word = self._key(f"Run {name}? [{keys}] ", "1;33").strip().lower()
+            answer = KEYS.get(word, word)
+            if answer == "y":
                 return Approve(arguments=edited)
-            if answer in ("n", "no"):
+            if answer == "a" and again:
+                return Approve(arguments=edited, remember=Rule(request.call.name))
+            if answer == "n":
                 return Deny(self._line("Why not? ", "1;33").strip() or DENIED)
-            if answer in ("e", "edit"):
-                changed = self._edited(request.call.arguments if edited is None else edited)
-                if changed is not None:
-                    edited = changed
-                    for line in whole_call(request.call.name, edited, self._screen.width):
-                        self._screen.note(line)
+            if answer == "e":
+                arguments = self._edited(request.call.arguments if edited is None else edited)
+                if arguments is not None:
+                    edited = arguments
+                    self._note(whole_call(request.call.name, edited, self._screen.width))
             else:
-                self._screen.say("y: run it.  n: refuse it.  e: edit the arguments.")
+                always = "  a: run it, also later in this conversation." if again else ""
+                self._screen.say(f"y: run it.{always}  n: refuse it.  e: edit the arguments.")
+
+    def _note(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._screen.note(line)
 
     def _edited(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Read edited arguments; None if the user leaves them unchanged."""

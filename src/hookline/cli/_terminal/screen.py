@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO, TypeAlias
 
 from rich.console import Console
 from rich.status import Status
+from rich.style import Style
 from rich.text import Text
 
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -33,24 +34,6 @@ STYLES: Final = {
     "hook": "dim magenta",
     "you": "bold green",
     "thought": "dim italic",
-    # for Markdown; styles may be combined: "strong em"
-    "title": "bold underline",
-    "strong": "bold",
-    "em": "italic",
-    "struck": "strike",
-    "link": "underline",
-    "bullet": "dim",
-    "code": "cyan",
-    "maths": "",
-    # for code blocks, with the class names of the page
-    "c": "dim italic",
-    "k": "magenta",
-    "b": "cyan",
-    "f": "blue",
-    "s": "green",
-    "n": "cyan",
-    "i": "green",
-    "d": "red",
 }
 
 
@@ -113,7 +96,7 @@ class Screen:
         self._errors = console_on(sys.stderr)
         self._notes = self._out if self.live else self._errors
         self._status: Status | None = None
-        self._held: list[Line] | None = None
+        self._notes_held: list[Line] | None = None
         self._drawn: list[Row] = []  # the rows that may still change; the cursor is at their end
         self._drawn_width = 0
         self._echo: Any = None  # the terminal settings before drawing
@@ -138,8 +121,8 @@ class Screen:
 
     def note(self, line: Line) -> None:
         """Write a note: on a terminal below the text so far, otherwise to stderr."""
-        if self._held is not None:
-            self._held.append(line)
+        if self._notes_held is not None:
+            self._notes_held.append(line)
             return
         self._notes.print(_text(line))
 
@@ -156,13 +139,13 @@ class Screen:
 
     def hold(self) -> None:
         """Hold back notes while a text is being written."""
-        if self._held is None:
-            self._held = []
+        if self._notes_held is None:
+            self._notes_held = []
 
     def release(self) -> None:
         """Write the notes that were held back: the text is complete."""
-        held, self._held = self._held or [], None
-        for line in held:
+        notes, self._notes_held = self._notes_held or [], None
+        for line in notes:
             self.note(line)
 
     # ── lines that may still change ─────────────────────────────────────────────────────────
@@ -181,8 +164,8 @@ class Screen:
         growing_rows = [self._row(line) for line in growing]
         above = len(growing_rows) - (height - 1)
         if above > 0:
-            told = self._row(cut([("dim", f"  ⋮ {above + 1} lines above")], width))
-            growing_rows = [told, *growing_rows[above + 1 :]]
+            hint = self._row(cut([("dim", f"  ⋮ {above + 1} lines above")], width))
+            growing_rows = [hint, *growing_rows[above + 1 :]]
         rows = done_rows + growing_rows
         same = self._same(rows) if width >= self._drawn_width else 0
         up = sum(max(1, -(-cells // width)) for _, cells in self._drawn[same:])
@@ -196,9 +179,9 @@ class Screen:
 
     def _hush(self) -> None:
         """Hide typed keys while a text is drawn; they appear at the next prompt."""
-        found = modes() if is_terminal(sys.stdin) else None
-        if self._echo is None and found is not None and _is_ours(sys.stdin.fileno()):
-            termios, _ = found
+        modules = modes() if is_terminal(sys.stdin) else None
+        if self._echo is None and modules is not None and _is_ours(sys.stdin.fileno()):
+            termios, _ = modules
             self._echo = termios.tcgetattr(sys.stdin.fileno())
             silent = list(self._echo)
             silent[3] &= ~termios.ECHO
@@ -207,9 +190,9 @@ class Screen:
     def echo(self) -> None:
         """Show typed keys again."""
         before, self._echo = self._echo, None
-        found = modes()
-        if before is not None and found is not None and _is_ours(sys.stdin.fileno()):
-            found[0].tcsetattr(sys.stdin.fileno(), found[0].TCSANOW, before)
+        modules = modes()
+        if before is not None and modules is not None and _is_ours(sys.stdin.fileno()):
+            modules[0].tcsetattr(sys.stdin.fileno(), modules[0].TCSANOW, before)
 
     def _same(self, rows: list[Row]) -> int:
         """Return the number of unchanged rows; the last row is always rewritten."""
@@ -229,14 +212,14 @@ class Screen:
 
     def spin(self, text: str) -> None:
         """Show a spinner, unless there is text on the open line."""
-        if not self.spins or self._held is not None:
+        if not self.spins or self._notes_held is not None:
             return
-        shown = Text(fit(text, max(8, self.width - 4)), STYLES["dim"], no_wrap=True)
+        label = Text(fit(text, max(8, self.width - 4)), STYLES["dim"], no_wrap=True)
         if self._status is None:
-            self._status = Status(shown, console=self._out, spinner="dots", spinner_style="cyan")
+            self._status = Status(label, console=self._out, spinner="dots", spinner_style="cyan")
             self._status.start()
         else:
-            self._status.update(shown)
+            self._status.update(label)
 
     def still(self) -> None:
         """Remove the spinner."""
@@ -253,8 +236,6 @@ class Screen:
 
 
 def _text(line: Line) -> Text:
-    shown = Text()
-    for style, text in line:
-        styles = " ".join(STYLES[each] for each in style.split()).strip()
-        shown.append(text, styles or None)
-    return shown
+    return Text.assemble(
+        *((text, style if isinstance(style, Style) else STYLES[style]) for style, text in line)
+    )

@@ -1,7 +1,7 @@
 """Calls, hooks, questions and ends of chats, as lines of styled pieces. Pure.
 
-A `Line` is a list of pieces; each piece has the name of a style and a clean text. Of the terminal
-this module knows only the width.
+A `Line` is a list of pieces; each piece has a style or its name, and a clean text. Of the
+terminal this module knows only the width.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 from rich.cells import cell_len
+from rich.style import Style
 
 from hookline import ApprovalRequest, File, Image, Source, ToolCall, ToolFailure, ToolResult
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.text_layout import fit, fold, pad
 from hookline.events import Status, ToolCallFinished
 
-Piece: TypeAlias = tuple[str, str]
+Piece: TypeAlias = tuple[str | Style, str]
 Line: TypeAlias = list[Piece]
 
 # The style of each outcome, of calls and of hooks; docs/cli.md shows them.
 GOOD: Final = frozenset({"ok", "answered"})
 BAD: Final = frozenset({"error", "denied", "aborted", "blocked", "raised"})
-MARKED: Final = frozenset({"changed", "asked", "stopped"})
+CAUTION: Final = frozenset({"changed", "asked", "stopped"})
 
 
 def style_of(outcome: str) -> str:
     """Return the style of an outcome."""
     if outcome in BAD:
         return "bad"
-    return "mark" if outcome in MARKED else "dim"
+    return "mark" if outcome in CAUTION else "dim"
 
 
 def compact(value: Any) -> str:
@@ -41,13 +42,13 @@ def compact(value: Any) -> str:
 def cut(line: Line, width: int) -> Line:
     """Cut a line to at most this number of cells."""
     out: Line = []
-    left = width
+    room = width
     for style, text in line:
-        if left <= 0:
+        if room <= 0:
             break
-        shown = fit(text, left)
-        out.append((style, shown))
-        left -= cell_len(shown)
+        part = fit(text, room)
+        out.append((style, part))
+        room -= cell_len(part)
     return out
 
 
@@ -58,15 +59,15 @@ def short_arguments(call: ToolCall) -> str:
     """Return the arguments as keyword arguments of Python, not shortened yet."""
     if call.raw is not None:
         return strict(call.raw)
-    return ", ".join(f"{strict(name)}={compact(each)}" for name, each in call.arguments.items())
+    return ", ".join(f"{strict(name)}={compact(value)}" for name, value in call.arguments.items())
 
 
 def call_line(label: str, call: ToolCall, depth: int, width: int) -> Line:
     """Show the start of a call on one line: `→ weather(city="Paris")`."""
     start = "  " * depth + "→ "
     room = width - len(start) - cell_len(label) - 2
-    given = fit(short_arguments(call), max(1, room))
-    return cut([("call", start), ("name", label), ("", f"({given})")], width)
+    arguments = fit(short_arguments(call), max(1, room))
+    return cut([("call", start), ("name", label), ("", f"({arguments})")], width)
 
 
 def result_line(label: str, event: ToolCallFinished, depth: int, width: int) -> Line:
@@ -90,7 +91,7 @@ def result_text(result: ToolResult | ToolFailure) -> str:
 
 def source_line(source: Source, depth: int, width: int) -> Line:
     """Show a source on one line: `※ Example https://example.org`."""
-    where = [strict(each) for each in (source.title, source.name, source.url) if each]
+    where = [strict(text) for text in (source.title, source.name, source.url) if text]
     return cut([("dim", f"{'  ' * depth}※ {' '.join(where)}")], width)
 
 
@@ -98,7 +99,7 @@ def file_line(file: Image | File, depth: int, width: int) -> Line:
     """Show a generated file on one line: `※ image/png, 42 bytes`."""
     name = file.name if isinstance(file, File) else None
     size = f"{len(file.data)} bytes" if file.data is not None else None
-    about = [strict(each) for each in (name, file.media_type, size, file.url) if each]
+    about = [strict(text) for text in (name, file.media_type, size, file.url) if text]
     return cut([("dim", f"{'  ' * depth}※ {', '.join(about)}")], width)
 
 
@@ -121,15 +122,15 @@ def status_text(event: Status) -> str:
     if isinstance(data, str):
         return strict(f"{event.type}: {data}")
     if isinstance(data, dict):
-        given = ", ".join(f"{strict(str(key))}={compact(each)}" for key, each in data.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return f"{strict(event.type)}: {given}"
+        fields = ", ".join(f"{strict(str(key))}={compact(value)}" for key, value in data.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"{strict(event.type)}: {fields}"
     return f"{strict(event.type)}: {compact(data)}"
 
 
 # ── hooks ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Fired(msgspec.Struct, frozen=True, kw_only=True):
+class HookRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a hook, or several runs in a row."""
 
     chat_id: str
@@ -144,19 +145,19 @@ POINT: Final = 18  # cells of the columns, if there is space
 NAME: Final = 28
 
 
-def hook_line(fired: Fired, width: int) -> Line:
+def hook_line(run: HookRun, width: int) -> Line:
     """Show a hook that ran: its point, name, decision and duration."""
-    decided = fired.outcome + (f" ×{fired.times}" if fired.times > 1 else "")
-    took = f" {_duration(fired.seconds)}"
+    decided = run.outcome + (f" ×{run.times}" if run.times > 1 else "")
+    took = f" {_duration(run.seconds)}"
     room = width - 2 - cell_len(decided) - len(took)
-    point, name = strict(fired.point), strict(fired.hook).rpartition("<locals>.")[2]
+    point, name = strict(run.point), strict(run.hook).rpartition("<locals>.")[2]
     if room >= POINT + NAME:
         point, name = pad(point, POINT - 1) + " ", pad(name, NAME - 1) + " "
     else:
         point = fit(point, max(6, min(cell_len(point), room // 2 - 1))) + " "
         name = fit(name, max(4, room - cell_len(point) - 1)) + " "
-    shown: Line = [("hook", f"· {point}"), ("dim", name)]
-    return cut([*shown, (style_of(fired.outcome), decided), ("dim", took)], width)
+    line: Line = [("hook", f"· {point}"), ("dim", name)]
+    return cut([*line, (style_of(run.outcome), decided), ("dim", took)], width)
 
 
 def _duration(seconds: float) -> str:
@@ -180,7 +181,23 @@ def question(request: ApprovalRequest, number: int, total: int, width: int) -> l
     for prompt in request.prompts:
         for row in prompt.split("\n"):
             lines += _framed(strict(row), width)
+    for details in request.details:
+        lines += _details(details or {}, width)
     return [*lines, *whole_call(request.call.name, request.call.arguments, width)]
+
+
+def _details(details: dict[str, Any], width: int) -> list[Line]:
+    """Show the data of a question: a difference in colours, other data as JSON."""
+    text = details.get("text")
+    if details.get("kind") != "diff" or not isinstance(text, str):
+        data = {name: value for name, value in details.items() if name != "kind"}
+        return _framed(compact(data), width, indent=2, style="dim") if data else []
+    styles = {"+": "good", "-": "bad", "@": "dim"}
+    return [
+        line
+        for row in text.rstrip("\n").split("\n")
+        for line in _framed(strict(row), width, indent=2, style=styles.get(row[:1], ""))
+    ]
 
 
 def whole_call(name: str, arguments: dict[str, Any], width: int) -> list[Line]:
@@ -199,8 +216,8 @@ def _argument(key: str, value: Any, width: int) -> list[Line]:
         rows = value.split("\n")
         lines = _framed(f"{key} = {len(rows)} lines:", width, indent=2)
         for row in rows:
-            seen = f"{row[:-1]}\\x20" if row.endswith(" ") else row  # a blank at the end
-            lines += _framed(strict(seen), width, indent=4, margin="┆ ")
+            visible = f"{row[:-1]}\\x20" if row.endswith(" ") else row  # a blank at the end
+            lines += _framed(strict(visible), width, indent=4, margin="┆ ")
         return lines
     text = f"{key} = {compact(value)}"
     if isinstance(value, (dict, list)) and cell_len(text) > width - 4:

@@ -29,7 +29,7 @@ class Flow:
         self._word = ""
         self._cells = 0  # cells of the word
         self._cr = ""  # a carriage return whose next character is not known yet
-        self._wrapped = False  # whether the open line continues a long line
+        self._is_continuation = False  # whether the open line continues a long line
 
     @property
     def open(self) -> bool:
@@ -44,7 +44,7 @@ class Flow:
         for char in prose(text.removesuffix("\r")):
             if char == "\n":
                 out.append(self._flush(width) + "\n")
-                self._column, self._blank, self._wrapped = 0, "", False
+                self._column, self._blank, self._is_continuation = 0, "", False
             elif char in " \t":
                 out.append(self._flush(width))
                 self._blank += TAB if char == "\t" else " "
@@ -56,9 +56,9 @@ class Flow:
         """Return the remaining text, and the end of the line."""
         rest = self.feed("\n", width) if self._cr else ""
         rest += self._flush(width)
-        ended = "\n" if self._column else ""
-        self._column, self._blank, self._wrapped = 0, "", False
-        return rest + ended
+        line_end = "\n" if self._column else ""
+        self._column, self._blank, self._is_continuation = 0, "", False
+        return rest + line_end
 
     def _add(self, char: str, width: int) -> str:
         cells = cell_len(char)
@@ -76,11 +76,11 @@ class Flow:
         if self._column and self._column + len(self._blank) + self._cells > len(INDENT) + _room(
             width
         ):
-            out, self._column, self._blank, self._wrapped = "\n", 0, "", True
+            out, self._column, self._blank, self._is_continuation = "\n", 0, "", True
         if not self._column:
             out += INDENT
             self._column = len(INDENT)
-            if self._wrapped or len(self._blank) + self._cells > _room(width):
+            if self._is_continuation or len(self._blank) + self._cells > _room(width):
                 self._blank = ""
         out += self._blank + self._word
         self._column += len(self._blank) + self._cells
@@ -96,13 +96,13 @@ def fit(text: str, width: int) -> str:
     """Cut a text to a number of cells, with `…` at the cut."""
     if cell_len(text) <= width:
         return text
-    kept, cells = "", 0
+    part, cells = "", 0
     for char in text:
         cells += cell_len(char)
         if cells > width - 1:
             break
-        kept += char
-    return kept + "…"
+        part += char
+    return part + "…"
 
 
 def pad(text: str, width: int) -> str:

@@ -1,0 +1,104 @@
+"""`hookline replay`: what a change of an agent's hooks would have done to the chats of a store."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hookline import Agent, HookDef
+from hookline.cli._target import deps_at, object_at
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen
+from hookline.errors import UsageError
+from hookline.replay import Record, Report, replay
+from hookline.storage import resolve_store
+
+UNITS: Final = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class ReplayOptions(NamedTuple):
+    """The command line of `hookline replay`."""
+
+    store: str
+    hooks: tuple[str, ...]
+    without: tuple[str, ...]
+    since: str | None
+    deps: str | None
+    html: str | None
+    fail_on: tuple[str, ...]
+    as_json: bool
+    limit: int
+
+
+def hooks_at(targets: Collection[str]) -> list[Any]:
+    """Return the hook definitions at these places; raises UsageError for anything else."""
+    hooks: list[Any] = []
+    for target in targets:
+        value = object_at(target)
+        for hook in value if isinstance(value, (list, tuple)) else [value]:  # pyright: ignore
+            if not isinstance(hook, HookDef):
+                raise UsageError(
+                    f"--hook {target} is {hook!r}, which has no point; make it a definition, with "
+                    '@define_hook("preToolCall")'
+                )
+            hooks.append(hook)
+    return hooks
+
+
+def since_of(text: str | None, now: float) -> float | None:
+    """The time that `--since` names: `7d` ago, or a date."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)([mhdw])", text)
+    if match is not None:
+        return now - int(match[1]) * UNITS[match[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"--since {text} must be a time span, such as 7d or 12h, or a date, such as 2026-11-01"
+        ) from None
+
+
+async def run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Screen) -> int:
+    """Replay the chats and print the report; returns 1 for a verdict that `--fail-on` names."""
+    hooks, since = hooks_at(options.hooks), since_of(options.since, time.time())
+    deps: Callable[[Record], Any] | None = None
+    if options.deps is not None:
+        deps = _constant(await deps_at(options.deps)())
+    url = options.store if "://" in options.store else f"sqlite:///{_existing(options.store)}"
+    store = resolve_store(url)
+    try:
+        report = await replay(
+            store, await located, hooks=hooks, without=options.without, since=since, deps=deps
+        )
+    finally:
+        closing: Any = getattr(store, "aclose", None)
+        if closing is not None:
+            await closing()
+    _show(report, options, screen)
+    return 1 if any(report.counts[now] for now in options.fail_on) else 0
+
+
+def _constant(value: Any) -> Callable[[Record], Any]:
+    return lambda record: value
+
+
+def _existing(path: str) -> str:
+    if not Path(path).exists():
+        raise UsageError(f"there is no file {path}; pass a store, such as sqlite:///chats.db")
+    return path
+
+
+def _show(report: Report, options: ReplayOptions, screen: Screen) -> None:
+    if options.html is not None:
+        Path(options.html).write_text(report.html(), encoding="utf-8")
+    if options.as_json:
+        print(report.json())
+        return
+    for line in report.table(options.limit).splitlines():
+        screen.line([("", strict(line))])

@@ -1,0 +1,98 @@
+"""A workspace in `hookline chat`, its commands /diff and /undo, and `hookline workspace check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from hookline.workspace import Mode, Rules, Snapshot, Workspace
+
+Lines = list[tuple[str, str]]
+"""Texts, each with its style."""
+_STYLES: Final = {"+": "good", "-": "bad", "@": "dim"}
+_AUTOMATIC: Final = "before step "
+
+
+class WorkspaceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a workspace on the command line."""
+
+    path: str
+    mode: Mode = "ask"
+    allow: tuple[str, ...] = ()
+    sandbox: bool = True
+
+
+def open_workspace(options: WorkspaceOptions) -> Workspace:
+    """Open the workspace of a command line; its paths are those of this machine."""
+    return Workspace(
+        options.path,
+        mode=options.mode,
+        rules=Rules(allow=options.allow),
+        sandbox="auto" if options.sandbox else "none",
+        unsafe=not options.sandbox,
+        at=None,
+    )
+
+
+async def greeting(workspace: Workspace) -> Lines:
+    """Say what a chat may do in the workspace."""
+    lines: Lines = [(f"workspace, mode {workspace.mode}; /diff shows and /undo undoes changes", "")]
+    problem = await workspace.check()
+    if not workspace.sandbox.confines:
+        lines.append(("NO SANDBOX: commands have all your rights; read each before y", "bad"))
+    elif problem is not None:
+        lines.append((f"commands cannot run: {problem}", "bad"))
+    return lines
+
+
+async def check(path: str) -> tuple[Lines, bool]:
+    """Say what works in a folder on this machine, and whether everything does."""
+    async with Workspace(path) as workspace:
+        problem = await workspace.check()
+        lines = [("✓ files: read, list, write and edit", "good")]
+        if problem is None:
+            name = workspace.sandbox.name
+            lines.append((f"✓ commands run in a sandbox ({name}), without network", "good"))
+        else:
+            lines.append((f"✗ commands cannot run: {problem}", "bad"))
+        if workspace.can_search:
+            lines.append(("✓ search with glob and grep, snapshots and undo", "good"))
+        else:
+            install = 'pip install "hookline[workspace]"'
+            lines.append((f"✗ no search, no snapshots: ripgrep is not installed: {install}", "bad"))
+    return lines, all(style == "good" for _, style in lines)
+
+
+# ── commands of a chat ──────────────────────────────────────────────────────────────────────
+
+
+async def _diff(workspace: Workspace, begun: float) -> Lines:
+    """The changes since the chat began."""
+    steps = await _steps(workspace, begun)
+    text = await workspace.diff(steps[0].id) if steps else ""
+    rows = text.rstrip("\n").split("\n") if text else ["nothing has changed"]
+    return [(row, _STYLES.get(row[:1], "")) for row in rows]
+
+
+async def _undo(workspace: Workspace, begun: float) -> Lines:
+    """Undo the latest step that has changed something."""
+    for step in reversed(await _steps(workspace, begun)):
+        if await workspace.diff(step.id):
+            await workspace.restore(step.id)
+            return [("the files are as they were before the last change", "")]
+    return [("there is nothing to undo", "")]
+
+
+async def _steps(workspace: Workspace, begun: float) -> list[Snapshot]:
+    """The snapshots before the steps of this chat, the oldest first."""
+    snapshots = await workspace.snapshots()
+    return [each for each in snapshots if each.at >= begun and each.label.startswith(_AUTOMATIC)]
+
+
+COMMANDS: Final[dict[str, Callable[[Workspace, float], Coroutine[Any, Any, Lines]]]] = {
+    "/diff": _diff,
+    "/undo": _undo,
+}
+"""What a person may type instead of a message."""
